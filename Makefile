@@ -1,0 +1,46 @@
+# Every target makes its own virtual environment when it is missing.
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+JOBS   ?= 2
+
+.PHONY: demo test lint format bench docs clean
+
+demo: $(VENV)/.core
+	$(VENV)/bin/latlin demo
+
+test: $(VENV)/.dev
+	$(RUN) -m pytest -n $(JOBS) -q
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(VENV)/.dev
+	for file in benchmarks/[a-z]*.py; do $(RUN) $$file || exit 1; done
+
+docs: $(VENV)/.docs
+	$(RUN) -m sphinx -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[cli]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@

@@ -1,0 +1,1 @@
+"""Deterministic Bayesian inference in latent linear models."""
