@@ -1,0 +1,1 @@
+"""Floor 0: linear algebra, special functions, quadrature, the ascent loop, compiled kernels."""

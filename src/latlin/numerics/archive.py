@@ -1,0 +1,50 @@
+"""Arrays on disk: written atomically, read without running anything.
+
+An archive is an `.npz` file whose entry `header` is JSON text. Loading never unpickles, and a write that
+fails (a full disk, a lost process) leaves the file that was there before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HEADER = "header"
+
+
+def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON header to `path`, all or nothing."""
+    target = Path(path)
+    text = np.frombuffer(json.dumps(header).encode("utf8"), dtype=np.uint8)
+    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of an archive; a ValueError says what is wrong with a damaged one."""
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no file {os.fspath(path)}")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop(HEADER).tobytes().decode("utf8"))
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, TypeError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: {error}") from error
+    if not isinstance(header, dict):
+        raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: its header is no JSON object")
+    return header, arrays

@@ -1,0 +1,189 @@
+"""The one ascent loop: every iterative fit climbs its objective here.
+
+A step is a pure function of a state. The loop keeps the trace, shows progress, stops when the objective *and*
+the gradient (or the change of the parameters) stand still, warns once with numbers and a remedy, writes
+checkpoints and resumes from them, and says when an objective that is promised to rise has fallen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning
+from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.progress import progress
+
+State = TypeVar("State", bound=tuple)
+
+
+class Measure(NamedTuple):
+    """What a step reports: the objective, and a size that vanishes at the optimum."""
+
+    objective: float
+    gradient: float  # largest absolute gradient entry, or largest change of the parameters
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When to stop, and what to promise.
+
+    Parameters
+    ----------
+    gradient_tol : float
+        Largest `Measure.gradient` at convergence.
+    objective_tol : float
+        Largest change of the objective at convergence, relative to 1 + |objective|.
+    max_iter : int
+        Steps at most.
+    monotone : bool
+        The objective never falls by more than rounding; a fall gives a `MonotonicityWarning`.
+    remedy : str
+        What a user can change when it does not converge; ends the warning's text.
+    """
+
+    gradient_tol: float = 1e-6
+    objective_tol: float = 1e-9
+    max_iter: int = 200
+    monotone: bool = False
+    remedy: str = "raise max_iter"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit keeps its state, how often (seconds), and what the state belongs to."""
+
+    path: str | os.PathLike[str]
+    fingerprint: str
+    every: float = 10.0
+
+
+@dataclass(frozen=True)
+class Ascent(Generic[State]):
+    """Where the loop ended and how it got there."""
+
+    state: State
+    trace: NDArray[np.float64]
+    gradient: float
+    converged: bool
+    n_iter: int
+    elapsed: float
+    message: str
+
+
+def ascend(
+    step: Callable[[State], tuple[State, Measure]],
+    state: State,
+    rules: Rules,
+    *,
+    label: str = "ascent",
+    verbose: bool = False,
+    checkpoint: Checkpoint | None = None,
+) -> Ascent[State]:
+    """Repeat `step` until it converges by `rules`.
+
+    Parameters
+    ----------
+    step : callable
+        state → (next state, `Measure` of the next state).
+    state : NamedTuple of arrays and numbers
+        Where to start; all that the next step needs, so that it can be written to a checkpoint.
+    rules : Rules
+    label : str
+        Name in the progress bar and in warnings.
+    verbose : bool
+        Show a progress bar.
+    checkpoint : Checkpoint or None
+        Write the state there now and then and at the end; if the file exists, go on from it.
+
+    Examples
+    --------
+    >>> class Point(NamedTuple):
+    ...     x: float
+    >>> def halve(p):
+    ...     return Point(p.x / 2), Measure(-(p.x**2) / 8, abs(p.x) / 2)
+    >>> ascend(halve, Point(1.0), Rules(gradient_tol=1e-3)).n_iter
+    16
+    """
+    started = time.perf_counter()
+    trace: list[float] = []
+    measure = Measure(-np.inf, np.inf)
+    if checkpoint is not None and os.path.exists(checkpoint.path):
+        state, measure, trace = _resume(checkpoint, type(state))
+    saved = time.perf_counter()
+    converged = _has_converged(trace, measure, rules)
+    with progress(label, rules.max_iter, verbose) as bar:
+        while not converged and len(trace) < rules.max_iter:
+            state, measure = step(state)
+            trace.append(float(measure.objective))
+            _check_rise(trace, rules, label)
+            converged = _has_converged(trace, measure, rules)
+            bar.advance(f"objective {measure.objective:.6g}, gradient {measure.gradient:.1e}")
+            if checkpoint is not None and time.perf_counter() - saved > checkpoint.every:
+                _save(checkpoint, state, measure, trace)
+                saved = time.perf_counter()
+    if checkpoint is not None:
+        _save(checkpoint, state, measure, trace)
+    message = _verdict(trace, measure, converged, rules, label)
+    if not converged:
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    elapsed = time.perf_counter() - started
+    return Ascent(state, np.array(trace), float(measure.gradient), converged, len(trace), elapsed, message)
+
+
+def rounding(objective: float) -> float:
+    """How far an objective of this size may fall by rounding alone."""
+    return 1e-10 * (1.0 + abs(objective))
+
+
+def _has_converged(trace: list[float], measure: Measure, rules: Rules) -> bool:
+    if measure.gradient > rules.gradient_tol or not trace:
+        return False
+    change = abs(trace[-1] - trace[-2]) if len(trace) > 1 else 0.0
+    return change <= rules.objective_tol * (1.0 + abs(trace[-1]))
+
+
+def _check_rise(trace: list[float], rules: Rules, label: str) -> None:
+    if not np.isfinite(trace[-1]):
+        raise FloatingPointError(f"{label}: the objective became {trace[-1]} at step {len(trace)}")
+    if rules.monotone and len(trace) > 1 and trace[-1] < trace[-2] - rounding(trace[-2]):
+        fall = trace[-2] - trace[-1]
+        text = f"{label}: the bound fell by {fall:.3g} at step {len(trace)}, from {trace[-2]:.12g}"
+        warnings.warn(text, MonotonicityWarning, stacklevel=4)
+
+
+def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules, label: str) -> str:
+    numbers = f"gradient {measure.gradient:.2g} (tolerance {rules.gradient_tol:.2g})"
+    if converged:
+        return f"{label} converged in {len(trace)} steps: {numbers}"
+    change = abs(trace[-1] - trace[-2]) if len(trace) > 1 else np.inf
+    return (
+        f"{label} did not converge in {len(trace)} steps: {numbers}, "
+        f"last change of the objective {change:.2g}; {rules.remedy}"
+    )
+
+
+def _save(checkpoint: Checkpoint, state: Any, measure: Measure, trace: list[float]) -> None:
+    header = {"kind": "checkpoint", "fingerprint": checkpoint.fingerprint, "state": type(state).__name__}
+    arrays = {f"state_{name}": np.asarray(value) for name, value in state._asdict().items()}
+    arrays |= {"trace": np.array(trace), "measure": np.array(measure)}
+    write_archive(checkpoint.path, header, arrays)
+
+
+def _resume(checkpoint: Checkpoint, kind: type) -> tuple[Any, Measure, list[float]]:
+    header, arrays = read_archive(checkpoint.path)
+    if header.get("fingerprint") != checkpoint.fingerprint or header.get("state") != kind.__name__:
+        raise ValueError(
+            f"checkpoint {os.fspath(checkpoint.path)} belongs to another model or engine; "
+            "name another file, or delete this one to start anew"
+        )
+    values = (arrays[f"state_{name}"] for name in kind._fields)  # type: ignore[attr-defined]
+    state = kind(*(value.item() if value.ndim == 0 else value for value in values))
+    return state, Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()

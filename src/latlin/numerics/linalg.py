@@ -1,0 +1,130 @@
+"""Dense linear algebra on one BLAS (SciPy's), so that hot loops do not alternate between two thread pools.
+
+Symmetric matrices are stored in their upper triangle; factors are upper triangular, A = CᵀC.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+Array = NDArray[np.float64]
+
+
+class Cholesky(NamedTuple):
+    """A + jitter·I = CᵀC, C upper triangular; `jitter` is 0 unless A was numerically indefinite."""
+
+    factor: Array
+    jitter: float
+
+    @property
+    def log_det(self) -> float:
+        """log det(A)."""
+        return 2.0 * float(np.log(np.diagonal(self.factor)).sum())
+
+    def solve(self, b: Array) -> Array:
+        """A⁻¹ b for one vector or the columns of a matrix."""
+        return lapack.dpotrs(self.factor, b, lower=0)[0]
+
+    def whiten(self, b: Array) -> Array:
+        """C⁻ᵀ b, so that ‖C⁻ᵀ b‖² = bᵀA⁻¹b."""
+        return solve_upper(self.factor, b, transposed=True)
+
+    def unwhiten(self, b: Array) -> Array:
+        """C⁻¹ b: turns a standard normal vector into one of covariance A⁻¹."""
+        return solve_upper(self.factor, b)
+
+    def inverse(self) -> Array:
+        """A⁻¹, both triangles."""
+        return symmetrise(lapack.dpotri(self.factor, lower=0)[0])
+
+    def inverse_diagonal(self) -> Array:
+        """The diagonal of A⁻¹."""
+        return np.diagonal(lapack.dpotri(self.factor, lower=0)[0]).copy()
+
+
+def cholesky(a: Array, *, name: str = "matrix", max_jitter: float = 0.0, overwrite: bool = False) -> Cholesky:
+    """Factorise a symmetric positive definite matrix given by its upper triangle.
+
+    Parameters
+    ----------
+    a : ndarray of shape (n, n)
+    name : str
+        What the matrix is, for the error's text.
+    max_jitter : float
+        Largest multiple of the mean diagonal that may be added when `a` is not numerically positive definite.
+        What was added is reported in `Cholesky.jitter`.
+    overwrite : bool
+        `a` (Fortran-ordered) may be destroyed.
+
+    Raises
+    ------
+    ValueError
+        When no allowed jitter makes the factorisation succeed.
+    """
+    factor, info = lapack.dpotrf(a, lower=0, clean=1, overwrite_a=overwrite and max_jitter == 0.0)
+    if info == 0 and np.isfinite(factor[-1, -1]):
+        return Cholesky(factor, 0.0)
+    scale = float(np.abs(np.diagonal(a)).mean()) if max_jitter > 0.0 else 0.0
+    share = 1e-14
+    while 0.0 < share <= max_jitter and np.isfinite(scale):
+        factor, info = lapack.dpotrf(a + share * scale * np.eye(len(a)), lower=0, clean=1)
+        if info == 0:
+            return Cholesky(factor, share * scale)
+        share *= 10.0
+    raise ValueError(
+        f"{name} is not positive definite (Cholesky broke down at row {max(info, 1)} of {len(a)})"
+    )
+
+
+def symmetrise(a: Array) -> Array:
+    """The full symmetric matrix whose upper triangle is that of `a`."""
+    upper = np.triu(a)
+    return upper + np.triu(a, 1).T
+
+
+def solve_upper(c: Array, b: Array, *, transposed: bool = False) -> Array:
+    """C⁻¹b, or C⁻ᵀb, for upper triangular C and a vector or matrix b."""
+    columns = b if b.ndim == 2 else b[:, None]
+    solved = blas.dtrsm(1.0, c, columns, lower=0, trans_a=int(transposed))
+    return solved if b.ndim == 2 else solved[:, 0]
+
+
+def log_det(c: Array) -> float:
+    """log det(CᵀC) of a triangular factor."""
+    return 2.0 * float(np.log(np.abs(np.diagonal(c))).sum())
+
+
+def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Array:
+    """Upper triangle of Σ_n weights_n r_n r_nᵀ over the rows of a C-ordered N×D matrix.
+
+    Works on blocks of rows, so that the weighted copy stays in cache; weights may be negative.
+    """
+    n, d = rows.shape
+    total = np.zeros((d, d), order="F")
+    for start in range(0, n, block):
+        part = rows[start : start + block]
+        if weights is None:
+            total = blas.dsyrk(1.0, part.T, beta=1.0, c=total, overwrite_c=1)
+            continue
+        w = weights[start : start + block]
+        negative = w < 0.0
+        scaled = part * np.sqrt(np.abs(w))[:, None]
+        total = blas.dsyrk(
+            1.0, scaled[~negative].T if negative.any() else scaled.T, beta=1.0, c=total, overwrite_c=1
+        )
+        if negative.any():
+            total = blas.dsyrk(-1.0, scaled[negative].T, beta=1.0, c=total, overwrite_c=1)
+    return total
+
+
+def whitened_squares(c: Array, rows: Array, *, block: int = 1024) -> Array:
+    """‖C⁻ᵀ r_n‖² for every row of a C-ordered N×D matrix: the variances r_nᵀ(CᵀC)⁻¹r_n."""
+    squares = np.empty(len(rows))
+    for start in range(0, len(rows), block):
+        solved = blas.dtrsm(1.0, c, rows[start : start + block].T, lower=0, trans_a=1)
+        squares[start : start + block] = np.einsum("dn,dn->n", solved, solved)
+    return squares
