@@ -1,19 +1,31 @@
 """What every potential answers: a block of scalar functions φ_n, one a site, evaluated as arrays.
 
 A potential is asked for quantities, never for an engine's needs. `log_density` is the one thing a family must
-write; the others have quadrature defaults and a family overrides one only where it knows a closed form or a faster way.
-Throughout, ψ = log φ.
+write; the others have quadrature defaults, and a family overrides one only where it knows a closed form or a
+faster way. Throughout, ψ = log φ.
+
+To add a family, subclass `Potential`: name the constructor's arguments in `parameters`, the attributes that
+hold one number a site in `arrays`, store everything with `_store`, write `log_density` and, where ψ has them,
+`derivatives`; say in `regions` where ψ bends. A closed form goes into `_expected_log` or `_tilted_moments`,
+which receive checked one-dimensional arrays, one number a site.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.numerics import differences, quadrature
+from latlin.potentials.checks import common_length
+from latlin.potentials.predictive import LocationPredictive, Predictive
+
 Array = NDArray[np.float64]
+
+SITES_PER_BLOCK = 256
 
 
 class ExpectedLog(NamedTuple):
@@ -51,29 +63,240 @@ class QuadraticBound(NamedTuple):
 class Potential(ABC):
     """A block of sites of one family.
 
-    Parameters of a family are scalars or arrays of one common length, the number of sites; scalars serve any number.
-    Instances are immutable.
+    Parameters of a family are scalars or arrays of one common length, the number of sites; scalars serve any
+    number. Instances are immutable.
     """
 
+    #: names of the constructor's arguments; each is an attribute too
+    parameters: ClassVar[tuple[str, ...]] = ()
     #: names of the attributes that hold one number a site (or one for all)
     arrays: ClassVar[tuple[str, ...]] = ()
+    #: the parameter that holds the observation, and some valid value of it
+    observation: ClassVar[tuple[str, float]] = ("loc", 0.0)
     #: ψ is concave
     log_concave: bool = False
-    #: ψ(x) − b x is convex and decreasing in x² for some b, so that quadratic lower bounds exist
+    #: ψ(x) − b x is convex and decreasing in (x − loc)² for some b, so that quadratic lower bounds exist
     super_gaussian: bool = False
     #: ψ has two continuous derivatives
     smooth: bool = True
 
-    @property
-    def size(self) -> int | None:
-        """Number of sites, or None when the parameters serve any number."""
-        sizes = [np.size(getattr(self, name)) for name in self.arrays if np.ndim(getattr(self, name)) > 0]
-        return sizes[0] if sizes else None
+    # --- what a family writes -------------------------------------------------------------------
 
     @abstractmethod
     def log_density(self, x: ArrayLike) -> Array:
         """ψ(x), constants included, for x of shape (..., sites)."""
 
-    @abstractmethod
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        """ψ′, ψ″ and ψ‴ at x of shape (..., sites); by central differences unless the family knows them."""
+        x = np.asarray(x, dtype=float)
+        return Derivatives(*differences.three_derivatives(self.log_density, x, self.regions()[0][1]))
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
+
+        Quadrature puts panel edges at each centre (a kink may sit there) and at centre ± width·2^k.
+        """
+        zero, one = np.zeros(()), np.ones(())
+        return ((getattr(self, "loc", zero), getattr(self, "scale", one)),)
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        """`expected_log` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
+        return ExpectedLog(*self._in_blocks(Potential._expected_log_block, m, v))
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        """`tilted_moments` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
+        return TiltedMoments(*self._in_blocks(Potential._tilted_block, m, v, power))
+
+    def _quadratic_bound(self, xi: Array) -> QuadraticBound:
+        """`quadratic_bound` of an even ψ(x − loc), 002_71af9439e55c646f (3.8.2)–(3.8.3).
+
+        With ψ = g((x − loc)²), g convex: a = −2 g′(ξ²) = −ψ′(loc + ξ)/ξ, and a = −ψ″(loc) at ξ = 0.
+        """
+        loc = np.asarray(getattr(self, "loc", 0.0), dtype=float)
+        x = loc + xi
+        slope, curvature, _ = self.derivatives(x)
+        # the slope itself is rounded to nothing below ξ ≈ 1e-8
+        a = np.where(xi > 1e-8, -slope / np.maximum(xi, 1e-8), -curvature)
+        # −½a(x−loc)² + ψ(loc+ξ) + ½aξ²
+        return QuadraticBound(a, a * loc, self.log_density(x) + 0.5 * a * (xi - loc) * (xi + loc))
+
+    def _noise_moments(self) -> tuple[Array, Array]:
+        """Mean and variance of y − x, an observation less the projection it is made of."""
+        self._no_predictive()
+
+    def _noise_cdf(self, r: Array) -> Array:
+        """P(y − x ≤ r) for r of shape (..., sites)."""
+        self._no_predictive()
+
+    def _noise_sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draws of y − x of shape (..., sites)."""
+        self._no_predictive()
+
+    # --- what users and engines call ------------------------------------------------------------
+
+    @property
+    def size(self) -> int | None:
+        """Number of sites, or None when the parameters serve any number."""
+        return common_length(**{name: getattr(self, name) for name in self.arrays})
+
+    def expected_log(self, mean: ArrayLike, var: ArrayLike) -> ExpectedLog:
+        """⟨ψ(x)⟩ under N(x | mean, var) with its derivatives with respect to mean and var.
+
+        Parameters
+        ----------
+        mean, var : array_like of shape (..., sites)
+            var = 0 gives ψ(mean), ψ′(mean) and ½ψ″(mean).
+        """
+        block, (m, v), shape = self._flat(mean=mean, var=var)
+        return ExpectedLog(*(out.reshape(shape) for out in block._expected_log(m, v)))
+
+    def tilted_moments(self, mean: ArrayLike, var: ArrayLike, power: ArrayLike = 1.0) -> TiltedMoments:
+        """log Z, mean and variance of N(x | mean, var) φ(x)^power / Z.
+
+        Parameters
+        ----------
+        mean, var, power : array_like of shape (..., sites)
+            var and power may be zero.
+        """
+        block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
+        return TiltedMoments(*(out.reshape(shape) for out in block._tilted_moments(m, v, p)))
+
+    def quadratic_bound(self, xi: ArrayLike) -> QuadraticBound:
+        """(a, b, c) with ψ(x) ≥ −½ a x² + b x + c for all x, and equality where |x − loc| = ξ.
+
+        Parameters
+        ----------
+        xi : array_like of shape (..., sites)
+            Non-negative distances from the site's centre (for labels: from zero).
+        """
+        if not self.super_gaussian:
+            raise ValueError(
+                f"{type(self).__name__} sites are not super-Gaussian: they have no quadratic bound"
+            )
+        xi = np.asarray(xi, dtype=float)
+        if not np.all(np.isfinite(xi) & (xi >= 0)):
+            raise ValueError("xi must hold finite numbers of at least zero")
+        return QuadraticBound(*np.broadcast_arrays(*self._quadratic_bound(xi)))
+
+    def predictive(self, mean: ArrayLike, var: ArrayLike) -> Predictive:
+        """The distribution of a new observation y (never the stored one) when x ~ N(mean, var).
+
+        The stored observations, and how many there are, play no role; other parameters that hold one number
+        a site must be as many as the new sites (`select` gives those of some sites).
+        """
+        block, (m, v), shape = self.observe(self.observation[1])._flat(mean=mean, var=var)
+        return block._predictive(m, v, shape)
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        return LocationPredictive(self, m, v, shape)
+
+    def observe(self, y: ArrayLike) -> Self:
+        """The same family with the observation replaced."""
+        values = {name: getattr(self, name) for name in self.parameters}
+        return type(self)(**(values | {self.observation[0]: y}))
+
     def select(self, index: ArrayLike | slice) -> Self:
         """The same family restricted to some of its sites (repeats allowed)."""
+        block = copy.copy(self)
+        for name in self.arrays:
+            value = getattr(self, name)
+            if np.ndim(value) > 0:
+                object.__setattr__(block, name, value[index])
+        return block
+
+    # --- machinery ------------------------------------------------------------------------------
+
+    def _store(self, **values: Any) -> None:
+        """Set the attributes, once, in the constructor."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        common_length(**{name: values[name] for name in self.arrays})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={_brief(getattr(self, name))}" for name in self.parameters)
+        return f"{type(self).__name__}({inside})"
+
+    def _no_predictive(self) -> NoReturn:
+        raise ValueError(
+            f"{type(self).__name__} does not describe observations: it has no predictive distribution"
+        )
+
+    def _flat(self, **arguments: ArrayLike) -> tuple[Self, list[Array], tuple[int, ...]]:
+        """Check the arguments, spread them to one shape (..., sites), flatten them and the sites alike."""
+        arrays = {name: np.asarray(value, dtype=float) for name, value in arguments.items()}
+        for name, array in arrays.items():
+            if not np.all(np.isfinite(array)):
+                raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}")
+            if name != "mean" and np.any(array < 0):
+                raise ValueError(f"{name} must not be negative, got {array.min():g}")
+        size = self.size
+        sites = () if size is None else (size,)
+        try:
+            shape = np.broadcast_shapes(*(array.shape for array in arrays.values()), sites)
+        except ValueError as error:
+            found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+            raise ValueError(f"shapes do not match: {found}, {size or 'any number of'} sites") from error
+        if size is not None and shape[-1] != size:
+            raise ValueError(
+                f"the last axis of {' and '.join(arrays)} must have {size} sites, got shape {shape}"
+            )
+        flat = [np.ascontiguousarray(np.broadcast_to(array, shape)).ravel() for array in arrays.values()]
+        if size is None or len(shape) == 1:
+            return self, flat, shape
+        return self.select(np.tile(np.arange(size), flat[0].size // size)), flat, shape
+
+    def _in_blocks(self, function: Any, *arrays: Array) -> list[Array]:
+        """Apply function(block, *arrays) to some hundred sites at a time: their nodes fit in the cache."""
+        n = arrays[0].size
+        if n == 0:
+            return [np.empty(0) for _ in range(3)]
+        pieces = [slice(i, i + SITES_PER_BLOCK) for i in range(0, n, SITES_PER_BLOCK)]
+        parts = [function(self.select(piece), *(array[piece] for array in arrays)) for piece in pieces]
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+    def _expected_log_block(self, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        s = np.sqrt(v)
+        x, z, w = quadrature.gaussian_nodes(m, s, self.regions())
+        if self.smooth:
+            # ∂/∂m⟨ψ⟩ = ⟨ψ′⟩, ∂/∂v⟨ψ⟩ = ½⟨ψ″⟩
+            first, second, _ = self.derivatives(x)
+            value, d_mean, d_var = (np.einsum("ks,ks->s", w, f) for f in (self.log_density(x), first, second))
+            return value, d_mean, 0.5 * d_var
+        if np.any(v == 0):
+            first, second, _ = self.derivatives(m)
+        # ∂/∂m⟨ψ⟩ = ⟨zψ⟩/s, ∂/∂v⟨ψ⟩ = ⟨(z²−1)ψ⟩/(2s²); constants drop out, so take them out before they cancel
+        constant = self.log_density(m)
+        psi = w * (self.log_density(x) - constant)
+        some = np.maximum(s, 1e-150)
+        d_mean = np.einsum("ks,ks->s", psi, z) / some
+        d_var = 0.5 * np.einsum("ks,ks->s", psi, z * z - 1) / some / some
+        if np.any(v == 0):
+            d_mean, d_var = np.where(v == 0, first, d_mean), np.where(v == 0, 0.5 * second, d_var)
+        return psi.sum(axis=0) + constant, d_mean, d_var
+
+    def _tilted_block(self, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array]:
+        s = np.sqrt(v)
+        z, log_w = quadrature.tilted_nodes(
+            lambda x: power * self.log_density(x), m, s, self.regions(), self.log_concave
+        )
+        top = log_w.max(axis=0)
+        w = np.exp(log_w - top)
+        total = w.sum(axis=0)
+        w /= total
+        centre = np.einsum("ks,ks->s", w, z)
+        spread = np.einsum("ks,ks->s", w, (z - centre) ** 2)
+        return top + np.log(total), m + s * centre, v * spread
+
+
+def _brief(value: Any) -> str:
+    """A parameter in a few characters."""
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    if value.ndim == 0:
+        return f"{value:g}"
+    if value.size <= 4:
+        return np.array2string(value, separator=", ", precision=4)
+    return f"<{' × '.join(map(str, value.shape))} values, {value.min():g} … {value.max():g}>"

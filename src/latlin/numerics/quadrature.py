@@ -1,0 +1,174 @@
+"""Integrals against a Gaussian in one dimension, many sites at once.
+
+∫ N(x|m, s²) f(x) dx is written in z = (x − m)/s and cut into panels with 16 Gauss–Legendre nodes each.
+Panel edges are the Gaussian's own (every three standard deviations) and those of f: for a region (c, ω) the
+centre c, where f may have a kink, and c ± ω·{1, 2, 4, 8, 32, 128, …}. A panel is then short against its
+distance to the singularities of an f that bends on the scale ω around c, in the complex plane too, so that
+16 nodes leave an error near rounding at any ratio of s to ω. Arrays of nodes have shape (nodes, sites).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latlin.numerics.special import LOG_SQRT_2PI
+
+Array = NDArray[np.float64]
+Regions = Sequence[tuple[ArrayLike, ArrayLike]]
+
+#: standard deviations after which the Gaussian is left out: 2Φ(−9) = 2e-19
+REACH = 9.0
+#: standard deviations within which a log-concave integrand falls by 84 nat
+TILTED_REACH = 13.0
+#: nat below the top where a log-concave integrand is cut off
+TILTED_DROP = 45.0
+TINY_SD = 1e-150
+
+
+@cache
+def _legendre(n: int) -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return nodes[None, :, None], weights[None, :, None]
+
+
+@cache
+def gauss_hermite(n: int) -> tuple[Array, Array]:
+    """Nodes z and weights w with Σ w f(z) ≈ ∫ N(z|0, 1) f(z) dz, exact for polynomials of degree 2n − 1.
+
+    >>> z, w = gauss_hermite(5)
+    >>> bool(np.isclose((w * z**4).sum(), 3.0))
+    True
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    weights /= weights.sum()
+    nodes.flags.writeable = weights.flags.writeable = False
+    return nodes, weights
+
+
+class Nodes(NamedTuple):
+    """Points x = m + s z and weights w, each of shape (nodes, sites)."""
+
+    x: Array
+    z: Array
+    w: Array
+
+
+def gaussian_nodes(m: Array, s: Array, regions: Regions, order: int = 16) -> Nodes:
+    """Nodes with Σ w f(x) = ∫ N(x|m, s²) f(x) dx for an f that bends only in the regions.
+
+    Parameters
+    ----------
+    m, s : ndarray of shape (sites,)
+        Means and standard deviations; s = 0 is allowed.
+    regions : sequence of (centre, width)
+        Each a scalar or an array of shape (sites,).
+    """
+    s = np.maximum(s, TINY_SD)
+    own = np.broadcast_to(np.linspace(-REACH, REACH, 7)[:, None], (7, m.size))
+    z, w = _panels([own, *_region_edges(m, s, regions)], -REACH, REACH, order)
+    return Nodes(m + s * z, z, w * np.exp(-0.5 * z * z - LOG_SQRT_2PI))
+
+
+def gaussian_expectation(f: Callable[[Array], Array], m: Array, s: Array, regions: Regions) -> Array:
+    """∫ N(x|m, s²) f(x) dx, shape (sites,)."""
+    x, _, w = gaussian_nodes(m, s, regions)
+    return np.asarray(np.einsum("ks,ks->s", w, f(x)))
+
+
+def tilted_nodes(
+    log_f: Callable[[Array], Array], m: Array, s: Array, regions: Regions, log_concave: bool
+) -> tuple[Array, Array]:
+    """Nodes z and log weights with Σ exp(log w) h(z) = ∫ N(z|0, 1) f(m + s z) h(z) dz for polynomials h.
+
+    The mass of N·f may lie far from m and be narrow: the top of the integrand is looked for first, then how
+    fast it falls on either side, and panels are laid about it.
+    """
+    s = np.maximum(s, TINY_SD)
+
+    def log_g(z: Array) -> Array:
+        return np.asarray(-0.5 * z * z + log_f(m + s * z))
+
+    centres = [np.broadcast_to((np.asarray(c) - m) / s, m.shape) for c, _ in regions]
+    low = np.minimum.reduce([*centres, np.zeros_like(m)]) - TILTED_REACH
+    high = np.maximum.reduce([*centres, np.zeros_like(m)]) + TILTED_REACH
+    landmarks = _region_edges(m, s, regions)
+    top = _summit(log_g, low, high, landmarks)
+    half, drop = _fall(log_g, top, np.array([0.5, TILTED_DROP]))
+    steps = np.array([2.0, 4.0, 6.0, 9.0, 12.0, 24.0, 48.0])[:, None]
+    edges = [top[None], top - half[0] * steps, top + half[1] * steps, *landmarks]
+    if log_concave:
+        low, high = top - drop[0], top + drop[1]
+    else:
+        low, high = np.minimum(low, top - TILTED_REACH), np.maximum(high, top + TILTED_REACH)
+        edges.append(np.broadcast_to(np.linspace(-12.0, 12.0, 9)[:, None], (9, m.size)))
+    z, w = _panels(edges, low, high, 16)
+    with np.errstate(divide="ignore"):
+        return z, np.log(w) + log_g(z) - LOG_SQRT_2PI
+
+
+def _region_edges(m: Array, s: Array, regions: Regions) -> list[Array]:
+    """Edges (edges, sites) in z about each region's centre."""
+    edges = []
+    for centre, width in regions:
+        c = np.clip((np.asarray(centre) - m) / s, -1e15, 1e15)
+        omega = np.clip(np.asarray(width) / s, 1e-15, 1e15)
+        ratio = float(np.max((REACH + np.abs(c)) / omega, initial=1.0))
+        far = 8.0 * 4.0 ** np.arange(
+            1, 1 + max(0, int(np.ceil(np.log(min(ratio, 1e15) / 8.0) / np.log(4.0))))
+        )
+        steps = np.concatenate([[1.0, 2.0, 4.0, 8.0], far])
+        edges.append(c + omega * np.concatenate([-steps[::-1], [0.0], steps])[:, None])
+    return edges
+
+
+def _panels(edges: list[Array], low: Array | float, high: Array | float, order: int) -> tuple[Array, Array]:
+    """Gauss–Legendre nodes and weights (nodes, sites) on the panels between the edges in [low, high]."""
+    ends = [np.broadcast_to(end, edges[0][:1].shape) for end in (low, high)]
+    cut = np.sort(np.clip(np.concatenate([*edges, *ends]), low, high), axis=0)
+    half, middle = 0.5 * np.diff(cut, axis=0), 0.5 * (cut[1:] + cut[:-1])
+    used = half.max(axis=1, initial=0.0) > 0
+    half, middle = half[used, None, :], middle[used, None, :]
+    t, w = _legendre(order)
+    return (middle + half * t).reshape(-1, cut.shape[1]), (half * w).reshape(-1, cut.shape[1])
+
+
+def _summit(log_g: Callable[[Array], Array], low: Array, high: Array, landmarks: list[Array]) -> Array:
+    """Where log_g is largest: the best of a coarse grid, then golden sections between its neighbours."""
+    inside = low + (high - low) * np.linspace(0.0, 1.0, 33)[:, None]
+    own = np.broadcast_to(np.linspace(-12.0, 12.0, 25)[:, None], (25, low.size))
+    beyond = 4.0 ** np.arange(0, 12)[:, None]
+    marks = [np.clip(edge, low, high) for edge in landmarks]
+    grid = np.sort(np.concatenate([inside, own, low - beyond, high + beyond, *marks]), axis=0)
+    best = np.clip(log_g(grid).argmax(axis=0), 1, len(grid) - 2)
+    sites = np.arange(low.size)
+    a, b = grid[best - 1, sites], grid[best + 1, sites]
+    ratio = 0.5 * (np.sqrt(5.0) - 1.0)
+    x, y = b - ratio * (b - a), a + ratio * (b - a)
+    gx, gy = log_g(x), log_g(y)
+    for _ in range(48):
+        left = gx > gy
+        a, b = np.where(left, a, x), np.where(left, y, b)
+        new = np.where(left, b - ratio * (b - a), a + ratio * (b - a))
+        g_new = log_g(new)
+        x, y = np.where(left, new, y), np.where(left, x, new)
+        gx, gy = np.where(left, g_new, gy), np.where(left, gx, g_new)
+    candidates = np.stack([grid[best, sites], 0.5 * (a + b)])
+    return np.asarray(np.take_along_axis(candidates, log_g(candidates).argmax(axis=0)[None], axis=0)[0])
+
+
+def _fall(log_g: Callable[[Array], Array], top: Array, drops: Array) -> Array:
+    """Distances below and above `top` at which log_g has fallen by each drop; shape (drops, 2, sites)."""
+    target = log_g(top) - drops[:, None, None]
+    side = np.array([-1.0, 1.0])[None, :, None]
+    shape = np.broadcast_shapes(target.shape, side.shape)
+    low, high = np.full(shape, -46.0), np.full(shape, np.log(TILTED_REACH))
+    for _ in range(24):
+        middle = 0.5 * (low + high)
+        above = log_g(top + side * np.exp(middle)) > target
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.exp(high)

@@ -1,0 +1,1 @@
+"""Floor 1: scalar functions of projections, one family a file."""

@@ -1,0 +1,64 @@
+"""Checks of arguments: each returns a read-only float array or says what came and what was expected."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
+    """Finite numbers, a scalar or one number a site, as a read-only copy."""
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold real numbers, got {value!r:.80}") from error
+    if array.ndim > max_ndim:
+        raise ValueError(f"{name} must have at most {max_ndim} dimension(s), got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty; expected a number or one number a site")
+    _refuse(name, array, ~np.isfinite(array), "finite numbers")
+    array.flags.writeable = False
+    return array
+
+
+def positive(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
+    """Finite numbers above zero."""
+    array = finite(name, value, max_ndim)
+    _refuse(name, array, array <= 0, "positive numbers")
+    return array
+
+
+def labels(name: str, value: ArrayLike) -> Array:
+    """Labels in {−1, +1}, {0, 1} or booleans, returned as −1 and +1."""
+    array = finite(name, value)
+    negative = -1.0 if np.any(array == -1) else 0.0
+    _refuse(name, array, (array != 1) & (array != negative), "labels in {-1, +1}, in {0, 1} or booleans")
+    signs = np.where(array == 1, 1.0, -1.0)
+    signs.flags.writeable = False
+    return signs
+
+
+def counts(name: str, value: ArrayLike, below: int | None = None) -> Array:
+    """Whole numbers 0, 1, 2, …, if asked all below `below`."""
+    array = finite(name, value)
+    _refuse(name, array, (array < 0) | (array != np.floor(array)), "whole numbers 0, 1, 2, …")
+    if below is not None:
+        _refuse(name, array, array >= below, f"whole numbers from 0 to {below - 1}")
+    return array
+
+
+def common_length(**arrays: Array) -> int | None:
+    """The one length of all one-dimensional arguments; None when all are scalars."""
+    lengths = {name: len(array) for name, array in arrays.items() if np.ndim(array) > 0}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise ValueError(f"parameters must be scalars or arrays of one common length, but {found}")
+    return next(iter(lengths.values()), None)
+
+
+def _refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> None:
+    if np.any(bad):
+        where = f" at site {int(np.flatnonzero(bad)[0])}" if array.ndim > 0 else ""
+        raise ValueError(f"{name} must hold {expected}, got {array[bad].flat[0]:g}{where}")
