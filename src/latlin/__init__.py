@@ -1,1 +1,54 @@
-"""Deterministic Bayesian inference in latent linear models."""
+"""Deterministic Bayesian inference in latent linear models.
+
+Names are loaded when first used, so that `import latlin` is quick and brings in nothing that is not needed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from latlin import engines, potentials
+    from latlin.inference.compare import Comparison, compare
+    from latlin.inference.infer import infer
+    from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+    from latlin.inference.posterior import Posterior
+    from latlin.numerics.alerts import ConvergenceWarning
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Comparison": "latlin.inference.compare",
+    "ConvergenceWarning": "latlin.numerics.alerts",
+    "GaussianFactor": "latlin.inference.model",
+    "LatentLinearModel": "latlin.inference.model",
+    "Posterior": "latlin.inference.posterior",
+    "SiteFactor": "latlin.inference.model",
+    "compare": "latlin.inference.compare",
+    "infer": "latlin.inference.infer",
+}
+_ROOMS = ("engines", "factor", "mixture", "potentials", "quadrature", "swag")
+
+__all__ = [
+    "Comparison",
+    "ConvergenceWarning",
+    "GaussianFactor",
+    "LatentLinearModel",
+    "Posterior",
+    "SiteFactor",
+    "compare",
+    "engines",
+    "infer",
+    "potentials",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    if name in _ROOMS:
+        return import_module(f"latlin.{name}")
+    raise AttributeError(f"module 'latlin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS, "__version__"})

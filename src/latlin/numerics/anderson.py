@@ -1,42 +1,25 @@
-"""Anderson mixing: extrapolate a fixed-point iteration x ← F(x) from its last residuals."""
+"""Anderson mixing: extrapolate a fixed-point iteration x ← F(x) from its last residuals F(x) − x."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[np.float64]
 
-class AndersonMixing:
-    """Propose the next iterate from up to `memory` past pairs (x, F(x)).
 
-    With residuals f = F(x) − x and differences ΔF, ΔX of the last pairs, solve min_θ ‖f − ΔF θ‖ and propose
-    x + f − (ΔX + ΔF) θ (type II). The history is the only state; `forget` empties it.
+def mix(points: Array, residuals: Array) -> Array:
+    """The next iterate from past points and their residuals, one a row, the newest last.
+
+    With differences ΔX, ΔF of consecutive rows, θ = argmin ‖f − ΔF θ‖ and the iterate is x + f − (ΔX + ΔF) θ. A single
+    row gives the plain step x + f.
     """
-
-    def __init__(self, memory: int = 8) -> None:
-        self.memory = memory
-        self._points: list[NDArray[np.float64]] = []
-        self._residuals: list[NDArray[np.float64]] = []
-
-    def forget(self) -> None:
-        self._points.clear()
-        self._residuals.clear()
-
-    @property
-    def depth(self) -> int:
-        """How many past pairs the next proposal can use."""
-        return len(self._points)
-
-    def propose(self, x: NDArray[np.float64], image: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Remember (x, F(x) = image) and return the extrapolated next iterate."""
-        residual = image - x
-        self._points.append(x)
-        self._residuals.append(residual)
-        if len(self._points) > self.memory + 1:
-            del self._points[0], self._residuals[0]
-        if len(self._points) == 1:
-            return image
-        dx = np.diff(np.stack(self._points, axis=1), axis=1)
-        df = np.diff(np.stack(self._residuals, axis=1), axis=1)
-        theta = np.linalg.lstsq(df, residual, rcond=1e-10)[0]
-        return image - (dx + df) @ theta
+    newest = points[-1] + residuals[-1]
+    if len(points) == 1:
+        return newest
+    dx, df = np.diff(points, axis=0), np.diff(residuals, axis=0)
+    gram = df @ df.T
+    # a ridge at rounding level keeps θ bounded when differences are nearly parallel
+    gram[np.diag_indices(len(gram))] += 1e-14 * np.trace(gram) + np.finfo(float).tiny
+    theta = np.linalg.solve(gram, df @ residuals[-1])
+    return newest - theta @ (dx + df)

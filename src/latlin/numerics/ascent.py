@@ -86,13 +86,15 @@ def ascend(
     label: str = "ascent",
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
+    warn: bool = True,
 ) -> Ascent[State]:
     """Repeat `step` until it converges by `rules`.
 
     Parameters
     ----------
     step : callable
-        state → (next state, `Measure` of the next state).
+        state → (next state, `Measure` of the next state). A step that finds nothing better returns the very
+        state it was given, and the loop ends there.
     state : NamedTuple of arrays and numbers
         Where to start; all that the next step needs, so that it can be written to a checkpoint.
     rules : Rules
@@ -102,6 +104,8 @@ def ascend(
         Show a progress bar.
     checkpoint : Checkpoint or None
         Write the state there now and then and at the end; if the file exists, go on from it.
+    warn : bool
+        Give a `ConvergenceWarning` when the rules are not met; a rough start for another fit needs none.
 
     Examples
     --------
@@ -121,10 +125,13 @@ def ascend(
     converged = _has_converged(trace, measure, rules)
     with progress(label, rules.max_iter, verbose) as bar:
         while not converged and len(trace) < rules.max_iter:
+            before = state
             state, measure = step(state)
             trace.append(float(measure.objective))
             _check_rise(trace, rules, label)
             converged = _has_converged(trace, measure, rules)
+            if state is before:
+                break
             bar.advance(f"objective {measure.objective:.6g}, gradient {measure.gradient:.1e}")
             if checkpoint is not None and time.perf_counter() - saved > checkpoint.every:
                 _save(checkpoint, state, measure, trace)
@@ -132,7 +139,7 @@ def ascend(
     if checkpoint is not None:
         _save(checkpoint, state, measure, trace)
     message = _verdict(trace, measure, converged, rules, label)
-    if not converged:
+    if warn and not converged:
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     elapsed = time.perf_counter() - started
     return Ascent(state, np.array(trace), float(measure.gradient), converged, len(trace), elapsed, message)

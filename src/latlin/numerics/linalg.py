@@ -75,9 +75,7 @@ def cholesky(a: Array, *, name: str = "matrix", max_jitter: float = 0.0, overwri
         if info == 0:
             return Cholesky(factor, share * scale)
         share *= 10.0
-    raise ValueError(
-        f"{name} is not positive definite (Cholesky broke down at row {max(info, 1)} of {len(a)})"
-    )
+    raise ValueError(f"{name} is not positive definite (Cholesky broke down at row {max(info, 1)} of {len(a)})")
 
 
 def symmetrise(a: Array) -> Array:
@@ -113,9 +111,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Arr
         w = weights[start : start + block]
         negative = w < 0.0
         scaled = part * np.sqrt(np.abs(w))[:, None]
-        total = blas.dsyrk(
-            1.0, scaled[~negative].T if negative.any() else scaled.T, beta=1.0, c=total, overwrite_c=1
-        )
+        total = blas.dsyrk(1.0, scaled[~negative].T if negative.any() else scaled.T, beta=1.0, c=total, overwrite_c=1)
         if negative.any():
             total = blas.dsyrk(-1.0, scaled[negative].T, beta=1.0, c=total, overwrite_c=1)
     return total

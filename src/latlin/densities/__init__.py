@@ -1,0 +1,1 @@
+"""Floor 1: densities over w and the covariance structures behind them."""

@@ -1,0 +1,93 @@
+"""A Gaussian over w: a mean and any covariance structure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latlin.densities.marginals import NormalMarginals
+from latlin.numerics.rng import RandomState, generator
+
+Array = NDArray[np.float64]
+
+
+class Covariance(Protocol):
+    """What a Gaussian asks of its covariance S, however it is stored."""
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def log_det(self) -> float:
+        """log det S."""
+        ...
+
+    def diagonal(self) -> Array:
+        """Variances of the coordinates."""
+        ...
+
+    def dense(self) -> Array:
+        """S itself, D×D."""
+        ...
+
+    def project(self, rows: Any) -> Array:
+        """h_nᵀ S h_n for the rows of an N×D matrix, dense or sparse."""
+        ...
+
+    def quadratic(self, deviations: Array) -> Array:
+        """δᵀ S⁻¹ δ for each row δ."""
+        ...
+
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
+        """`count` draws of N(0, S), one a row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(w | mean, S).
+
+    Parameters
+    ----------
+    mean : ndarray of shape (dim,)
+    structure : Covariance
+        How S is stored; see `latlin.densities`.
+    """
+
+    mean: Array
+    structure: Covariance
+
+    @property
+    def dim(self) -> int:
+        return len(self.mean)
+
+    @property
+    def variance(self) -> Array:
+        return self.structure.diagonal()
+
+    @property
+    def entropy(self) -> float:
+        """½ log det(2πe S)."""
+        return 0.5 * (self.dim * np.log(2.0 * np.pi * np.e) + self.structure.log_det)
+
+    def covariance(self) -> Array:
+        """S as a dense matrix."""
+        return self.structure.dense()
+
+    def sample(self, count: int, random_state: RandomState = None) -> Array:
+        """Draws, one a row."""
+        return self.mean + self.structure.draw(count, generator(random_state))
+
+    def logpdf(self, w: ArrayLike) -> Array:
+        """log N(w | mean, S) for one vector or each row of a matrix."""
+        points = np.asarray(w, float)
+        square = self.structure.quadratic(np.atleast_2d(points) - self.mean)
+        log_density = -0.5 * (square + self.structure.log_det + self.dim * np.log(2.0 * np.pi))
+        return log_density if points.ndim == 2 else log_density[0]
+
+    def project(self, rows: Any) -> NormalMarginals:
+        """Marginals of Hw, one a row of H (dense or sparse)."""
+        return NormalMarginals(np.asarray(rows @ self.mean), self.structure.project(rows))

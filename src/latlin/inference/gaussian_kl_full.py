@@ -1,0 +1,156 @@
+"""Full-covariance Gaussian KL: accelerated natural-gradient steps in site form, safeguarded by the bound.
+
+    B(m, S) = Σ_n ⟨ψ_n(x)⟩_{N(x|m_n, s_n²)} + ⟨log Gaussian factors⟩ + ½ log det(2πe S) ≤ log Z
+
+002_71af9439e55c646f (4.2.1), corrected. At a stationary point S⁻¹ = Λ + HᵀΓH with Γ_nn = −2 ∂⟨ψ_n⟩/∂s_n²
+((4.3.1)–(4.3.2), corrected), so the optimum is in site form, and (γ, ν) ← (γ̂, ν̂) is the natural-gradient step of
+length one. Anderson mixing extrapolates these steps; a step is taken only if the bound rises.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.site_form import SiteForm
+from latlin.inference.sites import SiteParameters
+from latlin.numerics.anderson import mix
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.linalg import solve_upper, symmetrise
+from latlin.numerics.line_search import backtrack
+
+Array = NDArray[np.float64]
+MEMORY = 8
+#: a site whose γ is below this is as good as absent; its logarithm stays finite
+FLOOR = 1e-30
+
+
+class State(NamedTuple):
+    """A Gaussian in site form, its marginals, its bound, where the next natural-gradient step goes, and the past."""
+
+    gamma: Array
+    nu: Array
+    x: Array
+    variance: Array
+    bound: float
+    gamma_hat: Array
+    nu_hat: Array
+    gradient: float
+    points: Array
+    residuals: Array
+
+
+def maximise_bound(
+    form: SiteForm,
+    first: SiteParameters,
+    rules: Rules,
+    label: str,
+    verbose: bool,
+    checkpoint: Checkpoint | None,
+) -> Ascent[State]:
+    """Climb the Gaussian KL bound from the site parameters `first`."""
+    start = evaluate(form, first, rules.gradient_tol)
+    if start is None:
+        raise ValueError("the start of the Gaussian KL ascent is not a proper Gaussian; start from another posterior")
+    coordinates = LogCoordinates(start) if form.sites.log_concave else PlainCoordinates(start)
+
+    def step(state: State) -> tuple[State, Measure]:
+        moved = _accelerated(form, state, coordinates, rules.gradient_tol) or _plain(form, state, rules.gradient_tol)
+        reached = state if moved is None else moved
+        return reached, Measure(reached.bound, reached.gradient)
+
+    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+
+def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | None:
+    """The state at given site parameters, or None where they give no proper Gaussian or no finite bound."""
+    solution = form.solve(parameters)
+    if solution is None:
+        return None
+    variance = form.variances(solution)
+    expected = form.sites.expected_log(solution.x, variance)
+    bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
+    if not np.isfinite(bound):
+        return None
+    # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
+    gamma_hat = -2.0 * expected.d_var
+    nu_hat = expected.d_mean + gamma_hat * solution.x
+    gradient = _gradient(form, parameters, solution.precision.factor, solution.x, gamma_hat, nu_hat, tol)
+    empty = np.zeros((0, 2 * len(variance)))
+    return State(*parameters, solution.x, variance, bound, gamma_hat, nu_hat, gradient, points=empty, residuals=empty)
+
+
+def _gradient(
+    form: SiteForm, now: SiteParameters, factor: Array, x: Array, gamma_hat: Array, nu_hat: Array, tol: float
+) -> float:
+    """Largest absolute entry of the bound's gradient in (m̃, C̃), S̃ = C̃ᵀC̃.
+
+    ∂B/∂m̃ = H̃ᵀ[(ν̂ − ν) − (γ̂ − γ)x] and ∂B/∂C̃ = C̃ H̃ᵀ(Γ − Γ̂)H̃. The second costs a Gram matrix, so it is formed only
+    when the first is already small; until then the first is what is reported.
+    """
+    excess = now.gamma - gamma_hat
+    mean_part = form.projections.transposed_times(nu_hat - now.nu + excess * x)
+    largest = float(np.abs(mean_part).max(initial=0.0))
+    if largest > tol:
+        return largest
+    root = solve_upper(factor, symmetrise(form.projections.gram(excess)), transposed=True)
+    return max(largest, float(np.abs(root).max(initial=0.0)))
+
+
+class LogCoordinates:
+    """(log γ, ν), each in the units of the first marginals, for concave sites: γ stays positive."""
+
+    def __init__(self, start: State) -> None:
+        self._weight = np.maximum(start.gamma, FLOOR) * start.variance
+        self._spread = np.sqrt(start.variance)
+
+    def encode(self, gamma: Array, nu: Array) -> Array:
+        return np.concatenate([self._weight * np.log(np.maximum(gamma, FLOOR)), self._spread * nu])
+
+    def decode(self, point: Array) -> SiteParameters:
+        log_gamma, nu = np.split(point, 2)
+        return SiteParameters(np.exp(np.minimum(log_gamma / self._weight, 300.0)), nu / self._spread)
+
+
+class PlainCoordinates:
+    """(γ, ν) in the units of the first marginals, for sites whose γ may be negative."""
+
+    def __init__(self, start: State) -> None:
+        self._variance = start.variance
+        self._spread = np.sqrt(start.variance)
+
+    def encode(self, gamma: Array, nu: Array) -> Array:
+        return np.concatenate([self._variance * gamma, self._spread * nu])
+
+    def decode(self, point: Array) -> SiteParameters:
+        gamma, nu = np.split(point, 2)
+        return SiteParameters(gamma / self._variance, nu / self._spread)
+
+
+def _accelerated(
+    form: SiteForm, state: State, coordinates: LogCoordinates | PlainCoordinates, tol: float
+) -> State | None:
+    """Anderson's proposal, if the bound rises there."""
+    here = coordinates.encode(state.gamma, state.nu)
+    residual = coordinates.encode(state.gamma_hat, state.nu_hat) - here
+    points = np.concatenate([state.points[-MEMORY:], here[None]])
+    residuals = np.concatenate([state.residuals[-MEMORY:], residual[None]])
+    proposal = evaluate(form, coordinates.decode(mix(points, residuals)), tol)
+    if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
+        return None
+    return proposal._replace(points=points, residuals=residuals)
+
+
+def _plain(form: SiteForm, state: State, tol: float) -> State | None:
+    """The natural-gradient step, halved until the bound rises; forgets the past."""
+
+    def at(length: float) -> tuple[float, State | None]:
+        gamma = state.gamma + length * (state.gamma_hat - state.gamma)
+        nu = state.nu + length * (state.nu_hat - state.nu)
+        trial = evaluate(form, SiteParameters(gamma, nu), tol)
+        return (-np.inf, None) if trial is None else (trial.bound, trial)
+
+    found = backtrack(at, state.bound, 0.0, slack=1e-3 * rounding(state.bound), max_halvings=30)
+    return None if found is None else found[2]

@@ -1,0 +1,72 @@
+"""The verb: `infer(model, engine)`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from latlin.inference.engine import Engine
+from latlin.inference.gaussian_kl import GaussianKL
+from latlin.inference.laplace import Laplace
+from latlin.inference.map import MAP
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.posterior import Posterior
+
+#: short name → engine with its default options
+ENGINES: dict[str, type[Any]] = {engine.name: engine for engine in (MAP, Laplace, GaussianKL)}
+
+
+def infer(
+    model: LatentLinearModel,
+    engine: str | Engine = "auto",
+    *,
+    start: Posterior | None = None,
+    verbose: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Posterior:
+    """Approximate the posterior of a latent linear model.
+
+    Parameters
+    ----------
+    model : LatentLinearModel
+    engine : str or engine object
+        A short name ("map", "laplace", "gkl", or "auto") or an object of `latlin.engines` with its options.
+    start : Posterior, optional
+        Where to start, for example the posterior of a similar model.
+    verbose : bool
+        Show a progress bar.
+    checkpoint : path, optional
+        Keep the state of the fit in this file; if it exists, go on from it.
+
+    Returns
+    -------
+    Posterior
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+    >>> X = np.array([[1.0, 0.5], [0.2, -1.0], [-0.7, 0.1]])
+    >>> model = LatentLinearModel([GaussianFactor(cov=4.0), SiteFactor(X, potentials.Logit([1, 0, 0]))])
+    >>> post = infer(model, "gkl")
+    >>> post.evidence_kind, round(post.log_evidence, 4)
+    ('lower bound', -1.8059)
+    """
+    if not isinstance(model, LatentLinearModel):
+        raise ValueError(f"model must be a LatentLinearModel, got {type(model).__name__}")
+    if start is not None and not isinstance(start, Posterior):
+        raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
+    return resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+
+
+def resolve(engine: str | Engine) -> Engine:
+    """An engine object from a name or from itself."""
+    if isinstance(engine, str):
+        if engine == "auto":
+            return GaussianKL()
+        if engine not in ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(['auto', *ENGINES])}, got {engine!r}")
+        return ENGINES[engine]()
+    if not callable(getattr(engine, "run", None)):
+        raise ValueError(f"engine must be a name or an object of latlin.engines, got {type(engine).__name__}")
+    return engine

@@ -1,0 +1,96 @@
+"""The mode of a posterior by Newton's method with a line search; shared by MAP and the Laplace approximation.
+
+A Newton step goes to the site form's mean for γ = −ψ″(x), ν = ψ′(x) + γx (002_71af9439e55c646f (3.5.1), corrected).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.site_form import SiteForm, Solution
+from latlin.inference.sites import SiteParameters
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.line_search import backtrack
+
+Array = NDArray[np.float64]
+
+
+class Mode(NamedTuple):
+    """A point u, its projections x, the log joint there, and the sites' ψ′ and ψ″."""
+
+    u: Array
+    x: Array
+    objective: float
+    slope: Array
+    curvature: Array
+
+    @property
+    def parameters(self) -> SiteParameters:
+        """γ = −ψ″, ν = ψ′ + γx."""
+        return SiteParameters(-self.curvature, self.slope - self.curvature * self.x)
+
+
+def find_mode(
+    form: SiteForm,
+    start: Array,
+    rules: Rules,
+    label: str,
+    verbose: bool = False,
+    checkpoint: Checkpoint | None = None,
+    warn: bool = True,
+) -> Ascent[Mode]:
+    """Climb the log joint from the coordinates `start`."""
+
+    def step(mode: Mode) -> tuple[Mode, Measure]:
+        moved = _newton_step(form, mode)
+        reached = mode if moved is None else moved
+        size = float(np.abs(log_joint_gradient(form, reached)).max(initial=0.0))
+        return reached, Measure(reached.objective, size)
+
+    x = form.projections.times(start)
+    first = _mode(form, start, x, _log_joint(form, start, x))
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+
+
+def log_joint_gradient(form: SiteForm, mode: Mode) -> Array:
+    """b̃ − Λ̃u + H̃ᵀψ′(x)."""
+    pull = form.linear - form.times_quadratic(mode.u)
+    return pull + form.projections.transposed_times(mode.slope)
+
+
+def _log_joint(form: SiteForm, u: Array, x: Array) -> float:
+    value = form.log_gaussian(u) + float(form.sites.log_density(x).sum())
+    return value if np.isfinite(value) else -np.inf
+
+
+def _mode(form: SiteForm, u: Array, x: Array, objective: float) -> Mode:
+    slopes = form.sites.derivatives(x)
+    return Mode(u, x, objective, slopes.first, slopes.second)
+
+
+def _newton_step(form: SiteForm, mode: Mode) -> Mode | None:
+    """The longest of the steps 1, ½, ¼, … that raises the log joint, or None."""
+    target = _target(form, mode)
+    if target is None:
+        return None
+    direction, shift = target.u - mode.u, target.x - mode.x
+
+    def evaluate(length: float) -> tuple[float, tuple[Array, Array]]:
+        u, x = mode.u + length * direction, mode.x + length * shift
+        return _log_joint(form, u, x), (u, x)
+
+    slope = float(log_joint_gradient(form, mode) @ direction)
+    found = backtrack(evaluate, mode.objective, slope, slack=1e-2 * rounding(mode.objective))
+    return None if found is None else _mode(form, *found[2], found[1])
+
+
+def _target(form: SiteForm, mode: Mode) -> Solution | None:
+    """Where Newton's step goes; |γ| stands in for γ where the Hessian is not definite."""
+    target = form.solve(mode.parameters)
+    if target is None:
+        gamma = np.abs(mode.curvature)
+        target = form.solve(SiteParameters(gamma, mode.slope + gamma * mode.x))
+    return target

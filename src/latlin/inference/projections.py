@@ -1,0 +1,122 @@
+"""The rows h_n of all sites, in the coordinates an engine works in, with the products a full covariance needs.
+
+Dense rows are one C-ordered array. Sparse rows stay sparse and are made dense a block at a time, so that nothing of
+size N×D is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import blas
+
+from latlin.densities.whitening import Whitening
+from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.numerics.linalg import gram, whitened_squares
+
+Array = NDArray[np.float64]
+BLOCK = 1024
+
+
+class Projections(Protocol):
+    """N rows of length D."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def times(self, u: Array) -> Array:
+        """H u."""
+        ...
+
+    def transposed_times(self, r: Array) -> Array:
+        """Hᵀ r."""
+        ...
+
+    def gram(self, weights: Array) -> Array:
+        """Upper triangle of Hᵀ diag(weights) H."""
+        ...
+
+    def variances(self, factor: Array) -> Array:
+        """h_nᵀ(CᵀC)⁻¹h_n."""
+        ...
+
+
+@dataclass(frozen=True)
+class DenseProjections:
+    rows: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return blas.dgemv(1.0, self.rows.T, u, trans=1)
+
+    def transposed_times(self, r: Array) -> Array:
+        return blas.dgemv(1.0, self.rows.T, r)
+
+    def gram(self, weights: Array) -> Array:
+        return gram(self.rows, weights)
+
+    def variances(self, factor: Array) -> Array:
+        return whitened_squares(factor, self.rows)
+
+
+@dataclass(frozen=True)
+class SparseProjections:
+    """Sparse rows h_n, whitened a block at a time when L is not diagonal (a diagonal one is already in the rows)."""
+
+    rows: sparse.csr_array
+    whitening: Whitening | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return self.rows @ (u if self.whitening is None else self.whitening.apply(u))
+
+    def transposed_times(self, r: Array) -> Array:
+        back = self.rows.T @ r
+        return back if self.whitening is None else np.ravel(self.whitening.rows(back[None, :]))
+
+    def gram(self, weights: Array) -> Array:
+        total = np.zeros((self.shape[1],) * 2, order="F")
+        for span, block in self._blocks():
+            total += gram(block, weights[span])
+        return total
+
+    def variances(self, factor: Array) -> Array:
+        return np.concatenate([whitened_squares(factor, block) for _, block in self._blocks()])
+
+    def _blocks(self) -> Iterator[tuple[slice, Array]]:
+        for start in range(0, self.shape[0], BLOCK):
+            span = slice(start, start + BLOCK)
+            block = self.rows[span]
+            yield span, block.toarray() if self.whitening is None else self.whitening.rows(block)
+
+
+def stacked_rows(model: LatentLinearModel) -> Any:
+    """Rows of all site factors in the model's own coordinates: one dense array, or CSR if any factor is sparse."""
+    parts = [_rows(factor, model.dim) for factor in model.sites]
+    if not parts:
+        return np.zeros((0, model.dim))
+    if len(parts) == 1:
+        return parts[0]
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.csr_array(sparse.vstack(parts, format="csr"))
+    return np.concatenate(parts)
+
+
+def _rows(factor: SiteFactor, dim: int) -> Any:
+    if factor.H is None:
+        return sparse.eye_array(dim, format="csr")
+    if isinstance(factor.H, np.ndarray) or sparse.issparse(factor.H):
+        return factor.H
+    # a LinearOperator: a full covariance needs its rows one by one
+    return np.ascontiguousarray(factor.H @ np.eye(dim), dtype=float)
