@@ -1,0 +1,224 @@
+"""What evaluations say about an integrand and its integral.
+
+`Plain` puts a Gaussian process on f; `Warped` puts one on √(2(f − α)) and takes f as its square, linearised
+(WSABI-L) or moment-matched (WSABI-M), for integrands that are nowhere negative (Gunter et al. 2014, cited in
+004_3d1e57c98b1fd450 §7.2.2). Both know the integral's mean *and* variance in closed form, and both answer the
+same questions about a set of candidate points.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
+from latlin.quadrature.hyperparameters import Ensemble, Fit
+from latlin.quadrature.kernels import Kernel
+from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
+from latlin.quadrature.standard import Standard
+from latlin.quadrature.surrogate import Basis, Surrogate, condition, nothing
+
+Array = NDArray[np.float64]
+
+ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
+
+
+class Moments(NamedTuple):
+    """Location, squared scale and degrees of freedom of the belief about an integral."""
+
+    mean: float
+    variance: float
+    dof: float
+
+
+class Belief(Protocol):
+    """What is known after some evaluations."""
+
+    @property
+    def ensemble(self) -> Ensemble: ...
+    @property
+    def process(self) -> Surrogate: ...
+    @property
+    def integral(self) -> Moments: ...
+
+    def mean(self, z: Array) -> Array:
+        """Posterior mean of f."""
+        ...
+
+    def variances(self, z: Array) -> Array:
+        """Posterior variance of f."""
+        ...
+
+    def amplitude(self, z: Array) -> Array:
+        """∂f/∂(process) at the posterior mean: what turns the process's deviations into those of f."""
+        ...
+
+    def link(self, z: Array) -> Array:
+        """Posterior covariance of the process at z with the (linearised) integral."""
+        ...
+
+
+class Model(Protocol):
+    """A way from evaluations to a belief."""
+
+    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief: ...
+
+
+class Plain(NamedTuple):
+    """A Gaussian process on f."""
+
+    kernel: Kernel
+    basis: Basis
+    measure: Standard
+    fit: Fit
+
+    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief:
+        scale = float(np.abs(values).max()) or 1.0
+        y = values / scale
+        ensemble = self.fit(self.kernel, self.basis, points, y, previous)
+        processes = [
+            condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
+            for _, h in ensemble
+        ]
+        moments = [_plain_moments(process, self.measure) for process in processes]
+        return PlainBelief(ensemble, processes[0], self.measure, scale, _rescale(_pool(ensemble, moments), scale))
+
+
+class PlainBelief(NamedTuple):
+    """Of `Plain`."""
+
+    ensemble: Ensemble
+    process: Surrogate  # of f / scale, with the most probable hyperparameters
+    measure: Standard
+    scale: float
+    integral: Moments
+
+    def mean(self, z: Array) -> Array:
+        return self.scale * self.process.mean(z)
+
+    def variances(self, z: Array) -> Array:
+        return self.scale**2 * self.process.variances(z)
+
+    def amplitude(self, z: Array) -> Array:
+        return np.full(len(z), self.scale)
+
+    def link(self, z: Array) -> Array:
+        # z(x) − k(x,Z)R⁻¹z + r(x)ᵀ(BᵀR⁻¹B)⁻¹r_Z
+        p = self.process
+        mean = kernel_mean(p.kernel, p.lengths, self.measure, p.points)
+        cross = p.cross(z)
+        out = kernel_mean(p.kernel, p.lengths, self.measure, z) - cross.T @ p.chol.solve(mean)
+        if p.basis_chol is not None:
+            here = p.basis(z) - cross.T @ p.solved_basis
+            whole = _basis_mean(p) - mean @ p.solved_basis
+            out += here @ p.basis_chol.solve(whole)
+        return self.scale * p.variance * out
+
+
+class Warped(NamedTuple):
+    """A Gaussian process of mean zero on √(2(f − α)), α = 0.8 min f."""
+
+    kernel: Kernel
+    measure: Standard
+    fit: Fit
+    matched: bool
+
+    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief:
+        lowest = float(values.min())
+        if lowest < 0.0:
+            raise ValueError(f"a warped integrand must be nowhere negative, got the value {lowest:.6g}")
+        scale = float(values.max()) or 1.0
+        offset = 0.8 * lowest / scale
+        g = np.sqrt(2.0 * (values / scale - offset))
+        ensemble = self.fit(self.kernel, nothing, points, g, previous)
+        processes = [
+            condition(self.kernel, nothing, points, g, h._replace(variance=_rescaled(h.variance, np.sqrt(scale))))
+            for _, h in ensemble
+        ]
+        moments = [_warped_moments(process, self.measure, offset, self.matched) for process in processes]
+        pooled = _rescale(_pool(ensemble, moments), scale)
+        return WarpedBelief(ensemble, processes[0], self.measure, scale, offset, self.matched, pooled)
+
+
+class WarpedBelief(NamedTuple):
+    """Of `Warped`."""
+
+    ensemble: Ensemble
+    process: Surrogate  # of √(2(f/scale − offset))
+    measure: Standard
+    scale: float
+    offset: float
+    matched: bool
+    integral: Moments
+
+    def mean(self, z: Array) -> Array:
+        square = self.process.mean(z) ** 2
+        if self.matched:
+            square = square + self.process.variances(z)
+        return self.scale * (self.offset + 0.5 * square)
+
+    def variances(self, z: Array) -> Array:
+        c = self.process.variances(z)
+        out = self.process.mean(z) ** 2 * c
+        return self.scale**2 * (out + 0.5 * c**2 if self.matched else out)
+
+    def amplitude(self, z: Array) -> Array:
+        return self.scale * self.process.mean(z)
+
+    def link(self, z: Array) -> Array:
+        # ∫ C(x,x′) m̃(x′) p(x′) dx′ = q(x)ᵀβ − k(x,Z)R⁻¹Qβ
+        p = self.process
+        here = product_mean(p.lengths, self.measure, z, p.points) @ p.residual
+        known = product_mean(p.lengths, self.measure, p.points, p.points) @ p.residual
+        return self.scale * p.variance * (here - p.cross(z).T @ p.chol.solve(known))
+
+
+def _plain_moments(process: Surrogate, measure: Standard) -> Moments:
+    mean = kernel_mean(process.kernel, process.lengths, measure, process.points)
+    prior = kernel_double_mean(process.kernel, process.lengths, measure)
+    basis = _basis_mean(process)
+    centre = float(basis @ process.coefficients + mean @ process.residual)
+    share = max(float(process.project(prior, mean[:, None], basis[None])[0]), ROUNDING * prior)
+    return Moments(centre, process.variance * share, process.dof)
+
+
+def _basis_mean(process: Surrogate) -> Array:
+    return np.ones(len(process.coefficients))
+
+
+def _warped_moments(process: Surrogate, measure: Standard, offset: float, matched: bool) -> Moments:
+    z, beta, v, lengths = process.points, process.residual, process.variance, process.lengths
+    q = product_mean(lengths, measure, z, z)
+    t = product_double_mean(lengths, measure, z)
+    qb = q @ beta
+    # L: α + ½βᵀQβ,  v(βᵀTβ − βᵀQR⁻¹Qβ)
+    prior = float(beta @ t @ beta)
+    mean = offset + 0.5 * float(beta @ qb)
+    variance = v * max(prior - float(np.sum(process.chol.whiten(qb) ** 2)), ROUNDING * prior)
+    if matched:
+        # M: + ½v(1 − tr R⁻¹Q),  + ½v²(∬k² − 2 tr R⁻¹T + tr R⁻¹QR⁻¹Q)
+        solved = process.chol.solve(q)
+        square = square_double_mean(lengths, measure)
+        mean += 0.5 * v * max(1.0 - float(np.trace(solved)), 0.0)
+        left = square - 2.0 * float(np.trace(process.chol.solve(t))) + float(np.sum(solved * solved.T))
+        variance += 0.5 * v**2 * max(left, ROUNDING * square)
+    return Moments(mean, variance, process.dof)
+
+
+def _pool(ensemble: Ensemble, moments: list[Moments]) -> Moments:
+    """Mean and variance of a mixture of beliefs."""
+    weights = np.array([w for w, _ in ensemble])
+    means = np.array([m.mean for m in moments])
+    mean = float(weights @ means)
+    variance = float(weights @ (np.array([m.variance for m in moments]) + (means - mean) ** 2))
+    return Moments(mean, variance, moments[0].dof)
+
+
+def _rescale(moments: Moments, scale: float) -> Moments:
+    return Moments(moments.mean * scale, moments.variance * scale**2, moments.dof)
+
+
+def _rescaled(variance: float | None, scale: float) -> float | None:
+    return None if variance is None else variance / scale**2

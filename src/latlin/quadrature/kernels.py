@@ -1,0 +1,166 @@
+"""Stationary product kernels of unit variance, k(x, x′) = ∏_d κ(|x_d − x′_d| / ℓ_d), and their integrals.
+
+Each family knows κ, its slope in log ℓ, and three closed forms a coordinate: its mean under a normal and under
+a uniform coordinate, and its double mean under two independent uniform ones. The double mean under normals
+needs no formula of its own: x − x′ is again normal, and the kernel depends on nothing else.
+(Kernel: 004_3d1e57c98b1fd450 (7.4); the integrals of (7.12).)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf, erfcx, ndtr
+
+Array = NDArray[np.float64]
+
+
+class Kernel(ABC):
+    """One family of κ."""
+
+    name: str
+
+    @abstractmethod
+    def profile(self, u: Array) -> Array:
+        """κ(u), u = |x − x′| / ℓ."""
+
+    @abstractmethod
+    def log_slope(self, u: Array) -> Array:
+        """∂ log κ(|x − x′|/ℓ) / ∂ log ℓ = −u κ′(u)/κ(u)."""
+
+    @abstractmethod
+    def normal_mean(self, delta: Array, scale: Array, length: Array) -> Array:
+        """∫ κ(|x − x′|/ℓ) N(x′ | x − δ, scale²) dx′."""
+
+    @abstractmethod
+    def uniform_mean(self, x: Array, half: float, length: Array) -> Array:
+        """The mean of κ(|x − x′|/ℓ) over x′ uniform on [−half, half]."""
+
+    @abstractmethod
+    def uniform_double_mean(self, half: float, length: Array) -> Array:
+        """The mean of κ(|x − x′|/ℓ) over x, x′ independent and uniform on [−half, half]."""
+
+    def gram(self, a: Array, b: Array, lengths: Array) -> Array:
+        """k between the rows of a and of b."""
+        out = np.ones((len(a), len(b)))
+        for d, length in enumerate(lengths):
+            out *= self.profile(np.abs(a[:, d, None] - b[None, :, d]) / length)
+        return out
+
+    def log_length_slopes(self, weighted: Array, a: Array, lengths: Array) -> Array:
+        """Σ_ij W_ij ∂ log k(a_i, a_j)/∂ log ℓ_d for every d; `weighted` is W ∘ k."""
+        return np.array(
+            [
+                np.vdot(weighted, self.log_slope(np.abs(a[:, d, None] - a[None, :, d]) / length))
+                for d, length in enumerate(lengths)
+            ]
+        )
+
+
+class RBF(Kernel):
+    """κ(u) = exp(−u²/2)."""
+
+    name = "rbf"
+
+    def profile(self, u: Array) -> Array:
+        return np.exp(-0.5 * u * u)
+
+    def log_slope(self, u: Array) -> Array:
+        return u * u
+
+    def gram(self, a: Array, b: Array, lengths: Array) -> Array:
+        square = np.zeros((len(a), len(b)))
+        for d, length in enumerate(lengths):
+            square += ((a[:, d, None] - b[None, :, d]) / length) ** 2
+        return np.exp(-0.5 * square)
+
+    def normal_mean(self, delta: Array, scale: Array, length: Array) -> Array:
+        total = length**2 + scale**2
+        return length / np.sqrt(total) * np.exp(-0.5 * delta**2 / total)
+
+    def uniform_mean(self, x: Array, half: float, length: Array) -> Array:
+        root = np.sqrt(2.0) * length
+        return np.sqrt(np.pi / 8.0) * length / half * (erf((half - x) / root) + erf((half + x) / root))
+
+    def uniform_double_mean(self, half: float, length: Array) -> Array:
+        # 2/w² ∫₀^w (w − r) κ(r/ℓ) dr with w = 2·half and a = w/ℓ
+        a = 2.0 * half / length
+        inner = a * np.sqrt(np.pi / 2.0) * erf(a / np.sqrt(2.0)) + np.expm1(-0.5 * a * a)
+        return 2.0 * inner / a**2
+
+
+class Matern(Kernel):
+    """κ(u) = (1 + c₁λu + c₂λ²u²) exp(−λu): 3/2 with c = (1, 0), λ = √3; 5/2 with c = (1, 1/3), λ = √5."""
+
+    def __init__(self, name: str, rate: float, square: float, primitive: Array, double_primitive: Array) -> None:
+        self.name = name
+        self.rate = rate
+        self.square = square
+        self._primitive = primitive
+        self._double_primitive = double_primitive
+
+    def profile(self, u: Array) -> Array:
+        t = self.rate * u
+        return (1.0 + t + self.square * t * t) * np.exp(-t)
+
+    def log_slope(self, u: Array) -> Array:
+        t = self.rate * u
+        polynomial = 1.0 + t + self.square * t * t
+        return t * (1.0 - (1.0 + 2.0 * self.square * t) / polynomial)
+
+    def normal_mean(self, delta: Array, scale: Array, length: Array) -> Array:
+        return self._half_mean(delta, scale, length) + self._half_mean(-delta, scale, length)
+
+    def _half_mean(self, mu: Array, s: Array, length: Array) -> Array:
+        # J_k = E[r^k e^{−λr}; r > 0], r ~ N(μ, s²): a tilted normal cut at zero, M = μ − λs² its mean
+        # J₁ = M J₀ + s G,  J₂ = M J₁ + s² J₀,  G = N(μ/s)
+        rate = self.rate / length
+        m = mu - rate * s * s
+        gauss = np.exp(-0.5 * (mu / s) ** 2) / np.sqrt(2.0 * np.pi)
+        j0 = _tilted_mass(mu, m / s, s, rate, gauss)
+        j1 = m * j0 + s * gauss
+        j2 = m * j1 + s * s * j0
+        return j0 + rate * j1 + self.square * rate**2 * j2
+
+    def uniform_mean(self, x: Array, half: float, length: Array) -> Array:
+        rate = self.rate / length
+        return (self._area(rate * (half - x)) + self._area(rate * (half + x))) / (2.0 * half * rate)
+
+    def _area(self, t: Array) -> Array:
+        # ∫₀^t κ dt = P(0) − P(t) e^{−t}, odd in t
+        size = np.abs(t)
+        return np.sign(t) * (
+            self._primitive[0] - np.polynomial.polynomial.polyval(size, self._primitive) * np.exp(-size)
+        )
+
+    def uniform_double_mean(self, half: float, length: Array) -> Array:
+        # 2/t² ∫₀^t area, t = λw/ℓ
+        t = 2.0 * half * self.rate / length
+        p, q = self._primitive, self._double_primitive
+        inner = p[0] * t - q[0] + np.polynomial.polynomial.polyval(t, q) * np.exp(-t)
+        return 2.0 * inner / t**2
+
+
+def _tilted_mass(mu: Array, t: Array, s: Array, rate: Array, gauss: Array) -> Array:
+    # e^{−λμ + λ²s²/2} Φ(t), t = (μ − λs²)/s; on the left of zero through erfcx, where Φ underflows
+    left = np.sqrt(np.pi / 2.0) * gauss * erfcx(np.maximum(-t, 0.0) / np.sqrt(2.0))
+    exponent = np.where(t > 0.0, -rate * mu + 0.5 * (rate * s) ** 2, 0.0)
+    return np.where(t > 0.0, np.exp(exponent) * ndtr(t), left)
+
+
+_MATERN32 = Matern("matern32", np.sqrt(3.0), 0.0, np.array([2.0, 1.0]), np.array([3.0, 1.0]))
+_MATERN52 = Matern(
+    "matern52", np.sqrt(5.0), 1.0 / 3.0, np.array([8.0, 5.0, 1.0]) / 3.0, np.array([15.0, 7.0, 1.0]) / 3.0
+)
+KERNELS: dict[str, Kernel] = {k.name: k for k in (RBF(), _MATERN32, _MATERN52)}
+
+
+def resolve_kernel(kernel: str | Kernel) -> Kernel:
+    """The kernel of this name."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel must be one of {sorted(KERNELS)}, got {kernel!r}")
+    return KERNELS[kernel]

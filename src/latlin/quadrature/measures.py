@@ -1,0 +1,209 @@
+"""What is integrated against: a Gaussian, a mixture of Gaussians, or the uniform distribution on a box.
+
+Each measure knows the affine frame x = b + A z in which it is standard (004_3d1e57c98b1fd450 §7.2.2 asks for
+p(x) "a Gaussian or mixture of Gaussians"; the box serves integrals over bounded regions).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latlin.numerics.rng import RandomState, generator
+from latlin.quadrature.standard import HALF, Box, Components, Standard
+
+Array = NDArray[np.float64]
+
+
+class Frame(NamedTuple):
+    """x = offset + factor z, with a lower triangular factor."""
+
+    offset: Array
+    factor: Array
+
+    def outward(self, z: Array) -> Array:
+        """From standard coordinates to the user's."""
+        return self.offset + z @ self.factor.T
+
+    def inward(self, x: Array) -> Array:
+        """From the user's coordinates to standard ones."""
+        return np.asarray(np.linalg.solve(self.factor, (x - self.offset).T).T, dtype=np.float64)
+
+    @property
+    def log_volume(self) -> float:
+        """log |det A|."""
+        return float(np.log(np.diagonal(self.factor)).sum())
+
+
+class Measure(Protocol):
+    """A probability distribution that integrals are taken against."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def frame(self) -> Frame: ...
+    @property
+    def standard(self) -> Standard: ...
+
+
+class _InFrame:
+    """Density and draws of a measure, by way of its frame."""
+
+    frame: Frame
+    standard: Standard
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.standard.dim
+
+    def logpdf(self, x: ArrayLike) -> Array:
+        """log density at the rows of x."""
+        return self.standard.logpdf(self.frame.inward(as_points(x, self.dim, "x"))) - self.frame.log_volume
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        """n independent draws, of shape (n, dim)."""
+        u = generator(random_state).uniform(size=(n, self.dim + 1))
+        return self.frame.outward(self.standard.place(u))
+
+
+class Gaussian(_InFrame):
+    """The Gaussian measure N(mean, cov).
+
+    Parameters
+    ----------
+    mean : float or array of shape (d,)
+    cov : float, array of shape (d,) (variances) or (d, d)
+    dim : int, optional
+        d, when neither of the others tells.
+
+    Examples
+    --------
+    >>> Gaussian([0.0, 1.0], 2.0).dim
+    2
+    """
+
+    def __init__(self, mean: ArrayLike = 0.0, cov: ArrayLike = 1.0, dim: int | None = None) -> None:
+        d = _dimension(mean, cov, dim)
+        m = _finite(np.broadcast_to(np.asarray(mean, dtype=float), (d,)), "mean")
+        factor = _factor(_matrix(cov, d, "cov"), "cov")
+        self.mean = m
+        self.cov = factor @ factor.T
+        self.frame = Frame(m, factor)
+        self.standard: Standard = Components(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
+
+    def __repr__(self) -> str:
+        return f"Gaussian(mean={self.mean.tolist()}, cov={self.cov.tolist()})"
+
+
+class GaussianMixture(_InFrame):
+    """The measure Σ_a weights_a N(means_a, covs_a).
+
+    Parameters
+    ----------
+    weights : array of shape (M,)
+        Positive; divided by their sum.
+    means : array of shape (M, d)
+    covs : array of shape (M, d, d), (M, d) (variances) or (M,), or a float
+    """
+
+    def __init__(self, weights: ArrayLike, means: ArrayLike, covs: ArrayLike) -> None:
+        m = _finite(np.atleast_2d(np.asarray(means, dtype=float)), "means")
+        w = _finite(np.atleast_1d(np.asarray(weights, dtype=float)), "weights")
+        if w.shape != (len(m),) or np.any(w <= 0.0):
+            raise ValueError(f"weights must be {len(m)} positive numbers, one a row of means, got {w!r}")
+        s = _matrices(covs, *m.shape)
+        for one in s:
+            _factor(one, "covs")
+        self.weights, self.means, self.covs = w / w.sum(), m, s
+        self.frame = _mixture_frame(self.weights, m, s)
+        scale = np.diagonal(self.frame.factor)
+        self.standard: Standard = Components(self.weights, self.frame.inward(m), s / np.outer(scale, scale))
+
+    def __repr__(self) -> str:
+        return f"GaussianMixture of {len(self.weights)} components in {self.dim} dimensions"
+
+
+class Uniform(_InFrame):
+    """The uniform distribution on the box ∏_d [lower_d, upper_d]; a probability, so divide by nothing.
+
+    Parameters
+    ----------
+    lower, upper : float or array of shape (d,)
+    dim : int, optional
+        d, when both bounds are numbers.
+    """
+
+    def __init__(self, lower: ArrayLike = 0.0, upper: ArrayLike = 1.0, dim: int | None = None) -> None:
+        d = _dimension(lower, upper, dim)
+        lo = _finite(np.broadcast_to(np.asarray(lower, dtype=float), (d,)), "lower")
+        hi = _finite(np.broadcast_to(np.asarray(upper, dtype=float), (d,)), "upper")
+        if not np.all(lo < hi):
+            raise ValueError(f"lower must be below upper in every coordinate, got {lo.tolist()}, {hi.tolist()}")
+        self.lower, self.upper = lo, hi
+        self.frame = Frame(0.5 * (lo + hi), np.diag((hi - lo) / (2.0 * HALF)))
+        self.standard: Standard = Box(d)
+
+    @property
+    def volume(self) -> float:
+        """∏(upper − lower): times this, a mean over the box becomes an integral over it."""
+        return float(np.prod(self.upper - self.lower))
+
+    def __repr__(self) -> str:
+        return f"Uniform(lower={self.lower.tolist()}, upper={self.upper.tolist()})"
+
+
+def as_points(x: ArrayLike, dim: int, name: str) -> Array:
+    """x as a finite (n, dim) array; a vector counts as one point, or as n points on the line."""
+    points = np.asarray(x, dtype=float)
+    if points.ndim < 2:
+        points = points.reshape(-1, 1) if dim == 1 else np.atleast_2d(points)
+    if points.ndim != 2 or points.shape[1] != dim:
+        raise ValueError(f"{name} must have shape (n, {dim}), got {np.shape(x)}")
+    return _finite(points, name)
+
+
+def _mixture_frame(w: Array, m: Array, s: Array) -> Frame:
+    centre = w @ m
+    variance = w @ (np.diagonal(s, axis1=1, axis2=2) + (m - centre) ** 2)
+    return Frame(centre, np.diag(np.sqrt(variance)))
+
+
+def _dimension(first: ArrayLike, second: ArrayLike, dim: int | None) -> int:
+    sizes = {np.shape(a)[0] for a in (first, second) if np.ndim(a) > 0} | ({dim} if dim is not None else set())
+    if len(sizes) > 1:
+        raise ValueError(f"the arguments disagree about the number of coordinates: {sorted(sizes)}")
+    return int(sizes.pop()) if sizes else 1
+
+
+def _matrix(cov: ArrayLike, d: int, name: str) -> Array:
+    c = _finite(np.asarray(cov, dtype=float), name)
+    if c.ndim < 2:
+        return np.diag(np.broadcast_to(c, (d,)))
+    if c.shape != (d, d) or not np.allclose(c, c.T, rtol=1e-10, atol=0.0):
+        raise ValueError(f"{name} must be a symmetric matrix of shape {(d, d)}, got shape {c.shape}")
+    return c
+
+
+def _matrices(covs: ArrayLike, count: int, d: int) -> Array:
+    c = _finite(np.asarray(covs, dtype=float), "covs")
+    if c.ndim == 0:
+        return np.broadcast_to(c * np.eye(d), (count, d, d)).copy()
+    if len(c) != count or c.ndim > 3:
+        raise ValueError(f"covs must have one entry a row of means ({count}), got shape {c.shape}")
+    return np.array([_matrix(one, d, "covs") for one in c])
+
+
+def _factor(cov: Array, name: str) -> Array:
+    try:
+        return np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(f"{name} must be positive definite, got {cov.tolist()}") from error
+
+
+def _finite(a: Array, name: str) -> Array:
+    if not np.all(np.isfinite(a)):
+        raise ValueError(f"{name} must be finite, got {a!r}")
+    return np.array(a, dtype=float)
