@@ -1,0 +1,1 @@
+"""Bayesian Gaussian mixtures: one exact bound and every way to climb it."""

@@ -1,0 +1,214 @@
+"""Components with diagonal or spherical covariance: normal-gamma priors.
+
+    λ ~ Gamma(ν₀/2, Ψ₀/2),   μ_k | λ ~ N(m₀, 1/(β₀λ)),
+
+one λ a component and feature ("diagonal") or one a component ("spherical"). ν and Ψ are those of a Wishart in
+one dimension, so that the words of the prior mean the same for every structure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
+from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.sweep import Rows, widen
+from latlin.numerics.linalg import Array
+from latlin.numerics.mixture_kernels import diagonal_joint, diagonal_pass
+
+LOG_2PI = np.log(2.0 * np.pi)
+
+
+class GammaParams(NamedTuple):
+    """q(μ_k, λ_k)."""
+
+    mean: Array  # (K, D)
+    strength: Array  # (K,)  β
+    dof: Array  # (K,)  ν
+    scale: Array  # (K, D) or (K,)  Ψ
+
+
+@dataclass(frozen=True)
+class _GammaPrior:
+    prior_mean: Array  # (D,)
+    prior_strength: float
+    prior_dof: float
+    prior_scale: Array  # (D,) or ()
+
+    @property
+    def dim(self) -> int:
+        return len(self.prior_mean)
+
+    def gather(self, parts: list[Array]) -> Array:
+        return np.stack(parts)
+
+    def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
+        """β, m and the weights β₀N/β of the squares of x̄ − m₀."""
+        beta = self.prior_strength + moments.counts
+        pull = (moments.counts / beta)[:, None]
+        return beta, self.prior_mean + pull * (moments.mean - self.prior_mean), self.prior_strength * pull[:, 0]
+
+
+def _student(square: Array, dof: Array, dim: int, log_scale: Array) -> Array:
+    """ln of Student's t in `dim` dimensions from the scaled square and ln|S|^½."""
+    log_norm = gammaln(0.5 * (dof + dim)) - gammaln(0.5 * dof) - 0.5 * dim * np.log(dof * np.pi)
+    return log_norm - log_scale - 0.5 * (dof + dim) * np.log1p(square / dof)
+
+
+@dataclass(frozen=True)
+class Diagonal(_GammaPrior):
+    """One precision a component and feature."""
+
+    def spread(self, delta: Array, weight: Array) -> Array:
+        return weight[:, None] * np.square(delta)
+
+    def scatter_of(self, delta: Array, weight: Array) -> Array:
+        return weight @ np.square(delta)
+
+    def posterior(self, moments: Moments) -> GammaParams:
+        """The optimal q given the moments."""
+        beta, mean, pull = self._centres(moments)
+        scatter = np.maximum(moments.scatter, 0.0)
+        scale = self.prior_scale + scatter + self.spread(moments.mean - self.prior_mean, pull)
+        return GammaParams(mean, beta, self.prior_dof + moments.counts, scale)
+
+    def offsets(self, params: GammaParams) -> Array:
+        """½ΣE[ln λ] − ½D ln 2π − D/(2β)."""
+        expected = gamma_expected_log(0.5 * params.dof[:, None], 0.5 * params.scale).sum(axis=1)
+        return 0.5 * (expected - self.dim * LOG_2PI - self.dim / params.strength)
+
+    def _precision(self, params: GammaParams) -> Array:
+        return params.dof[:, None] / params.scale
+
+    def kl(self, params: GammaParams) -> float:
+        """KL(q(μ, λ) ‖ p(μ, λ))."""
+        square = (self._precision(params) * np.square(params.mean - self.prior_mean)).sum(axis=1)
+        means = precision_weighted_kl(params.strength, self.prior_strength, square, self.dim)
+        shape, prior_shape = 0.5 * params.dof[:, None], 0.5 * self.prior_dof
+        precisions = gamma_kl(shape, 0.5 * params.scale, prior_shape, 0.5 * self.prior_scale)
+        return float(means.sum() + precisions.sum())
+
+    def collect(self, rows: Rows, params: GammaParams, log_weights: Array) -> tuple[float, Moments]:
+        kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
+        sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
+        return sum_log, from_reference(self, params.mean, count, first, second)
+
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+        return from_reference(self, reference, count, first, np.diagonal(second, axis1=1, axis2=2))
+
+    def precisions(self, params: GammaParams) -> Array:
+        """E[Λ_k], shape (K, D, D)."""
+        return self._precision(params)[:, :, None] * np.eye(self.dim)
+
+    def covariances(self, params: GammaParams) -> Array:
+        """1/E[λ], shape (K, D)."""
+        return 1.0 / self._precision(params)
+
+    def joint(self, rows: Array, params: GammaParams, log_weights: Array) -> Array:
+        """ln ρ_nk, shape (N, K)."""
+        offset = self.offsets(params) + log_weights
+        return diagonal_joint(widen(rows), offset, params.mean, self._precision(params))
+
+    def _student_scale(self, params: GammaParams) -> Array:
+        """Squares of the scales of the predictive, ((β+1)/(βν)) Ψ."""
+        return ((params.strength + 1.0) / (params.strength * params.dof))[:, None] * params.scale
+
+    def predictive(self, rows: Array, params: GammaParams) -> Array:
+        """ln p(x_n | z_n = k): a product of Student's t over features, exact under q; shape (N, K)."""
+        scale = self._student_scale(params)
+        density = np.empty((len(rows), len(scale)))
+        for k, (mean, square_scale, dof) in enumerate(zip(params.mean, scale, params.dof, strict=True)):
+            square = np.square(rows - mean) / square_scale
+            density[:, k] = _student(square, dof, 1, 0.5 * np.log(square_scale)).sum(axis=1)
+        return density
+
+    def draw(self, params: GammaParams, labels: Array, rng: np.random.Generator) -> Array:
+        """One draw of the predictive a label."""
+        scale = np.sqrt(self._student_scale(params))[labels]
+        return params.mean[labels] + scale * rng.standard_t(params.dof[labels][:, None], scale.shape)
+
+    def restrict(self, params: GammaParams, kept: Array) -> tuple[Diagonal, GammaParams]:
+        """The same components of some of the features."""
+        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=self.prior_scale[kept])
+        smaller = GammaParams(params.mean[:, kept], params.strength, params.dof, params.scale[:, kept])
+        return prior, smaller
+
+
+@dataclass(frozen=True)
+class Spherical(_GammaPrior):
+    """One precision a component; each row counts D times for it."""
+
+    def spread(self, delta: Array, weight: Array) -> Array:
+        return weight * np.square(delta).sum(axis=1)
+
+    def scatter_of(self, delta: Array, weight: Array) -> Array:
+        return np.asarray((weight @ np.square(delta)).sum())
+
+    def posterior(self, moments: Moments) -> GammaParams:
+        """The optimal q given the moments: ν = ν₀ + D N_k."""
+        beta, mean, pull = self._centres(moments)
+        scatter = np.maximum(moments.scatter, 0.0)
+        scale = self.prior_scale + scatter + self.spread(moments.mean - self.prior_mean, pull)
+        return GammaParams(mean, beta, self.prior_dof + self.dim * moments.counts, scale)
+
+    def offsets(self, params: GammaParams) -> Array:
+        """½D E[ln λ] − ½D ln 2π − D/(2β)."""
+        expected = gamma_expected_log(0.5 * params.dof, 0.5 * params.scale)
+        return 0.5 * self.dim * (expected - LOG_2PI - 1.0 / params.strength)
+
+    def _precision(self, params: GammaParams) -> Array:
+        return np.repeat((params.dof / params.scale)[:, None], self.dim, axis=1)
+
+    def kl(self, params: GammaParams) -> float:
+        """KL(q(μ, λ) ‖ p(μ, λ))."""
+        square = (self._precision(params) * np.square(params.mean - self.prior_mean)).sum(axis=1)
+        means = precision_weighted_kl(params.strength, self.prior_strength, square, self.dim)
+        prior_shape, prior_rate = 0.5 * self.prior_dof, 0.5 * self.prior_scale
+        precisions = gamma_kl(0.5 * params.dof, 0.5 * params.scale, prior_shape, prior_rate)
+        return float(means.sum() + precisions.sum())
+
+    def collect(self, rows: Rows, params: GammaParams, log_weights: Array) -> tuple[float, Moments]:
+        kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
+        sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
+        return sum_log, from_reference(self, params.mean, count, first, second.sum(axis=1))
+
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+        return from_reference(self, reference, count, first, np.trace(second, axis1=1, axis2=2))
+
+    def precisions(self, params: GammaParams) -> Array:
+        """E[Λ_k], shape (K, D, D)."""
+        return self._precision(params)[:, :, None] * np.eye(self.dim)
+
+    def covariances(self, params: GammaParams) -> Array:
+        """1/E[λ], shape (K,)."""
+        return params.scale / params.dof
+
+    def joint(self, rows: Array, params: GammaParams, log_weights: Array) -> Array:
+        """ln ρ_nk, shape (N, K)."""
+        offset = self.offsets(params) + log_weights
+        return diagonal_joint(widen(rows), offset, params.mean, self._precision(params))
+
+    def _student_scale(self, params: GammaParams) -> Array:
+        """Square of the scale of the predictive, ((β+1)/(βν)) Ψ."""
+        return (params.strength + 1.0) / (params.strength * params.dof) * params.scale
+
+    def predictive(self, rows: Array, params: GammaParams) -> Array:
+        """ln p(x_n | z_n = k): Student's t, exact under q; shape (N, K)."""
+        scale = self._student_scale(params)
+        inverse = np.repeat(1.0 / scale[:, None], self.dim, axis=1)
+        square = -2.0 * diagonal_joint(widen(rows), np.zeros(len(scale)), params.mean, inverse)
+        return _student(square, params.dof, self.dim, 0.5 * self.dim * np.log(scale))
+
+    def draw(self, params: GammaParams, labels: Array, rng: np.random.Generator) -> Array:
+        """One draw of the predictive a label."""
+        dof = params.dof[labels]
+        stretch = np.sqrt(self._student_scale(params)[labels] * dof / rng.chisquare(dof))
+        return params.mean[labels] + stretch[:, None] * rng.standard_normal((len(labels), self.dim))
+
+    def restrict(self, params: GammaParams, kept: Array) -> tuple[Spherical, GammaParams]:
+        """The same components of some of the features; the precision is shared, so nothing is lost."""
+        return replace(self, prior_mean=self.prior_mean[kept]), params._replace(mean=params.mean[:, kept])

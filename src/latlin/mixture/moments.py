@@ -1,0 +1,73 @@
+"""Weighted moments of the rows that each component answers for, and their arithmetic.
+
+Count, mean and scatter about the mean are the statistics (3.14)–(3.16) of 004_3d1e57c98b1fd450 (scatter not
+divided by the count). With the priors they fix the optimal posterior, so natural-gradient steps, mini-batches,
+streams, merges and splits are arithmetic on them. Scatter is kept about the means, which loses no digits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from latlin.numerics.linalg import Array
+
+_EMPTY = 1e-100
+
+
+class Moments(NamedTuple):
+    """Statistics of K components; the shape of `scatter` is the covariance structure's."""
+
+    counts: Array  # (K,)  Σ_n w_n r_nk
+    mean: Array  # (K, D)
+    scatter: Array  # (K, D, D), (K, D), (K,) or, pooled, (D, D)
+
+
+class Spread(Protocol):
+    """How a covariance structure keeps second moments."""
+
+    def spread(self, delta: Array, weight: Array) -> Array:
+        """The scatter weight_k δ_k δ_kᵀ of K components."""
+
+    def scatter_of(self, delta: Array, weight: Array) -> Array:
+        """The scatter Σ_n weight_n δ_n δ_nᵀ of one component."""
+
+    def gather(self, parts: list[Array]) -> Array:
+        """The scatter of all components from that of each."""
+
+
+def from_reference(structure: Spread, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+    """Moments about the mean from Σ r, Σ r(x − c) and Σ r(x − c)(x − c)ᵀ about reference points c."""
+    occupied = count > _EMPTY
+    delta = np.where(occupied[:, None], first / np.where(occupied, count, 1.0)[:, None], 0.0)
+    kept = np.where(occupied, count, 0.0)
+    return Moments(kept, reference + delta, second - structure.spread(delta, kept))
+
+
+def combine(structure: Spread, a: Moments, share_a: float, b: Moments, share_b: float) -> Moments:
+    """Moments of share_a copies of the data of `a` together with share_b copies of those of `b`."""
+    count_a, count_b = share_a * a.counts, share_b * b.counts
+    count = count_a + count_b
+    pull = np.divide(count_b, count, out=np.zeros_like(count), where=count > _EMPTY)
+    delta = b.mean - a.mean
+    between = structure.spread(delta, count_a * pull)
+    scatter = share_a * a.scatter + share_b * b.scatter + between
+    return Moments(count, a.mean + pull[:, None] * delta, scatter)
+
+
+def scaled(a: Moments, factor: float) -> Moments:
+    """Moments of `factor` copies of the same data."""
+    return Moments(factor * a.counts, a.mean, factor * a.scatter)
+
+
+def of_labels(structure: Spread, rows: Array, weights: Array, labels: Array, components: int) -> Moments:
+    """Moments of the rows by hard labels 0 … K−1; a component without rows sits at the overall mean."""
+    count = np.bincount(labels, weights, minlength=components).astype(np.float64)
+    centre = np.average(rows, axis=0, weights=weights)
+    mean = np.tile(centre, (components, 1))
+    for k in np.flatnonzero(count > 0.0):
+        own = labels == k
+        mean[k] = np.average(rows[own], axis=0, weights=weights[own])
+    parts = [structure.scatter_of(rows[labels == k] - mean[k], weights[labels == k]) for k in range(components)]
+    return Moments(count, mean, structure.gather(parts))

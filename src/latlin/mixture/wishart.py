@@ -1,0 +1,214 @@
+"""Components with full covariance: normal-Wishart priors, one precision a component or one for all ("tied").
+
+    Λ_k ~ W(Ψ₀⁻¹, ν₀),   μ_k | Λ_k ~ N(m₀, (β₀Λ_k)⁻¹),   and the posterior is of the same family:
+
+    β_k = β₀ + N_k,  ν_k = ν₀ + N_k,  m_k = (β₀m₀ + N_k x̄_k)/β_k,
+    Ψ_k = Ψ₀ + N_k S_k + (β₀N_k/β_k)(x̄_k − m₀)(x̄_k − m₀)ᵀ.
+
+Extends 004_3d1e57c98b1fd450 §3 beyond its fixed covariance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_log_det, wishart_kl
+from latlin.mixture.batched import inverse, log_det_of_root
+from latlin.mixture.batched import root as root_of
+from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.sweep import Rows, widen
+from latlin.numerics.linalg import Array
+from latlin.numerics.mixture_kernels import diagonal_joint, full_joint, full_pass, pooled_pass
+
+LOG_2PI = np.log(2.0 * np.pi)
+
+
+class WishartParams(NamedTuple):
+    """q(μ_k, Λ_k): `root` is lower triangular, Ψ = root rootᵀ; one matrix a component or one for all."""
+
+    mean: Array  # (K, D)
+    strength: Array  # (K,)  β
+    dof: Array  # (K,) or ()  ν
+    root: Array  # (K, D, D) or (D, D)
+
+
+def _whitener(params: WishartParams) -> Array:
+    """F = √ν root⁻¹, lower triangular: E[Λ] = FᵀF."""
+    return np.sqrt(params.dof)[..., None, None] * inverse(params.root)
+
+
+@dataclass(frozen=True)
+class _WishartPrior:
+    prior_mean: Array  # (D,)
+    prior_strength: float
+    prior_dof: float
+    prior_scale: Array  # (D, D)  Ψ₀
+
+    @property
+    def dim(self) -> int:
+        return len(self.prior_mean)
+
+    def scatter_of(self, delta: Array, weight: Array) -> Array:
+        return (delta * weight[:, None]).T @ delta
+
+    def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
+        """β, m and the weights β₀N/β of (x̄ − m₀)(x̄ − m₀)ᵀ."""
+        beta = self.prior_strength + moments.counts
+        pull = (moments.counts / beta)[:, None]
+        return beta, self.prior_mean + pull * (moments.mean - self.prior_mean), self.prior_strength * pull[:, 0]
+
+    def offsets(self, params: WishartParams) -> Array:
+        """E[ln N(x|μ_k, Λ_k)] without the square: ½E[ln|Λ|] − ½D ln 2π − D/(2β)."""
+        expected = wishart_expected_log_det(params.dof, log_det_of_root(params.root), self.dim)
+        return 0.5 * (expected - self.dim * LOG_2PI - self.dim / params.strength)
+
+    def mean_kl(self, params: WishartParams) -> float:
+        """Σ_k E[KL(q(μ_k|Λ) ‖ p(μ_k|Λ))]."""
+        away = _whitener(params) @ (params.mean - self.prior_mean)[..., None]
+        square = np.square(away[..., 0]).sum(axis=-1)
+        return float(precision_weighted_kl(params.strength, self.prior_strength, square, self.dim).sum())
+
+    def precision_kl(self, params: WishartParams) -> float:
+        """Σ KL(q(Λ) ‖ p(Λ))."""
+        prior_root = root_of(self.prior_scale)
+        trace = np.square(inverse(params.root) @ prior_root).sum(axis=(-2, -1))
+        log_det = log_det_of_root(params.root)
+        prior_log_det = float(log_det_of_root(prior_root))
+        kl = wishart_kl(params.dof, log_det, self.prior_dof, prior_log_det, trace, self.dim)
+        return float(np.sum(kl))
+
+    def kl(self, params: WishartParams) -> float:
+        """KL(q(μ, Λ) ‖ p(μ, Λ))."""
+        return self.mean_kl(params) + self.precision_kl(params)
+
+    def _student_root(self, params: WishartParams) -> tuple[Array, Array]:
+        """Degrees of freedom ν − D + 1 and the factor of (β+1)/(β(ν−D+1)) Ψ, one a component."""
+        dof = np.broadcast_to(params.dof - self.dim + 1.0, params.strength.shape)
+        scale = np.sqrt((params.strength + 1.0) / (params.strength * dof))
+        return dof, scale[:, None, None] * params.root
+
+    def predictive(self, rows: Array, params: WishartParams) -> Array:
+        """ln p(x_n | z_n = k): Student's t, exact under q; shape (N, K)."""
+        n, root = self._student_root(params)
+        square = -2.0 * full_joint(widen(rows), np.zeros(len(n)), params.mean, inverse(root))
+        log_norm = gammaln(0.5 * (n + self.dim)) - gammaln(0.5 * n) - 0.5 * self.dim * np.log(n * np.pi)
+        return log_norm - 0.5 * log_det_of_root(root) - 0.5 * (n + self.dim) * np.log1p(square / n)
+
+    def draw(self, params: WishartParams, labels: Array, rng: np.random.Generator) -> Array:
+        """One draw of the predictive a label."""
+        dof, root = self._student_root(params)
+        normal = (root[labels] @ rng.standard_normal((len(labels), self.dim, 1)))[..., 0]
+        return params.mean[labels] + normal * np.sqrt(dof[labels] / rng.chisquare(dof[labels]))[:, None]
+
+
+@dataclass(frozen=True)
+class Full(_WishartPrior):
+    """One Wishart precision a component."""
+
+    def spread(self, delta: Array, weight: Array) -> Array:
+        return weight[:, None, None] * delta[:, :, None] * delta[:, None, :]
+
+    def gather(self, parts: list[Array]) -> Array:
+        return np.stack(parts)
+
+    def posterior(self, moments: Moments) -> WishartParams:
+        """The optimal q given the moments."""
+        beta, mean, pull = self._centres(moments)
+        scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
+        return WishartParams(mean, beta, self.prior_dof + moments.counts, root_of(scale))
+
+    def collect(self, rows: Rows, params: WishartParams, log_weights: Array) -> tuple[float, Moments]:
+        kernel_parameters = (self.offsets(params) + log_weights, params.mean, _whitener(params))
+        sum_log, count, first, second = rows.reduce(full_pass, kernel_parameters)
+        return sum_log, from_reference(self, params.mean, count, first, second)
+
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+        return from_reference(self, reference, count, first, second)
+
+    def precisions(self, params: WishartParams) -> Array:
+        """E[Λ_k], shape (K, D, D)."""
+        whitener = _whitener(params)
+        return whitener.transpose(0, 2, 1) @ whitener
+
+    def covariances(self, params: WishartParams) -> Array:
+        """E[Λ_k]⁻¹, shape (K, D, D)."""
+        return params.root @ params.root.transpose(0, 2, 1) / params.dof[:, None, None]
+
+    def joint(self, rows: Array, params: WishartParams, log_weights: Array) -> Array:
+        """ln ρ_nk, shape (N, K)."""
+        return full_joint(widen(rows), self.offsets(params) + log_weights, params.mean, _whitener(params))
+
+    def restrict(self, params: WishartParams, kept: Array) -> tuple[Full, WishartParams]:
+        """The same components of some of the features."""
+        prior, lost = _restricted(self, kept)
+        scale = (params.root @ params.root.transpose(0, 2, 1))[:, kept][:, :, kept]
+        smaller = WishartParams(params.mean[:, kept], params.strength, params.dof - lost, root_of(scale))
+        return prior, smaller
+
+
+@dataclass(frozen=True)
+class Tied(_WishartPrior):
+    """One Wishart precision shared by all components; its scatter is pooled, shape (D, D)."""
+
+    def spread(self, delta: Array, weight: Array) -> Array:
+        return self.scatter_of(delta, weight)
+
+    def gather(self, parts: list[Array]) -> Array:
+        return np.sum(parts, axis=0)
+
+    def posterior(self, moments: Moments) -> WishartParams:
+        """The optimal q given the moments."""
+        beta, mean, pull = self._centres(moments)
+        scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
+        dof = np.asarray(self.prior_dof + moments.counts.sum())
+        return WishartParams(mean, beta, dof, root_of(scale))
+
+    def collect(self, rows: Rows, params: WishartParams, log_weights: Array) -> tuple[float, Moments]:
+        """In coordinates F x, where every component is spherical."""
+        whitener = _whitener(params)
+        centres = params.mean @ whitener.T
+        kernel_parameters = (self.offsets(params) + log_weights, centres, np.ones_like(centres))
+        sum_log, count, first, second = rows.reduce(pooled_pass, kernel_parameters, whitener)
+        back = inverse(whitener)
+        return sum_log, from_reference(self, params.mean, count, first @ back.T, back @ second @ back.T)
+
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+        return from_reference(self, reference, count, first, second.sum(axis=0))
+
+    def precisions(self, params: WishartParams) -> Array:
+        """E[Λ] once a component, shape (K, D, D)."""
+        whitener = _whitener(params)
+        return np.repeat((whitener.T @ whitener)[None], len(params.mean), axis=0)
+
+    def covariances(self, params: WishartParams) -> Array:
+        """E[Λ]⁻¹, shape (D, D)."""
+        return params.root @ params.root.T / params.dof
+
+    def joint(self, rows: Array, params: WishartParams, log_weights: Array) -> Array:
+        """ln ρ_nk, shape (N, K)."""
+        whitener = _whitener(params)
+        centres = params.mean @ whitener.T
+        offset = self.offsets(params) + log_weights
+        return diagonal_joint(widen(rows @ whitener.T), offset, centres, np.ones_like(centres))
+
+    def restrict(self, params: WishartParams, kept: Array) -> tuple[Tied, WishartParams]:
+        """The same components of some of the features."""
+        prior, lost = _restricted(self, kept)
+        scale = (params.root @ params.root.T)[kept][:, kept]
+        smaller = WishartParams(params.mean[:, kept], params.strength, params.dof - lost, root_of(scale))
+        return prior, smaller
+
+
+def _restricted(prior: _WishartPrior, kept: Array) -> tuple[Any, int]:
+    lost = prior.dim - int(kept.sum())
+    smaller = replace(
+        prior,
+        prior_mean=prior.prior_mean[kept],
+        prior_dof=prior.prior_dof - lost,
+        prior_scale=prior.prior_scale[kept][:, kept],
+    )
+    return smaller, lost
