@@ -40,7 +40,7 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     if not Path(path).exists():
         raise FileNotFoundError(f"no file {os.fspath(path)}")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(HEADER).tobytes().decode("utf8"))
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, TypeError) as error:

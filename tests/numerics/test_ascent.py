@@ -1,0 +1,105 @@
+"""The one loop: stopping, warnings, monotonicity, checkpoints."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning
+from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
+
+
+class Point(NamedTuple):
+    x: np.ndarray
+    steps: int
+
+
+def halve(point):
+    x = point.x / 2
+    return Point(x, point.steps + 1), Measure(-float(x @ x), float(np.abs(x).max()))
+
+
+START = Point(np.array([1.0, -3.0]), 0)
+
+
+def test_stops_when_objective_and_gradient_stand_still():
+    result = ascend(halve, START, Rules(gradient_tol=1e-4, objective_tol=1e-3))
+    assert result.converged
+    assert result.gradient <= 1e-4
+    assert result.n_iter == len(result.trace) == 15  # 3/2^15 < 1e-4
+    assert "converged in 15 steps" in result.message
+
+
+def test_a_flat_objective_with_a_large_gradient_is_not_convergence():
+    def stuck(point):
+        return Point(point.x, point.steps + 1), Measure(0.0, 1.0)
+
+    with pytest.warns(ConvergenceWarning, match=r"did not converge in 5 steps.*gradient 1 .*try harder"):
+        result = ascend(stuck, START, Rules(max_iter=5, remedy="try harder"))
+    assert not result.converged
+    assert result.n_iter == 5
+
+
+def test_a_step_that_returns_its_own_state_ends_the_loop():
+    with pytest.warns(ConvergenceWarning):
+        result = ascend(lambda point: (point, Measure(1.0, 0.5)), START, Rules(max_iter=50))
+    assert result.n_iter == 1
+
+
+def test_no_warning_when_it_is_not_wanted():
+    assert not ascend(halve, START, Rules(max_iter=2), warn=False).converged
+
+
+def test_a_fall_of_a_monotone_objective_is_said():
+    def fall(point):
+        return Point(point.x, point.steps + 1), Measure(-float(point.steps), 0.5 ** (30 * point.steps))
+
+    with pytest.warns(MonotonicityWarning, match=r"the bound fell by 1 at step 2"):
+        ascend(fall, START, Rules(monotone=True, max_iter=2), warn=False)
+
+
+def test_a_non_finite_objective_is_an_error():
+    with pytest.raises(FloatingPointError, match="became nan at step 1"):
+        ascend(lambda p: (p, Measure(float("nan"), 1.0)), START, Rules())
+
+
+def test_resuming_from_a_checkpoint_gives_the_same_numbers(tmp_path):
+    whole = ascend(halve, START, Rules())
+    saved = Checkpoint(tmp_path / "fit.npz", "model A")
+    ascend(halve, START, Rules(max_iter=4), checkpoint=saved, warn=False)
+    resumed = ascend(halve, START, Rules(), checkpoint=saved)
+    np.testing.assert_array_equal(resumed.state.x, whole.state.x)
+    np.testing.assert_array_equal(resumed.trace, whole.trace)
+    assert resumed.state.steps == whole.state.steps
+    again = ascend(halve, START, Rules(), checkpoint=saved)
+    assert again.n_iter == whole.n_iter
+    assert again.converged
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    path = tmp_path / "fit.npz"
+    ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "model A"))
+    with pytest.raises(ValueError, match="belongs to another model or engine"):
+        ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "model B"))
+
+
+def test_checkpoints_are_written_while_it_runs(tmp_path):
+    path = tmp_path / "fit.npz"
+
+    def interrupted(point):
+        if point.steps == 3:
+            raise KeyboardInterrupt
+        return halve(point)
+
+    with pytest.raises(KeyboardInterrupt):
+        ascend(interrupted, START, Rules(), checkpoint=Checkpoint(path, "m", every=0.0))
+    resumed = ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "m"))
+    np.testing.assert_array_equal(resumed.trace, ascend(halve, START, Rules()).trace)
+
+
+def test_the_progress_bar_shows_numbers(capsys):
+    pytest.importorskip("tqdm")
+    ascend(halve, START, Rules(gradient_tol=1e-2), label="halving", verbose=True)
+    shown = capsys.readouterr().err
+    assert "halving" in shown
+    assert "gradient" in shown

@@ -1,0 +1,48 @@
+"""Anderson mixing, the line search and the way to a generator."""
+
+import numpy as np
+import pytest
+
+from latlin.numerics.anderson import mix
+from latlin.numerics.line_search import backtrack
+from latlin.numerics.rng import generator
+
+
+def test_anderson_solves_a_linear_fixed_point_in_as_many_steps_as_dimensions():
+    rng = np.random.default_rng(0)
+    a = 0.9 * np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    b = rng.standard_normal(4)
+    points, residuals = np.zeros((1, 4)), b[None]
+    for _ in range(5):
+        x = mix(points, residuals)
+        points, residuals = np.vstack([points, x]), np.vstack([residuals, a @ x + b - x])
+    np.testing.assert_allclose(points[-1], np.linalg.solve(np.eye(4) - a, b), atol=1e-6)
+
+
+def test_one_point_gives_the_plain_step():
+    np.testing.assert_array_equal(mix(np.array([[1.0, 2.0]]), np.array([[0.5, -1.0]])), [1.5, 1.0])
+
+
+def test_backtracking_finds_the_first_sufficient_step():
+    # f(t) = −(t − 0.2)²: t = 1 and ½ lose, ¼ gains
+    length, value, point = backtrack(lambda t: (-((t - 0.2) ** 2), t), -0.04, 0.4)
+    assert (length, point) == (0.25, 0.25)
+    assert value == pytest.approx(-0.0025)
+
+
+def test_backtracking_gives_up():
+    assert backtrack(lambda t: (-t, None), 0.0, 0.0, max_halvings=5) is None
+
+
+def test_backtracking_steps_back_into_the_domain():
+    assert backtrack(lambda t: (-np.inf if t > 0.3 else t, t), 0.0, 1.0)[0] == 0.25
+
+
+def test_generators():
+    rng = np.random.default_rng(3)
+    assert generator(rng) is rng
+    assert generator(5).integers(1000) == generator(5).integers(1000)
+    old = np.random.RandomState(1)
+    assert generator(old).integers(2**40) != generator(old).integers(2**40)
+    with pytest.raises(ValueError, match="random_state must be"):
+        generator("seed")

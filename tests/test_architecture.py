@@ -1,0 +1,91 @@
+"""The house rules that a machine can check: imports go down only, files and functions stay short."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "latlin"
+FLOORS = {
+    "numerics": 0,
+    "densities": 1,
+    "diagnostics": 1,
+    "distributed": 1,
+    "potentials": 1,
+    "inference": 2,
+    "engines": 2,
+    "linear": 3,
+    "gp": 3,
+    "factor": 3,
+    "mixture": 3,
+    "design": 3,
+    "quadrature": 3,
+    "swag": 3,
+    "plot": 4,
+    "report": 4,
+    "datasets": 4,
+    "reproduce": 5,
+    "cli": 6,
+}
+OPTIONAL = {"torch", "dask", "distributed", "matplotlib", "arviz", "pandas", "tqdm", "rich", "typer", "pyvbmc", "PIL"}
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def room(path):
+    """The room of a file: its package below latlin, or the module itself."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(tree):
+    """(module, whether at import time) of every import."""
+    late = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) not in late
+        elif isinstance(node, ast.ImportFrom):
+            if node.module == "latlin":
+                for alias in node.names:
+                    yield f"latlin.{alias.name}", id(node) not in late
+            else:
+                yield node.module or "", id(node) not in late
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_keeps_the_rules(path):
+    tree = ast.parse(path.read_text(encoding="utf8"))
+    here = room(path)
+    assert here in FLOORS, f"{here} has no floor; add it to the plan"
+    for module, at_import in imports(tree):
+        parts = module.split(".")
+        if parts[0] == "latlin" and len(parts) > 1 and parts[1] in FLOORS and parts[1] != here:
+            below = FLOORS[parts[1]] < FLOORS[here] or (here == "engines" and parts[1] == "inference")
+            assert below, f"{path.name} on floor {FLOORS[here]} imports {module}"
+        if parts[0] == "sklearn":
+            assert FLOORS[here] >= 3, f"{path.name} on floor {FLOORS[here]} imports scikit-learn"
+        if parts[0] in OPTIONAL and here not in {"cli", "swag"}:
+            assert not at_import, f"{path.name} imports optional {module} at import time"
+    assert ast.get_docstring(tree), f"{path.name} has no docstring"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_short(path):
+    text = path.read_text(encoding="utf8")
+    assert len(text.splitlines()) <= 450
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            docstring = ast.get_docstring(node)
+            length = node.end_lineno - node.lineno - (len(docstring.splitlines()) + 1 if docstring else 0)
+            assert length <= 60, f"{path.name}:{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.rglob("test_*.py")), ids=lambda path: path.name)
+def test_every_test_file_tests_something(path):
+    tree = ast.parse(path.read_text(encoding="utf8"))
+    tests = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name.startswith("test")]
+    assert tests or "parametrize_with_checks" in path.read_text(encoding="utf8")
