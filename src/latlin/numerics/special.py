@@ -63,33 +63,6 @@ def normal_ratio(x: ArrayLike) -> Array:
         return np.asarray(SQRT_2_OVER_PI / special.erfcx(-x / SQRT_2))
 
 
-def normal_ratio_slope(x: ArrayLike) -> Array:
-    """r′(x) for r = N/Φ: −r(x + r), in (−1, 0), without the cancellation of x + r ≈ −1/x on the left."""
-    x = np.asarray(x, dtype=float)
-    far = x < -1e3
-    r = normal_ratio(x)
-    # x + r = −1/x + 2/x³ − 10/x⁵ … hence r(x + r) = 1 − 1/x² + 6/x⁴ − …
-    with np.errstate(divide="ignore", over="ignore"):
-        u = 1.0 / np.square(np.where(far, x, -1e3))
-    return np.asarray(np.where(far, -(1.0 - u * (1.0 - 6.0 * u)), -r * (x + r)))
-
-
-def log_ndtr_between(a: ArrayLike, b: ArrayLike) -> Array:
-    """log(Φ(b) − Φ(a)) for a < b (either may be infinite), accurate in both tails and for narrow intervals.
-
-    >>> float(log_ndtr_between(40.0, 41.0).round(6))
-    -804.608442
-    """
-    a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
-    # reflect so that the interval lies on the left, where Φ keeps its relative accuracy
-    flip = a + b > 0
-    with np.errstate(invalid="ignore"):
-        low, high = np.where(flip, -b, a), np.where(flip, -a, b)
-        # Φ(h) − Φ(l) = Φ(h)(1 − Φ(l)/Φ(h))
-        gap = log_ndtr(low) - log_ndtr(high)
-    return np.asarray(log_ndtr(high) + log1mexp(-gap))
-
-
 def log1mexp(x: ArrayLike) -> Array:
     """log(1 − e^{−x}) for x > 0.
 

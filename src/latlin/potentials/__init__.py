@@ -1,1 +1,46 @@
-"""Floor 1: scalar functions of projections, one family a file."""
+"""Floor 1: scalar functions of projections, one family a file.
+
+Each potential is a block of sites φ_n(x_n) and answers for its log density, the expected log under a Gaussian,
+the moments of its product with a Gaussian, its derivatives, a quadratic lower bound, and the distribution of
+a new observation.
+"""
+
+from latlin.potentials.base import (
+    Derivatives,
+    ExpectedLog,
+    Potential,
+    QuadraticBound,
+    TiltedMoments,
+)
+from latlin.potentials.cauchy import Cauchy
+from latlin.potentials.custom import Custom
+from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.laplace import Laplace
+from latlin.potentials.logistic import Logistic
+from latlin.potentials.logit import Logit
+from latlin.potentials.ordinal import Ordinal
+from latlin.potentials.poisson import Poisson
+from latlin.potentials.predictive import Predictive
+from latlin.potentials.probit import Probit
+from latlin.potentials.step import Step
+from latlin.potentials.student_t import StudentT
+
+__all__ = [
+    "Cauchy",
+    "Custom",
+    "Derivatives",
+    "ExpectedLog",
+    "Gaussian",
+    "Laplace",
+    "Logistic",
+    "Logit",
+    "Ordinal",
+    "Poisson",
+    "Potential",
+    "Predictive",
+    "Probit",
+    "QuadraticBound",
+    "Step",
+    "StudentT",
+    "TiltedMoments",
+]

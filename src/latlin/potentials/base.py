@@ -79,6 +79,8 @@ class Potential(ABC):
     super_gaussian: bool = False
     #: ψ has two continuous derivatives
     smooth: bool = True
+    #: φ is a Gaussian in x, so that a posterior of such sites is exact
+    gaussian: bool = False
 
     # --- what a family writes -------------------------------------------------------------------
 
@@ -101,7 +103,8 @@ class Potential(ABC):
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         """`expected_log` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
-        return ExpectedLog(*self._in_blocks(Potential._expected_log_block, m, v))
+        by = Potential._derivative_block if self.smooth else Potential._weighted_block
+        return ExpectedLog(*self._in_blocks(by, m, v))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         """`tilted_moments` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
@@ -115,8 +118,9 @@ class Potential(ABC):
         loc = np.asarray(getattr(self, "loc", 0.0), dtype=float)
         x = loc + xi
         slope, curvature, _ = self.derivatives(x)
-        # the slope itself is rounded to nothing below ξ ≈ 1e-8
-        a = np.where(xi > 1e-8, -slope / np.maximum(xi, 1e-8), -curvature)
+        # nearer than that to the centre the slope is lost in rounding
+        near = 1e-8 * np.asarray(self.regions()[0][1])
+        a = np.where(xi > near, -slope / np.maximum(xi, near), -curvature)
         # −½a(x−loc)² + ψ(loc+ξ) + ½aξ²
         return QuadraticBound(a, a * loc, self.log_density(x) + 0.5 * a * (xi - loc) * (xi + loc))
 
@@ -170,9 +174,7 @@ class Potential(ABC):
             Non-negative distances from the site's centre (for labels: from zero).
         """
         if not self.super_gaussian:
-            raise ValueError(
-                f"{type(self).__name__} sites are not super-Gaussian: they have no quadratic bound"
-            )
+            raise ValueError(f"{type(self).__name__} sites are not super-Gaussian: they have no quadratic bound")
         xi = np.asarray(xi, dtype=float)
         if not np.all(np.isfinite(xi) & (xi >= 0)):
             raise ValueError("xi must hold finite numbers of at least zero")
@@ -220,9 +222,7 @@ class Potential(ABC):
         return f"{type(self).__name__}({inside})"
 
     def _no_predictive(self) -> NoReturn:
-        raise ValueError(
-            f"{type(self).__name__} does not describe observations: it has no predictive distribution"
-        )
+        raise ValueError(f"{type(self).__name__} does not describe observations: it has no predictive distribution")
 
     def _flat(self, **arguments: ArrayLike) -> tuple[Self, list[Array], tuple[int, ...]]:
         """Check the arguments, spread them to one shape (..., sites), flatten them and the sites alike."""
@@ -240,9 +240,7 @@ class Potential(ABC):
             found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
             raise ValueError(f"shapes do not match: {found}, {size or 'any number of'} sites") from error
         if size is not None and shape[-1] != size:
-            raise ValueError(
-                f"the last axis of {' and '.join(arrays)} must have {size} sites, got shape {shape}"
-            )
+            raise ValueError(f"the last axis of {' and '.join(arrays)} must have {size} sites, got shape {shape}")
         flat = [np.ascontiguousarray(np.broadcast_to(array, shape)).ravel() for array in arrays.values()]
         if size is None or len(shape) == 1:
             return self, flat, shape
@@ -257,23 +255,25 @@ class Potential(ABC):
         parts = [function(self.select(piece), *(array[piece] for array in arrays)) for piece in pieces]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
-    def _expected_log_block(self, m: Array, v: Array) -> tuple[Array, Array, Array]:
+    def _derivative_block(self, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        """∂/∂m⟨ψ⟩ = ⟨ψ′⟩ and ∂/∂v⟨ψ⟩ = ½⟨ψ″⟩, for smooth ψ."""
+        x, _, w = quadrature.gaussian_nodes(m, np.sqrt(v), self.regions())
+        first, second, _ = self.derivatives(x)
+        value, d_mean, d_var = (np.einsum("ks,ks->s", w, f) for f in (self.log_density(x), first, second))
+        return value, d_mean, 0.5 * d_var
+
+    def _weighted_block(self, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        """∂/∂m⟨ψ⟩ = ⟨zψ⟩/s and ∂/∂v⟨ψ⟩ = ⟨(z² − 1)ψ⟩/(2s²), for a ψ with a kink or unknown derivatives."""
         s = np.sqrt(v)
         x, z, w = quadrature.gaussian_nodes(m, s, self.regions())
-        if self.smooth:
-            # ∂/∂m⟨ψ⟩ = ⟨ψ′⟩, ∂/∂v⟨ψ⟩ = ½⟨ψ″⟩
-            first, second, _ = self.derivatives(x)
-            value, d_mean, d_var = (np.einsum("ks,ks->s", w, f) for f in (self.log_density(x), first, second))
-            return value, d_mean, 0.5 * d_var
-        if np.any(v == 0):
-            first, second, _ = self.derivatives(m)
-        # ∂/∂m⟨ψ⟩ = ⟨zψ⟩/s, ∂/∂v⟨ψ⟩ = ⟨(z²−1)ψ⟩/(2s²); constants drop out, so take them out before they cancel
+        # constants drop out of the derivatives: take them out before they cancel
         constant = self.log_density(m)
         psi = w * (self.log_density(x) - constant)
-        some = np.maximum(s, 1e-150)
+        some = np.maximum(s, quadrature.TINY_SD)
         d_mean = np.einsum("ks,ks->s", psi, z) / some
         d_var = 0.5 * np.einsum("ks,ks->s", psi, z * z - 1) / some / some
         if np.any(v == 0):
+            first, second, _ = self.derivatives(m)
             d_mean, d_var = np.where(v == 0, first, d_mean), np.where(v == 0, 0.5 * second, d_var)
         return psi.sum(axis=0) + constant, d_mean, d_var
 

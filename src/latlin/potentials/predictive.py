@@ -8,7 +8,7 @@ mean and var.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from latlin.numerics.rng import RandomState, generator
 
 if TYPE_CHECKING:
     from latlin.potentials.base import Potential
+    from latlin.potentials.poisson import Poisson
 
 Array = NDArray[np.float64]
 
@@ -38,9 +39,7 @@ class Predictive(ABC):
         self._potential, self._m, self._v, self._shape = potential, m, v, shape
 
     def __repr__(self) -> str:
-        return (
-            f"<predictive distribution of {self._m.size} new {type(self._potential).__name__} observations>"
-        )
+        return f"<predictive distribution of {self._m.size} new {type(self._potential).__name__} observations>"
 
     def log_density(self, y: ArrayLike) -> Array:
         """Log density (or log probability) of y, of shape (..., sites), in nat."""
@@ -90,9 +89,7 @@ class LocationPredictive(Predictive):
         # P(y ≤ t) = ∫ N(x|m, v) P(noise ≤ t − x) dx
         block, m, v, shape = self._at(y)
         t = np.broadcast_to(np.asarray(y, dtype=float), shape).ravel()
-        value = quadrature.gaussian_expectation(
-            lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions()
-        )
+        value = quadrature.gaussian_expectation(lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions())
         return np.clip(value, 0.0, 1.0).reshape(shape)
 
     def quantile(self, q: ArrayLike) -> Array:
@@ -136,14 +133,11 @@ class ClassPredictive(Predictive):
 
     probabilities: Array
 
-    def __init__(
-        self, potential: Potential, m: Array, v: Array, shape: tuple[int, ...], n_classes: int
-    ) -> None:
+    def __init__(self, potential: Potential, m: Array, v: Array, shape: tuple[int, ...], n_classes: int) -> None:
         super().__init__(potential, m, v, shape)
         one = np.ones_like(m)
         tables = [
-            np.exp(potential.observe(np.full(m.size, k))._tilted_moments(m, v, one).log_z)
-            for k in range(n_classes)
+            np.exp(potential.observe(np.full(m.size, k))._tilted_moments(m, v, one).log_z) for k in range(n_classes)
         ]
         table = np.stack(tables, axis=-1)
         self.probabilities = (table / table.sum(axis=-1, keepdims=True)).reshape((*shape, n_classes))
@@ -164,3 +158,35 @@ class ClassPredictive(Predictive):
         rng = generator(random_state)
         u = rng.uniform(np.finfo(float).tiny, 1.0, size=(n, *self._shape))
         return self.quantile(u)
+
+
+class CountPredictive(Predictive):
+    """Counts 0, 1, 2, … without an upper end."""
+
+    def __init__(
+        self, potential: Poisson, m: Array, v: Array, shape: tuple[int, ...], mean: Array, variance: Array
+    ) -> None:
+        super().__init__(potential, m, v, shape)
+        self.mean, self.variance = mean.reshape(shape), variance.reshape(shape)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        k = np.floor(np.asarray(y, dtype=float))
+        block, m, v, shape = self._at(np.maximum(k, 0.0))
+        value = quadrature.gaussian_expectation(cast("Poisson", block)._conditional_cdf, m, np.sqrt(v), block.regions())
+        return np.where(np.broadcast_to(k, shape) < 0, 0.0, np.clip(value, 0.0, 1.0).reshape(shape))
+
+    def quantile(self, q: ArrayLike) -> Array:
+        q = np.broadcast_to(_probabilities(q), np.broadcast_shapes(np.shape(q), self._shape))
+        # the smallest k with cdf(k) ≥ q is in (low, high]
+        low, high = np.full(q.shape, -1.0), np.ones(q.shape)
+        while np.any(short := self.cdf(high) < q):
+            low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+        while np.any(high - low > 1):
+            middle = np.floor(0.5 * (low + high))
+            below = self.cdf(middle) < q
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        rng = generator(random_state)
+        return rng.poisson(np.exp(self._draw_x(n, rng))).astype(float).reshape((n, *self._shape))

@@ -1,0 +1,68 @@
+"""Logistic sites: φ(x) = σ(y x), the likelihood of logistic regression.
+
+The expected log is compiled (`numerics.site_kernels`); the quadratic bound is that of Jaakkola and Jordan,
+002_71af9439e55c646f §3.8 and A.5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from latlin.numerics.special import log_sigmoid
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound
+from latlin.potentials.checks import labels
+from latlin.potentials.predictive import ClassPredictive, Predictive
+
+
+class Logit(Potential):
+    """φ(x) = σ(y x) = 1/(1 + e^{−y x}).
+
+    Parameters
+    ----------
+    y : array_like of shape (sites,) or scalar
+        Labels in {−1, +1}, in {0, 1} or booleans; kept as −1 and +1. Predictives speak of classes 0 and 1.
+
+    Examples
+    --------
+    >>> sites = Logit([1, 0, 1])
+    >>> sites.expected_log([0.0, 1.0, 2.0], 0.5).value.round(4).tolist()
+    [-0.7523, -1.3612, -0.1542]
+    >>> sites.predictive(0.7, 2.0).probabilities.round(4).tolist()
+    [0.3752, 0.6248]
+    """
+
+    parameters = ("y",)
+    arrays = ("y",)
+    observation = ("y", 1.0)
+    log_concave = True
+    super_gaussian = True
+
+    y: Array
+
+    def __init__(self, y: ArrayLike) -> None:
+        self._store(y=labels("y", y))
+
+    def log_density(self, x: ArrayLike) -> Array:
+        return log_sigmoid(self.y * np.asarray(x, dtype=float))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        p, q = expit(self.y * np.asarray(x, dtype=float)), expit(-self.y * np.asarray(x, dtype=float))
+        # ψ′ = yσ(−yx), ψ″ = −σ(x)σ(−x), ψ‴ = −yσσ(1 − 2σ)
+        return Derivatives(self.y * q, -p * q, self.y * p * q * (p - q))
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        from latlin.numerics.site_kernels import log_sigmoid_expectations  # loads the compiler: when first needed
+
+        value, d_mean, d_var = log_sigmoid_expectations(self.y * m, v)
+        return ExpectedLog(value, self.y * d_mean, d_var)
+
+    def _quadratic_bound(self, xi: Array) -> QuadraticBound:
+        # log σ(t) ≥ log σ(ξ) + ½(t − ξ) − ½a(t² − ξ²), a = tanh(ξ/2)/(2ξ)
+        half = 0.5 * xi
+        a = 0.25 * np.where(half > 1e-4, np.tanh(half) / np.maximum(half, 1e-4), 1 - half**2 / 3)
+        return QuadraticBound(a, 0.5 * self.y, log_sigmoid(xi) - half + 0.5 * a * xi * xi)
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        return ClassPredictive(self, m, v, shape, n_classes=2)

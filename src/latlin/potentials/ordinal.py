@@ -1,0 +1,138 @@
+"""Ordered classes: the line is cut into K intervals and y says which one x plus noise fell into."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from latlin.numerics.interval import normal_interval
+from latlin.numerics.special import log1mexp, log_sigmoid
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
+from latlin.potentials.checks import counts, finite
+from latlin.potentials.predictive import ClassPredictive, Predictive
+
+
+class Ordinal(Potential):
+    """φ(x) = F(c_{y+1} − x) − F(c_y − x) with cuts −∞ = c_0 < c_1 < … < c_K = ∞.
+
+    Parameters
+    ----------
+    y : array_like of shape (sites,) or scalar
+        Classes 0 … K−1.
+    cuts : array_like of shape (K − 1,)
+        Strictly increasing, the same for all sites.
+    link : {"probit", "logit"}
+        F is the distribution function of the standard normal or of the logistic distribution.
+
+    Examples
+    --------
+    >>> sites = Ordinal([0, 2, 1], cuts=[-1.0, 1.0])
+    >>> sites.log_density([0.0, 0.0, 0.0]).round(4).tolist()
+    [-1.841, -1.841, -0.3817]
+    >>> sites.predictive(0.0, 1.0).probabilities.round(4).tolist()
+    [0.2398, 0.5205, 0.2398]
+    """
+
+    parameters = ("y", "cuts", "link")
+    arrays = ("y", "lower", "upper")
+    observation = ("y", 0.0)
+    log_concave = True
+
+    y: Array
+    cuts: Array
+    link: str
+    lower: Array
+    upper: Array
+
+    def __init__(self, y: ArrayLike, cuts: ArrayLike, link: str = "probit") -> None:
+        if link not in LINKS:
+            raise ValueError(f"link must be one of {', '.join(map(repr, LINKS))}, got {link!r}")
+        cuts = np.atleast_1d(finite("cuts", cuts))
+        if np.any(np.diff(cuts) <= 0):
+            raise ValueError(f"cuts must be strictly increasing, got {cuts}")
+        y = counts("y", y, below=cuts.size + 1)
+        ends = np.concatenate([[-np.inf], cuts, [np.inf]])
+        index = y.astype(int)
+        self._store(y=y, cuts=cuts, link=link, lower=ends[index], upper=ends[index + 1])
+
+    def log_density(self, x: ArrayLike) -> Array:
+        return LINKS[self.link].log_mass(*self._ends(x))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        first, second, third = LINKS[self.link].derivatives(*self._ends(x))
+        return Derivatives(-first, second, -third)
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        one = np.ones(())
+        low, high = np.maximum(self.lower, self.cuts[0]), np.minimum(self.upper, self.cuts[-1])
+        return ((low, one), (high, one))
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        if self.link == "probit":
+            return super()._expected_log(m, v)
+        return _expected_logit(self.lower, self.upper, m, v)
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        if self.link == "logit" or np.any(power != 1):
+            return super()._tilted_moments(m, v, power)
+        # x + noise ~ N(m, 1 + v): log Z = F((ends − m)/√(1+v)), mean = m + v ∂log Z/∂m, var = v + v² ∂²log Z/∂m²
+        root = np.sqrt(1 + v)
+        log_z, first, _, _, rest = normal_interval((self.lower - m) / root, (self.upper - m) / root)
+        return TiltedMoments(log_z, m - v * first / root, v * (1 + v * rest) / (1 + v))
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        return ClassPredictive(self, m, v, shape, n_classes=self.cuts.size + 1)
+
+    def _ends(self, x: ArrayLike) -> tuple[Array, Array]:
+        x = np.asarray(x, dtype=float)
+        return self.lower - x, self.upper - x
+
+
+class Link(Protocol):
+    """log(F(b) − F(a)) and its three derivatives when a and b move together."""
+
+    def log_mass(self, a: Array, b: Array) -> Array: ...
+
+    def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]: ...
+
+
+class _ProbitLink:
+    def log_mass(self, a: Array, b: Array) -> Array:
+        return normal_interval(a, b).log_mass.reshape(a.shape)
+
+    def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
+        mass = normal_interval(a, b)
+        return tuple(part.reshape(a.shape) for part in mass[1:4])  # type: ignore[return-value]
+
+
+class _LogitLink:
+    """σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a−b})."""
+
+    def log_mass(self, a: Array, b: Array) -> Array:
+        return np.asarray(log_sigmoid(b) + log_sigmoid(-a) + log1mexp(b - a))
+
+    def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
+        p, q, s, t = expit(b), expit(-b), expit(-a), expit(a)
+        return q - t, -p * q - s * t, p * q * (p - q) - s * t * (s - t)
+
+
+LINKS: dict[str, Link] = {"probit": _ProbitLink(), "logit": _LogitLink()}
+
+
+def _expected_logit(lower: Array, upper: Array, m: Array, v: Array) -> ExpectedLog:
+    """⟨log σ(upper − x)⟩ + ⟨log σ(x − lower)⟩ + log(1 − e^{lower − upper})."""
+    from latlin.numerics.site_kernels import log_sigmoid_expectations  # loads the compiler: when first needed
+
+    value = np.broadcast_to(log1mexp(upper - lower), m.shape).copy()
+    d_mean, d_var = np.zeros_like(m), np.zeros_like(m)
+    for end, sign in ((upper, -1.0), (lower, 1.0)):
+        finite_end = np.broadcast_to(np.isfinite(end), m.shape)
+        shift = sign * (m - np.where(np.isfinite(end), end, 0.0))
+        part, slope, curvature = log_sigmoid_expectations(shift, v)
+        value += np.where(finite_end, part, 0.0)
+        d_mean += np.where(finite_end, sign * slope, 0.0)
+        d_var += np.where(finite_end, curvature, 0.0)
+    return ExpectedLog(value, d_mean, d_var)
