@@ -1,0 +1,327 @@
+"""Every family against 30-digit integrals of an independent log density.
+
+`TABLE` lists every family with two or more settings; a family that is missing fails. The integrals take
+minutes, so they are kept in `references/<row>.npz`; after adding or changing a row run
+
+    python tests/potentials/test_table.py [row ...]
+
+One expected log of each row is integrated afresh in every run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from latlin import potentials
+from latlin.potentials import Potential
+
+REFERENCES = Path(__file__).parent / "references"
+MEANS = (-50.0, -3.0, 0.4, 17.0, 50.0)
+SDS = (1e-6, 1e-3, 0.1, 1.0, 7.0, 100.0)
+POWERS = (1.0, 0.5)
+TOLERANCE = 1e-8
+#: 30 remain after the cancellation in the derivatives
+DIGITS = 45
+
+
+@dataclass(frozen=True)
+class Row:
+    """A family at one setting: its constructor, its log density in mpmath, and where that bends or has a kink."""
+
+    name: str
+    make: Callable[[], Potential]
+    log_density: Callable[[mp.mpf], mp.mpf]
+    bends: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+    #: halvings of the reference's panels towards a bend; many where log φ has an algebraic singularity
+    halvings: int = 2
+    sds: tuple[float, ...] = SDS
+    #: how far ⟨ψ⟩ is integrated, in standard deviations
+    reach: Callable[[float], float] = lambda sd: 14.0
+    #: agreement asked of closed forms and the quadrature default (at moderate sd)
+    default: float = 1e-8
+
+    def points(self) -> list[tuple[float, float]]:
+        return [(mean, sd) for sd in self.sds for mean in MEANS]
+
+
+def _logit(t: mp.mpf) -> mp.mpf:
+    return -mp.log1p(mp.exp(-t)) if t > 0 else t - mp.log1p(mp.exp(t))
+
+
+def _between(a: mp.mpf, b: mp.mpf) -> mp.mpf:
+    """log(Φ(b) − Φ(a)), on the side where Φ is small."""
+    return mp.log(mp.ncdf(b) - mp.ncdf(a)) if a + b < 0 else mp.log(mp.ncdf(-a) - mp.ncdf(-b))
+
+
+def _logistic(loc: float, scale: float) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda x: _logit((x - loc) / scale) + _logit(-(x - loc) / scale) - mp.log(scale)
+
+
+def _poisson(y: int) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda x: y * x - mp.exp(x) - mp.loggamma(y + 1)
+
+
+SMALL_SDS = (1e-6, 1e-3, 0.1, 1.0, 7.0)
+TABLE = (
+    Row("logit_one", lambda: potentials.Logit(1), _logit),
+    Row("logit_zero", lambda: potentials.Logit(0), lambda x: _logit(-x)),
+    Row("probit_one", lambda: potentials.Probit(1), lambda x: mp.log(mp.ncdf(x))),
+    Row("probit_zero", lambda: potentials.Probit(0), lambda x: mp.log(mp.ncdf(-x))),
+    Row("logistic_unit", lambda: potentials.Logistic(), _logistic(0.0, 1.0)),
+    Row("logistic_narrow", lambda: potentials.Logistic(-2.5, 0.125), _logistic(-2.5, 0.125), ((-2.5, 0.125),)),
+    Row("poisson_zero", lambda: potentials.Poisson(0), _poisson(0), sds=SMALL_SDS, reach=lambda sd: 14 + sd),
+    Row("poisson_many", lambda: potentials.Poisson(37), _poisson(37), sds=SMALL_SDS, reach=lambda sd: 14 + sd),
+    Row(
+        "ordinal_probit_first",
+        lambda: potentials.Ordinal(0, [-1.0, 0.5]),
+        lambda x: mp.log(mp.ncdf(-1 - x)),
+        ((-1.0, 1.0),),
+    ),
+    Row(
+        "ordinal_probit_middle",
+        lambda: potentials.Ordinal(1, [-1.0, 0.5]),
+        lambda x: _between(-1 - x, mp.mpf("0.5") - x),
+        ((-1.0, 1.0), (0.5, 1.0)),
+    ),
+    Row(
+        "ordinal_probit_narrow",
+        lambda: potentials.Ordinal(1, [2.0, 2.0625, 3.0]),
+        lambda x: _between(2 - x, mp.mpf("2.0625") - x),
+        ((2.0, 1.0),),
+    ),
+    Row(
+        "ordinal_logit_middle",
+        lambda: potentials.Ordinal(1, [-1.0, 0.5], link="logit"),
+        lambda x: mp.log(mp.sinh(mp.mpf("0.75")) / (mp.cosh(x + mp.mpf("0.25")) + mp.cosh(mp.mpf("0.75")))),
+        ((-0.25, 1.0),),
+    ),
+    Row(
+        "ordinal_logit_last",
+        lambda: potentials.Ordinal(2, [-1.0, 0.5], link="logit"),
+        lambda x: _logit(x - mp.mpf("0.5")),
+        ((0.5, 1.0),),
+    ),
+    Row(
+        "custom_sech",
+        lambda: potentials.Custom(_log_sech, log_concave=True, super_gaussian=True),
+        lambda x: mp.log(mp.sech(x)),
+        sds=(1e-3, 0.1, 1.0, 7.0, 100.0),
+    ),
+    Row(
+        "custom_tilted",
+        lambda: potentials.Custom(lambda x, a: a * x + _log_sech((x - 3) / 2), args=[0.25], loc=3.0, scale=2.0),
+        lambda x: x / 4 + mp.log(mp.sech((x - 3) / 2)),
+        ((3.0, 2.0),),
+        sds=(2e-3, 0.1, 1.0, 7.0, 100.0),
+    ),
+)
+NAMES = [row.name for row in TABLE]
+ROWS = pytest.mark.parametrize("row", TABLE, ids=NAMES)
+
+
+def _log_sech(x: np.ndarray) -> np.ndarray:
+    return -np.abs(x) - np.log1p(np.exp(-2 * np.abs(x))) + np.log(2.0)
+
+
+# --- the 30-digit integrals ---------------------------------------------------------------------
+
+
+def _edges(row: Row, m: mp.mpf, s: mp.mpf, low: mp.mpf, high: mp.mpf, extra: list[mp.mpf]) -> list[mp.mpf]:
+    """Panel edges in z = (x − m)/s: every standard deviation, and halved towards every bend."""
+    edges = [low, high, *extra, *(mp.mpf(k) for k in range(-15, 16))]
+    for centre, width in row.bends:
+        steps = [mp.mpf(width) * mp.mpf(2) ** k for k in range(-row.halvings, 12)]
+        edges += [(centre + side * step - m) / s for step in [*steps, 0] for side in (-1, 1)]
+    return sorted({edge for edge in edges if low <= edge <= high})
+
+
+def _nodes(edges: list[mp.mpf]) -> list[tuple[mp.mpf, mp.mpf]]:
+    spans = [(a, b) for a, b in pairwise(edges) if b > a]
+    return [((a + b) / 2 + (b - a) / 2 * t, (b - a) / 2 * w) for a, b in spans for t, w in _legendre(mp.mp.prec)]
+
+
+@cache
+def _legendre(precision: int) -> list[tuple[mp.mpf, mp.mpf]]:
+    """The 24-point Gauss–Legendre rule."""
+    return mp.calculus.quadrature.GaussLegendre(mp.mp).calc_nodes(4, precision)
+
+
+def _expected(row: Row, mean: float, sd: float) -> list[float]:
+    """⟨ψ⟩, ⟨zψ⟩/s, ⟨(z² − 1)ψ⟩/(2s²), the constant ψ(m) taken out of the last two."""
+    m, s, reach = mp.mpf(mean), mp.mpf(sd), mp.mpf(row.reach(sd))
+    constant = row.log_density(m)
+    total = [mp.mpf(0)] * 3
+    for z, w in _nodes(_edges(row, m, s, -reach, reach, [])):
+        psi = w * mp.npdf(z) * (row.log_density(m + s * z) - constant)
+        total = [total[0] + psi, total[1] + z * psi, total[2] + (z * z - 1) * psi]
+    return [float(total[0] + constant), float(total[1] / s), float(total[2] / (2 * s * s))]
+
+
+def _tilted(row: Row, mean: float, sd: float, power: float) -> list[float]:
+    """log Z, mean and variance; panels are halved towards the top of the integrand, however narrow it is."""
+    m, s = mp.mpf(mean), mp.mpf(sd)
+
+    def log_g(z: mp.mpf) -> mp.mpf:
+        return -z * z / 2 + mp.mpf(power) * row.log_density(m + s * z)
+
+    centres = [(mp.mpf(centre) - m) / s for centre, _ in row.bends]
+    low, high = min([*centres, 0]) - 14, max([*centres, 0]) + 14
+    coarse = _edges(row, m, s, low, high, [low + (high - low) * k / 64 for k in range(65)])
+    values = [log_g(z) for z in coarse]
+    best = values.index(max(values))
+    a, b = coarse[max(best - 1, 0)], coarse[min(best + 1, len(coarse) - 1)]
+    while b - a > mp.mpf(10) ** -9:
+        third = (b - a) / 3
+        a, b = (a, b - third) if log_g(a + third) > log_g(b - third) else (a + third, b)
+    around = [a + side * mp.mpf(2) ** k for k in range(-24, 4) for side in (-1, 1)] + [a]
+    top = log_g(a)
+    edges = _edges(row, m, s, min(low, a - 14), max(high, a + 14), around)
+    sums = [mp.mpf(0)] * 3
+    keep = [log_g(edge) > top - 90 for edge in edges]
+    for i in range(len(edges) - 1):
+        if not (keep[i] or keep[i + 1]):
+            continue
+        for z, w in _nodes(edges[i : i + 2]):
+            g, d = w * mp.exp(log_g(z) - top), z - a
+            sums = [sums[0] + g, sums[1] + g * d, sums[2] + g * d * d]
+    first = sums[1] / sums[0]
+    log_z = top + mp.log(sums[0] / mp.sqrt(2 * mp.pi))
+    return [float(log_z), float(m + s * (a + first)), float(s * s * (sums[2] / sums[0] - first**2))]
+
+
+def reference(row: Row, mean: float, sd: float) -> np.ndarray:
+    """Expected log (3 numbers) and tilted moments for each power (3 numbers each), in one line."""
+    with mp.workdps(DIGITS):
+        lines = [_expected(row, mean, sd), *(_tilted(row, mean, sd, power) for power in POWERS)]
+    return np.array(lines).ravel()
+
+
+def stored(row: Row) -> np.ndarray:
+    with np.load(REFERENCES / f"{row.name}.npz") as archive:
+        assert archive["points"].tolist() == [list(point) for point in row.points()], "regenerate the references"
+        return archive["values"]
+
+
+def generate(names: list[str]) -> None:
+    for row in TABLE:
+        if not names or row.name in names:
+            values = np.array([reference(row, *point) for point in row.points()])
+            np.savez_compressed(REFERENCES / f"{row.name}.npz", points=np.array(row.points()), values=values)
+
+
+# --- the tests ----------------------------------------------------------------------------------
+
+
+def test_no_family_is_missing():
+    families = {
+        value
+        for _, value in inspect.getmembers(potentials, inspect.isclass)
+        if issubclass(value, Potential) and not inspect.isabstract(value)
+    }
+    settings = [type(row.make()) for row in TABLE]
+    assert {family.__name__ for family in families if settings.count(family) < 2} == set()
+
+
+@ROWS
+def test_references_are_those_of_the_row(row: Row):
+    pick = NAMES.index(row.name) % len(row.points())
+    with mp.workdps(DIGITS):
+        fresh = _expected(row, *row.points()[pick])
+    np.testing.assert_allclose(fresh, stored(row)[pick, :3], rtol=1e-13, atol=1e-15)
+
+
+@ROWS
+def test_expected_log(row: Row):
+    mean, sd = np.array(row.points()).T
+    for got, want in zip(row.make().expected_log(mean, sd**2), stored(row)[:, :3].T, strict=True):
+        assert np.max(np.abs(got - want) / np.maximum(1, np.abs(want))) < TOLERANCE
+
+
+@ROWS
+@pytest.mark.parametrize("power", POWERS)
+def test_tilted_moments(row: Row, power: float):
+    mean, sd = np.array(row.points()).T
+    start = 3 + 3 * POWERS.index(power)
+    log_z, first, variance = stored(row)[:, start : start + 3].T
+    got = row.make().tilted_moments(mean, sd**2, power)
+    assert np.max(np.abs(got.log_z - log_z) / np.maximum(1, np.abs(log_z))) < TOLERANCE
+    assert np.max(np.abs(got.mean - first) / np.maximum(1, np.abs(first))) < TOLERANCE
+    assert np.max(np.abs(got.variance - variance) / np.minimum(sd**2, np.maximum(1, variance))) < TOLERANCE
+
+
+@ROWS
+def test_log_density_and_derivatives(row: Row):
+    x = np.array([-40.3, -7.1, -1.7, -0.2, 0.6, 1.9, 6.2, 30.7])
+    block = row.make()
+    rough = 1e-7 if isinstance(block, potentials.Custom) else 1e-10
+    with mp.workdps(50):
+        want = [[float(mp.diff(row.log_density, mp.mpf(t), n)) for t in x.tolist()] for n in range(4)]
+    np.testing.assert_allclose(block.log_density(x), want[0], rtol=1e-13, atol=1e-15)
+    for got, line in zip(block.derivatives(x), want[1:], strict=True):
+        assert np.max(np.abs(got - line) / np.maximum(1, np.abs(line))) < rough
+
+
+@ROWS
+def test_closed_forms_agree_with_the_quadrature_default(row: Row):
+    block = row.make()
+    mean, sd = (part.ravel() for part in np.meshgrid([-3.1, 0.4, 2.6], [0.05, 0.7, 5.0]))
+    for got, want in zip(block._expected_log(mean, sd**2), Potential._expected_log(block, mean, sd**2), strict=True):
+        np.testing.assert_allclose(got, want, rtol=row.default, atol=row.default)
+    tilted = (mean, sd**2, np.ones_like(mean))
+    for got, want in zip(block._tilted_moments(*tilted), Potential._tilted_moments(block, *tilted), strict=True):
+        np.testing.assert_allclose(got, want, rtol=row.default, atol=row.default)
+
+
+@ROWS
+def test_zero_variance_gives_the_point_itself(row: Row):
+    block, x = row.make(), np.array([-3.3, 0.7, 4.1])
+    first, second, _ = block.derivatives(x)
+    for got, want in zip(block.expected_log(x, 0.0), (block.log_density(x), first, 0.5 * second), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    tilted = block.tilted_moments(x, 0.0)
+    np.testing.assert_allclose(tilted.log_z, block.log_density(x), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(tilted.mean, x)
+    np.testing.assert_allclose(tilted.variance, 0.0)
+
+
+@ROWS
+def test_flags_are_true_of_the_function(row: Row):
+    block = row.make()
+    x = np.linspace(-20.0, 20.0, 4001)
+    bend = np.diff(block.log_density(x), 2)
+    if block.log_concave:
+        assert bend.max() < 1e-11
+    elif not isinstance(block, potentials.Custom):
+        assert bend.max() > 1e-9
+    if not block.super_gaussian:
+        with pytest.raises(ValueError, match="super-Gaussian"):
+            block.quadratic_bound(1.0)
+
+
+@ROWS
+def test_quadratic_bound_is_below_and_touches(row: Row):
+    block = row.make()
+    if not block.super_gaussian:
+        pytest.skip("no bound")
+    centre = float(getattr(block, "loc", 0.0))
+    for xi in (1e-3, 0.4, 3.0, 25.0):
+        a, b, c = (float(part) for part in block.quadratic_bound(xi))
+        x = centre + np.concatenate([np.linspace(-60, 60, 4001), [-xi, xi]])
+        slack = block.log_density(x) - (-0.5 * a * x * x + b * x + c)
+        size = 1 + a * x * x
+        assert np.all(slack >= -1e-12 * size)
+        assert np.all(np.abs(slack[-2:]) <= 1e-12 * size[-2:])
+
+
+if __name__ == "__main__":
+    generate(sys.argv[1:])
