@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from latlin.inference.model import LatentLinearModel
     from latlin.inference.posterior import Posterior
 
+#: options that say when to stop; a fit may go on from a checkpoint under other ones
+STOPPING = frozenset({"tol", "max_iter", "sweeps"})
+
 
 class Engine(Protocol):
     """A way to approximate; holds options only, no state between calls."""
@@ -37,8 +40,9 @@ def checkpoint_for(path: str | os.PathLike[str] | None, model: LatentLinearModel
 
 
 def fingerprint(model: LatentLinearModel, engine: object) -> str:
-    """A digest of every number in the model and of the engine's options."""
-    digest = hashlib.sha256(repr(engine).encode("utf8"))
+    """A digest of every number in the model and of the engine's options, but not of when it stops."""
+    options = {name: value for name, value in sorted(vars(engine).items()) if name not in STOPPING}
+    digest = hashlib.sha256(f"{type(engine).__name__}{options!r}".encode())
     for factor in (*model.gaussians, *model.sites):
         _digest(digest, factor)
     return digest.hexdigest()

@@ -45,6 +45,10 @@ class Projections(Protocol):
         """h_nᵀ(CᵀC)⁻¹h_n."""
         ...
 
+    def block(self, span: slice) -> Array:
+        """Some of the rows, dense and C-ordered."""
+        ...
+
 
 @dataclass(frozen=True)
 class DenseProjections:
@@ -55,16 +59,19 @@ class DenseProjections:
         return self.rows.shape
 
     def times(self, u: Array) -> Array:
-        return blas.dgemv(1.0, self.rows.T, u, trans=1)
+        return blas.dgemv(1.0, self.rows.T, u, trans=1) if self.rows.size else np.zeros(len(self.rows))
 
     def transposed_times(self, r: Array) -> Array:
-        return blas.dgemv(1.0, self.rows.T, r)
+        return blas.dgemv(1.0, self.rows.T, r) if self.rows.size else np.zeros(self.shape[1])
 
     def gram(self, weights: Array) -> Array:
         return gram(self.rows, weights)
 
     def variances(self, factor: Array) -> Array:
         return whitened_squares(factor, self.rows)
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span]
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,14 @@ class SparseProjections:
     def variances(self, factor: Array) -> Array:
         return np.concatenate([whitened_squares(factor, block) for _, block in self._blocks()])
 
+    def block(self, span: slice) -> Array:
+        rows = self.rows[span]
+        return rows.toarray() if self.whitening is None else self.whitening.rows(rows)
+
     def _blocks(self) -> Iterator[tuple[slice, Array]]:
         for start in range(0, self.shape[0], BLOCK):
             span = slice(start, start + BLOCK)
-            block = self.rows[span]
-            yield span, block.toarray() if self.whitening is None else self.whitening.rows(block)
+            yield span, self.block(span)
 
 
 def stacked_rows(model: LatentLinearModel) -> Any:

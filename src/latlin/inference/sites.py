@@ -60,6 +60,16 @@ class Sites:
         """The same sites at x + by."""
         return replace(self, offset=self.offset + by)
 
+    def part(self, span: slice) -> Sites:
+        """The sites of a contiguous range."""
+        cuts = [(max(span.start, own.start), min(span.stop, own.stop), own, p) for own, p in self.blocks]
+        blocks = tuple(
+            (slice(a - span.start, b - span.start), p.select(slice(a - own.start, b - own.start)))
+            for a, b, own, p in cuts
+            if a < b
+        )
+        return Sites(blocks, self.weight[span], self.offset[span])
+
     @property
     def potentials(self) -> tuple[Potential, ...]:
         return tuple(potential for _, potential in self.blocks)

@@ -1,0 +1,56 @@
+"""Quadrature nodes that stay good while the Gaussian they were laid for moves a little.
+
+`latlin.numerics.ep_kernels` visits sites one after the other in compiled code, where each visit changes the Gaussian
+of the next. Panels of Gauss–Legendre nodes are laid once, for many sites together, about three things: the Gaussian,
+its product with f, and the regions where f bends. They are finer and reach further than one Gaussian would need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.numerics.quadrature import Regions, _panels, _region_edges
+
+Array = NDArray[np.float64]
+
+ORDER = 10
+OWN = np.linspace(-12.0, 12.0, 17)[:, None]
+TILTED = np.array([0.0, 1.5, 3.0, 4.5, 6.0, 8.0, 10.0, 14.0, 20.0, 28.0])
+TILTED = np.concatenate([-TILTED[:0:-1], TILTED])[:, None]
+
+
+class Target(NamedTuple):
+    """Gaussians and their products with f: means and variances, one a site."""
+
+    mean: Array
+    variance: Array
+    tilted_mean: Array
+    tilted_variance: Array
+
+
+def lay_nodes(log_f: Callable[[Array], Array], target: Target, regions: Regions) -> tuple[Array, Array]:
+    """Nodes x and log weights, of shape (sites, nodes), with Σ exp(log w) g(x) = ∫ f(x) g(x) dx.
+
+    Parameters
+    ----------
+    log_f : callable
+        (nodes, sites) → log f.
+    target : Target
+        What the g of interest look like: normal densities near these, times a polynomial.
+    regions : sequence of (centre, width)
+        Where f bends, see `latlin.numerics.quadrature`.
+    """
+    m, s = target.mean, np.sqrt(target.variance)
+    centre, width = (target.tilted_mean - m) / s, np.sqrt(target.tilted_variance) / s
+    edges = [np.broadcast_to(OWN, (len(OWN), m.size)), centre + width * TILTED, *_region_edges(m, s, regions)]
+    low = np.minimum(OWN[0], centre + width * TILTED[0])
+    high = np.maximum(OWN[-1], centre + width * TILTED[-1])
+    z, w = _panels(edges, low, high, ORDER)
+    x = m + s * z
+    with np.errstate(divide="ignore"):
+        log_w = np.log(w * s) + log_f(x)
+    return np.ascontiguousarray(x.T), np.ascontiguousarray(log_w.T)

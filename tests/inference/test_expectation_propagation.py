@@ -1,0 +1,241 @@
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+from scipy.stats import norm
+from tests.inference.slow_ep import model_of, site_functions, slow_ep, tilted
+
+from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
+from latlin.engines import ExpectationPropagation
+from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.laplace import Laplace
+from latlin.potentials.logit import Logit
+from latlin.potentials.probit import Probit
+from latlin.potentials.step import Step
+from latlin.potentials.student_t import StudentT
+
+RNG = np.random.default_rng(5)
+
+
+def glm_like(n=9, d=3, scale=1.5):
+    rng = np.random.default_rng(n + d)
+    rows = scale * rng.standard_normal((n, d))
+    root = rng.standard_normal((d, d)) + 1.5 * np.eye(d)
+    labels = (rows @ rng.standard_normal(d) > 0).astype(int)
+    return 0.3 * rng.standard_normal(d), root @ root.T, rows, labels, rng.standard_normal(n)
+
+
+def gp_like(n=10):
+    rng = np.random.default_rng(n)
+    t = np.sort(rng.uniform(-3, 3, n))
+    cov = 1.5 * np.exp(-0.5 * (t[:, None] - t) ** 2) + 1e-3 * np.eye(n)
+    return np.zeros(n), cov, np.eye(n), (np.sin(2 * t) > 0).astype(int), np.sin(2 * t) + 0.1 * rng.standard_t(2, n)
+
+
+PROBLEMS = {"glm": glm_like, "few sites": lambda: glm_like(3, 6), "gp": gp_like}
+FAMILIES = {
+    "logit": lambda labels, values: (Logit(labels), 0.0 * values),
+    "probit": lambda labels, values: (Probit(labels), 0.0 * values),
+    "laplace": lambda labels, values: (Laplace(values, 0.4), values),
+    "step": lambda labels, values: (Step(labels, 0.0), 0.0 * values),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_agrees_with_slow_ep(problem, family):
+    mu, sigma, rows, labels, values = PROBLEMS[problem]()
+    potential, centres = FAMILIES[family](labels, values)
+    model = model_of(mu, sigma, rows, potential)
+    functions = site_functions(model.sites[0])
+    mean, cov, log_z, _ = slow_ep(mu, sigma, rows, functions, centres)
+    for schedule in ("sequential", "parallel"):
+        post = infer(model, ExpectationPropagation(schedule=schedule, tol=1e-10))
+        assert post.converged
+        np.testing.assert_allclose(post.mean, mean, atol=1e-7)
+        np.testing.assert_allclose(post.covariance(), cov, atol=1e-7)
+        assert post.log_evidence == pytest.approx(log_z, abs=1e-7)
+        assert post.evidence_kind == "approximation"
+
+
+@pytest.mark.parametrize("power", [0.5, 0.9])
+def test_power_ep_agrees_with_slow_ep(power):
+    mu, sigma, rows, labels, values = glm_like()
+    for potential, centres in (FAMILIES["logit"](labels, values), FAMILIES["laplace"](labels, values)):
+        model = model_of(mu, sigma, rows, potential)
+        mean, cov, log_z, _ = slow_ep(mu, sigma, rows, site_functions(model.sites[0]), centres, power=power)
+        post = infer(model, ExpectationPropagation(power=power, tol=1e-10))
+        np.testing.assert_allclose(post.mean, mean, atol=1e-7)
+        np.testing.assert_allclose(post.covariance(), cov, atol=1e-7)
+        assert post.log_evidence == pytest.approx(log_z, abs=1e-7)
+
+
+def test_negative_site_precisions():
+    mu, sigma, rows, _, values = gp_like()
+    values = values.copy()
+    values[4] += 6.0  # an outlier, whose site has negative precision
+    model = model_of(mu, sigma, rows, StudentT(2.0, values, 0.3))
+    mean, cov, log_z, tau = slow_ep(mu, sigma, rows, site_functions(model.sites[0]), values, length=0.7)
+    assert tau.min() < 0
+    for schedule in ("sequential", "parallel"):
+        post = infer(model, ExpectationPropagation(schedule=schedule, damping=0.3, tol=1e-10, sweeps=400))
+        assert post.converged
+        assert post.sites.gamma.min() < 0
+        np.testing.assert_allclose(post.mean, mean, atol=1e-7)
+        np.testing.assert_allclose(post.covariance(), cov, atol=1e-7)
+        assert post.log_evidence == pytest.approx(log_z, abs=1e-7)
+
+
+def test_one_probit_site_in_closed_form():
+    h, cov, mu = np.array([0.7, -1.2]), np.array([[2.0, 0.3], [0.3, 0.5]]), np.array([0.4, -0.1])
+    post = infer(model_of(mu, cov, h[None], Probit([1])), "ep")
+    m, v = h @ mu, h @ cov @ h
+    z = m / np.sqrt(1 + v)
+    ratio = norm.pdf(z) / norm.cdf(z)
+    s = cov @ h
+    assert post.log_evidence == pytest.approx(log_ndtr(z), abs=1e-12)
+    np.testing.assert_allclose(post.mean, mu + s * ratio / np.sqrt(1 + v), atol=1e-12)
+    np.testing.assert_allclose(post.covariance(), cov - np.outer(s, s) * ratio * (z + ratio) / (1 + v), atol=1e-12)
+
+
+def test_independent_sites_are_exact():
+    scales, labels = np.array([0.5, -1.5, 2.0]), [1, 0, 1]
+    model = LatentLinearModel([GaussianFactor(0.3, 1.0), SiteFactor(np.diag(scales), Probit(labels))])
+    signs = np.array([1, -1, 1])
+    exact = log_ndtr(signs * scales * 0.3 / np.sqrt(1 + scales**2)).sum()
+    assert infer(model, "ep").log_evidence == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_gaussian_sites_are_exact_in_one_sweep(schedule, power):
+    mu, sigma, rows, _, values = glm_like(12, 5)
+    model = model_of(mu, sigma, rows, Gaussian(values, 0.7))
+    post = infer(model, ExpectationPropagation(schedule=schedule, power=power))
+    cov = rows @ sigma @ rows.T + 0.49 * np.eye(12)
+    residual = values - rows @ mu
+    gain = np.linalg.solve(cov, rows @ sigma).T
+    assert post.n_iter == 1
+    assert post.evidence_kind == "exact"
+    np.testing.assert_allclose(post.mean, mu + gain @ residual, atol=1e-9)
+    exact = -0.5 * residual @ np.linalg.solve(cov, residual) - 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
+    assert post.log_evidence == pytest.approx(exact, abs=1e-9)
+
+
+def test_one_sweep_is_the_gaussian_density_filter():
+    mu, sigma, rows, labels, values = glm_like(8, 3)
+    for potential, centres in (FAMILIES["logit"](labels, values), FAMILIES["laplace"](labels, values)):
+        model = model_of(mu, sigma, rows, potential)
+        post = infer(model, ExpectationPropagation(sweeps=1))
+        m, s = mu.copy(), sigma.copy()
+        for h, log_phi, centre in zip(rows, site_functions(model.sites[0]), centres, strict=True):
+            mean, var = h @ m, h @ s @ h
+            _, m_hat, v_hat = tilted(log_phi, mean, var, centre)
+            # A.2.2, corrected: m + Sg and S − S(ggᵀ − 2G)S
+            gain = s @ h / var
+            m, s = m + gain * (m_hat - mean), s - np.outer(gain, gain) * (var - v_hat)
+        np.testing.assert_allclose(post.mean, m, atol=1e-9)
+        np.testing.assert_allclose(post.covariance(), s, atol=1e-9)
+        assert not post.converged
+        assert "one pass" in post.message
+
+
+def test_sites_that_vanish_leave_no_trace():
+    rows = RNG.standard_normal((6, 3))
+    labels = [0, 1, 1, 0, 1, 0]
+    full = infer(LatentLinearModel([GaussianFactor(cov=2.0), SiteFactor(rows[:4], Logit(labels[:4]))]), "ep")
+    for factor in (1e-9, 1e-160, 0.0):
+        weak = np.concatenate([rows[:4], factor * rows[4:]])
+        post = infer(LatentLinearModel([GaussianFactor(cov=2.0), SiteFactor(weak, Logit(labels))]), "ep")
+        assert post.log_evidence == pytest.approx(full.log_evidence + 2 * np.log(0.5), abs=1e-8)
+        np.testing.assert_allclose(post.mean, full.mean, atol=1e-7)
+    weight = np.array([1, 1, 1, 1, 1e-14, 0.0])
+    post = infer(LatentLinearModel([GaussianFactor(cov=2.0), SiteFactor(rows, Logit(labels), weight=weight)]), "ep")
+    assert post.log_evidence == pytest.approx(full.log_evidence, abs=1e-9)
+
+
+def test_zero_weight_of_a_hard_step():
+    model = LatentLinearModel([GaussianFactor(), SiteFactor(np.eye(2), Step([1, -1], 0.0), weight=[1.0, 0.0])])
+    assert infer(model, "ep").log_evidence == pytest.approx(np.log(0.5), abs=1e-10)
+
+
+def test_sparse_prior_without_a_gaussian_on_w():
+    rng = np.random.default_rng(2)
+    design = rng.standard_normal((4, 6))
+    measured = GaussianFactor(design @ np.array([2.0, 0, 0, -1.5, 0, 0]), 0.01, H=design)
+    model = LatentLinearModel([measured, SiteFactor(None, Laplace(0.0, 0.5))])
+    one, other = (infer(model, ExpectationPropagation(schedule=s, sweeps=300)) for s in ("sequential", "parallel"))
+    assert one.converged
+    assert other.converged
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-7)
+    assert one.log_evidence > infer(model, "gkl").log_evidence
+
+
+def test_mixed_blocks_and_offsets():
+    mu, sigma, rows, labels, _ = glm_like(8, 3)
+    offset = np.linspace(-1, 1, 8)
+    model = LatentLinearModel(
+        [GaussianFactor(mu, sigma), SiteFactor(rows, Logit(labels), offset=offset), SiteFactor(None, Laplace(0.2, 0.7))]
+    )
+    functions = [lambda x, f=f, o=o: f(x + o) for f, o in zip(site_functions(model.sites[0]), offset, strict=True)]
+    functions += [lambda x: Laplace(0.2, 0.7).log_density(x)] * 3
+    stacked, centres = np.concatenate([rows, np.eye(3)]), np.concatenate([-offset, np.full(3, 0.2)])
+    mean, cov, log_z, _ = slow_ep(mu, sigma, stacked, functions, centres)
+    post = infer(model, ExpectationPropagation(tol=1e-10))
+    np.testing.assert_allclose(post.mean, mean, atol=1e-7)
+    np.testing.assert_allclose(post.covariance(), cov, atol=1e-7)
+    assert post.log_evidence == pytest.approx(log_z, abs=1e-7)
+
+
+def test_many_sites_in_blocks_agree_with_all_at_once():
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((700, 6))
+    labels = (rows @ rng.standard_normal(6) > 0.3 * rng.standard_normal(700)).astype(int)
+    model = LatentLinearModel([GaussianFactor(cov=100.0), SiteFactor(rows, Probit(labels))])
+    one, other = (infer(model, ExpectationPropagation(schedule=s)) for s in ("sequential", "parallel"))
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-7)
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)
+
+
+def test_what_did_not_converge_says_so():
+    mu, sigma, rows, _, values = gp_like()
+    model = model_of(mu, sigma, rows, StudentT(2.0, values, 0.1))
+    with pytest.warns(ConvergenceWarning, match="raise sweeps or damping"):
+        post = infer(model, ExpectationPropagation(sweeps=2))
+    assert not post.converged
+    assert "did not converge in 2 steps" in post.message
+
+
+def test_starts_from_a_posterior_of_a_similar_model():
+    mu, sigma, rows, labels, _ = glm_like()
+    first = infer(model_of(mu, sigma, rows, Logit(labels)), "ep")
+    nearby = model_of(mu + 1e-3, sigma, rows, Logit(labels))
+    cold, warm = infer(nearby, "ep"), infer(nearby, "ep", start=first)
+    assert warm.n_iter < cold.n_iter
+    assert warm.log_evidence == pytest.approx(cold.log_evidence, abs=1e-7)
+    by_moments = infer(nearby, "ep", start=infer(nearby, "map"))
+    assert by_moments.log_evidence == pytest.approx(cold.log_evidence, abs=1e-7)
+
+
+def test_goes_on_from_a_checkpoint(tmp_path):
+    mu, sigma, rows, labels, _ = glm_like()
+    model, path = model_of(mu, sigma, rows, Logit(labels)), tmp_path / "ep.npz"
+    with pytest.warns(ConvergenceWarning):
+        infer(model, ExpectationPropagation(sweeps=3), checkpoint=path)
+    whole = infer(model, ExpectationPropagation())
+    resumed = infer(model, ExpectationPropagation(), checkpoint=path)
+    assert resumed.n_iter == whole.n_iter
+    assert resumed.log_evidence == pytest.approx(whole.log_evidence, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"power": 0.0}, "power must lie in"),
+        ({"damping": 1.0}, "damping must lie in"),
+        ({"schedule": "random"}, "schedule must be one of"),
+        ({"sweeps": 0}, "sweeps must be a positive integer"),
+    ],
+)
+def test_bad_options(options, text):
+    with pytest.raises(ValueError, match=text):
+        ExpectationPropagation(**options)

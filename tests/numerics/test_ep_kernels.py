@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from latlin.numerics.ep_kernels import rank_one, tilt, visit_sites
+from latlin.numerics.node_plan import Target, lay_nodes
+from latlin.potentials.logit import Logit
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rank_one_changes_the_factor_of_the_matrix(sign):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((6, 6))
+    a = a @ a.T + np.eye(6)
+    x = 0.2 * rng.standard_normal(6)
+    factor = np.ascontiguousarray(np.linalg.cholesky(a).T)
+    assert rank_one(factor, x.copy(), sign)
+    np.testing.assert_allclose(factor.T @ factor, a + sign * np.outer(x, x), atol=1e-12)
+    np.testing.assert_array_equal(factor, np.triu(factor))
+
+
+def test_rank_one_refuses_to_leave_the_cone():
+    assert not rank_one(np.eye(3), np.array([0.0, 1.1, 0.0]), -1.0)
+
+
+def _plan(mean, variance):
+    potential = Logit(np.ones(len(mean)))
+    _, tilted_mean, tilted_variance = potential.tilted_moments(mean, variance)
+    target = Target(mean, variance, tilted_mean, tilted_variance)
+    return potential, target, *lay_nodes(potential.log_density, target, potential.regions())
+
+
+def test_nodes_serve_gaussians_nearby():
+    mean, variance = np.array([-30.0, 0.3, 4.0]), np.array([0.01, 2.0, 400.0])
+    potential, _, nodes, log_weights = _plan(mean, variance)
+    work = np.empty(nodes.shape[1])
+    for move, ratio in ((0.0, 1.0), (1.5, 0.5), (-1.5, 1.3)):
+        near, spread = mean + move * np.sqrt(variance), ratio * variance
+        exact = np.array(potential.tilted_moments(near, spread))
+        found = np.array([tilt(nodes[i], log_weights[i], near[i], spread[i], work) for i in range(3)]).T
+        np.testing.assert_allclose(found[0], exact[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found[1], exact[1], atol=1e-9 * np.sqrt(variance).max())
+        np.testing.assert_allclose(found[2], exact[2], rtol=1e-8)
+
+
+def test_a_visit_stops_where_nodes_do_not_serve():
+    rows = np.eye(3)
+    _, target, nodes, log_weights = _plan(np.array([0.0, 0.0, 25.0]), np.ones(3))
+    state = [np.eye(3), np.zeros(3), rows, np.zeros(3), np.zeros(3)]
+    visited, intact = visit_sites(*state, 1.0, 1.0, nodes, log_weights, np.column_stack(target), True)
+    assert (visited, intact) == (2, True)
+    assert state[3][0] > 0
+    assert state[3][2] == 0
