@@ -171,10 +171,12 @@ def _panels(edges: list[Array], low: Array | float, high: Array | float, order: 
     ends = [np.broadcast_to(end, edges[0][:1].shape) for end in (low, high)]
     cut = np.sort(np.clip(np.concatenate([*edges, *ends]), low, high), axis=0)
     half, middle = 0.5 * np.diff(cut, axis=0), 0.5 * (cut[1:] + cut[:-1])
-    used = half.max(axis=1, initial=0.0) > 0
+    used = np.any(half > 0, axis=1)
+    used[0] = True
     half, middle = half[used, None, :], middle[used, None, :]
     t, w = _legendre(order)
-    return (middle + half * t).reshape(-1, cut.shape[1]), (half * w).reshape(-1, cut.shape[1])
+    shape = (used.sum() * order, cut.shape[1])
+    return (middle + half * t).reshape(shape), (half * w).reshape(shape)
 
 
 def _summit(log_g: Callable[[Array], Array], low: Array, high: Array, landmarks: list[Array]) -> Array:

@@ -249,9 +249,7 @@ class Potential(ABC):
     def _in_blocks(self, function: Any, *arrays: Array) -> list[Array]:
         """Apply function(block, *arrays) to some hundred sites at a time: their nodes fit in the cache."""
         n = arrays[0].size
-        if n == 0:
-            return [np.empty(0) for _ in range(3)]
-        pieces = [slice(i, i + SITES_PER_BLOCK) for i in range(0, n, SITES_PER_BLOCK)]
+        pieces = [slice(i, i + SITES_PER_BLOCK) for i in range(0, max(n, 1), SITES_PER_BLOCK)]
         parts = [function(self.select(piece), *(array[piece] for array in arrays)) for piece in pieces]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 

@@ -41,10 +41,9 @@ class Custom(Potential):
     -0.374567
     """
 
-    parameters = ("function", "args", "loc", "scale")
+    parameters = ("function", "loc", "scale")
 
     function: Callable[..., Array]
-    args: tuple[Array, ...]
     loc: Array
     scale: Array
 

@@ -8,7 +8,7 @@ mean and var.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,6 +77,15 @@ def _probabilities(q: ArrayLike) -> Array:
     return q
 
 
+def _location_cdf(block: Potential, m: Array, v: Array, t: Array) -> tuple[Array]:
+    # P(y ≤ t) = ∫ N(x|m, v) P(noise ≤ t − x) dx
+    return (quadrature.gaussian_expectation(lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions()),)
+
+
+def _count_cdf(block: Poisson, m: Array, v: Array) -> tuple[Array]:
+    return (quadrature.gaussian_expectation(block._conditional_cdf, m, np.sqrt(v), block.regions()),)
+
+
 class LocationPredictive(Predictive):
     """y = x + noise, with the noise of the family."""
 
@@ -86,10 +95,9 @@ class LocationPredictive(Predictive):
         self.mean, self.variance = (m + centre).reshape(shape), (v + spread).reshape(shape)
 
     def cdf(self, y: ArrayLike) -> Array:
-        # P(y ≤ t) = ∫ N(x|m, v) P(noise ≤ t − x) dx
         block, m, v, shape = self._at(y)
         t = np.broadcast_to(np.asarray(y, dtype=float), shape).ravel()
-        value = quadrature.gaussian_expectation(lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions())
+        (value,) = block._in_blocks(_location_cdf, m, v, t)
         return np.clip(value, 0.0, 1.0).reshape(shape)
 
     def quantile(self, q: ArrayLike) -> Array:
@@ -136,9 +144,7 @@ class ClassPredictive(Predictive):
     def __init__(self, potential: Potential, m: Array, v: Array, shape: tuple[int, ...], n_classes: int) -> None:
         super().__init__(potential, m, v, shape)
         one = np.ones_like(m)
-        tables = [
-            np.exp(potential.observe(np.full(m.size, k))._tilted_moments(m, v, one).log_z) for k in range(n_classes)
-        ]
+        tables = [np.exp(potential.observe(k)._tilted_moments(m, v, one).log_z) for k in range(n_classes)]
         table = np.stack(tables, axis=-1)
         self.probabilities = (table / table.sum(axis=-1, keepdims=True)).reshape((*shape, n_classes))
         classes = np.arange(n_classes)
@@ -172,7 +178,7 @@ class CountPredictive(Predictive):
     def cdf(self, y: ArrayLike) -> Array:
         k = np.floor(np.asarray(y, dtype=float))
         block, m, v, shape = self._at(np.maximum(k, 0.0))
-        value = quadrature.gaussian_expectation(cast("Poisson", block)._conditional_cdf, m, np.sqrt(v), block.regions())
+        (value,) = block._in_blocks(_count_cdf, m, v)
         return np.where(np.broadcast_to(k, shape) < 0, 0.0, np.clip(value, 0.0, 1.0).reshape(shape))
 
     def quantile(self, q: ArrayLike) -> Array:

@@ -1,0 +1,214 @@
+"""What all potentials share: shapes, immutability, selection, checks of input, predictives."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import simpson
+
+from latlin.numerics.special import log_sigmoid
+from latlin.potentials import Custom, Logistic, Logit, Ordinal, Poisson, Potential, Probit
+
+BLOCKS = {
+    "logit": Logit([1, 0, 1, 1]),
+    "probit": Probit([-1, 1, 1, -1]),
+    "logistic": Logistic([0.0, 1.0, -2.0, 3.0], [1.0, 0.5, 2.0, 1.0]),
+    "poisson": Poisson([0, 4, 1, 2]),
+    "ordinal": Ordinal([0, 2, 1, 2], cuts=[-0.5, 1.0]),
+    "ordinal_logit": Ordinal([0, 2, 1, 2], cuts=[-0.5, 1.0], link="logit"),
+    "custom": Custom(lambda x, y: log_sigmoid(x * y), args=[[1.0, -1.0, 1.0, -1.0]], log_concave=True),
+}
+MEAN, VAR = np.array([0.3, -1.0, 2.0, 0.5]), np.array([0.2, 1.0, 0.5, 3.0])
+EACH = pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS.keys())
+
+
+@EACH
+def test_sites_are_independent_of_their_neighbours(block: Potential):
+    index = np.array([2, 0, 0])
+    part = block.select(index)
+    assert (block.size, part.size) == (4, 3)
+    for whole, some in zip(block.expected_log(MEAN, VAR), part.expected_log(MEAN[index], VAR[index]), strict=True):
+        np.testing.assert_allclose(some, whole[index], rtol=1e-12, atol=1e-13)
+    for whole, some in zip(
+        block.tilted_moments(MEAN, VAR, 0.7), part.tilted_moments(MEAN[index], VAR[index], 0.7), strict=True
+    ):
+        np.testing.assert_allclose(some, whole[index], rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(part.log_density(MEAN[index]), block.log_density(MEAN)[index])
+
+
+@EACH
+def test_leading_axes_broadcast(block: Potential):
+    mean = np.stack([MEAN, MEAN + 1, MEAN - 2])
+    for method in (block.expected_log, block.tilted_moments):
+        together = method(mean, VAR)
+        for got, want in zip(together, zip(*(method(line, VAR) for line in mean), strict=True), strict=True):
+            np.testing.assert_allclose(got, np.stack(want), rtol=1e-10, atol=1e-12)
+    assert block.log_density(mean).shape == block.derivatives(mean).first.shape == (3, 4)
+
+
+@EACH
+def test_immutable_and_copied_whole(block: Potential):
+    with pytest.raises(AttributeError, match="immutable"):
+        block.scale = 3.0
+    assert type(block).__name__ in repr(block)
+    np.testing.assert_array_equal(copy.deepcopy(block).log_density(MEAN), block.log_density(MEAN))
+
+
+def test_pickles_and_does_not_see_later_changes_of_its_data():
+    y = np.array([0.0, 1.0])
+    block = Logistic(y, 2.0)
+    y[:] = 9.0
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(block)).loc, [0.0, 1.0])
+    assert repr(Logit(np.ones(9))) == "Logit(y=<9 values, 1 … 1>)"
+    with pytest.raises(ValueError, match="read-only"):
+        block.loc[0] = 1.0
+
+
+def test_no_sites_give_empty_answers():
+    for block in (Logistic(), Probit(1), Poisson(2), Logit(1), Ordinal(0, [0.0])):
+        assert block.expected_log(np.zeros(0), 1.0).value.shape == (0,)
+        assert block.tilted_moments(np.zeros(0), 1.0, 0.5).mean.shape == (0,)
+        assert block.predictive(np.zeros(0), 1.0).mean.shape == (0,)
+
+
+def test_labels_of_any_kind_are_the_same():
+    for y in ([True, False], [1, 0], [1, -1], np.array([1.0, -1.0])):
+        np.testing.assert_array_equal(Logit(y).y, [1.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Logit([0, 1, 2]), "y .* got 2 at site 2"),
+        (lambda: Logit([-1, 0, 1]), "y .* got 0 at site 1"),
+        (lambda: Probit([1, np.nan]), "y must hold finite numbers, got nan at site 1"),
+        (lambda: Logit([]), "y is empty"),
+        (lambda: Logit(["a", "b"]), "y must hold real numbers"),
+        (lambda: Logit([[1, 0]]), "y must have at most 1 dimension"),
+        (lambda: Logistic(0.0, 0.0), "scale must hold positive numbers, got 0"),
+        (lambda: Logistic([0.0, np.inf]), "loc must hold finite"),
+        (lambda: Logistic([0.0, 1.0], [1.0, 2.0, 3.0]), "loc has 2, scale has 3"),
+        (lambda: Poisson([1, -1]), "y must hold whole numbers .* got -1 at site 1"),
+        (lambda: Poisson([1.5]), "y must hold whole numbers .* got 1.5"),
+        (lambda: Ordinal([0, 3], [0.0, 1.0]), "y must hold whole numbers from 0 to 2, got 3 at site 1"),
+        (lambda: Ordinal([0], [1.0, 1.0]), "cuts must be strictly increasing"),
+        (lambda: Ordinal([0], [0.0], link="cloglog"), "link must be one of 'probit', 'logit', got 'cloglog'"),
+        (lambda: Custom(3), "log_density must be callable"),
+        (lambda: Custom(np.sum).log_density([1.0, 2.0]), "elementwise"),
+        (lambda: Custom(lambda x: x * np.nan).log_density([1.0]), "NaN"),
+        (lambda: Custom(np.negative).predictive(0.0, 1.0), "observation"),
+        (lambda: Logit([1, 0]).expected_log([0.0, np.nan], 1.0), "mean must be finite, got nan"),
+        (lambda: Logit([1, 0]).expected_log(0.0, -1.0), "var must not be negative, got -1"),
+        (lambda: Logit([1, 0]).expected_log(np.zeros(3), 1.0), r"mean \(3,\).* 2 sites"),
+        (lambda: Logit([1]).expected_log(np.zeros(3), 1.0), "must have 1 sites"),
+        (lambda: Logit([1, 0]).tilted_moments(0.0, 1.0, -0.5), "power must not be negative"),
+        (lambda: Logit([1]).quadratic_bound(-1.0), "xi must hold finite numbers of at least zero"),
+        (lambda: Poisson([1]).expected_log(0.0, 1e4), "rate .* overflows at mean 0, var 10000"),
+        (lambda: Logit([1]).predictive(0.0, 1.0).quantile(1.0), "q must hold probabilities"),
+    ],
+)
+def test_bad_input_is_named(make, words: str):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_no_power_leaves_the_gaussian_as_it_was():
+    log_z, mean, variance = Logit([1, 0, 1, 1]).tilted_moments(MEAN, VAR, 0.0)
+    np.testing.assert_allclose(log_z, 0.0, atol=1e-14)
+    np.testing.assert_allclose(mean, MEAN, rtol=1e-13)
+    np.testing.assert_allclose(variance, VAR, rtol=1e-13)
+
+
+def test_powers_count_repeated_observations():
+    once = Logit(1).tilted_moments(0.4, 2.0, 3.0)
+    cubed = Custom(lambda x: 3 * log_sigmoid(x), log_concave=True).tilted_moments(0.4, 2.0)
+    np.testing.assert_allclose(once, cubed, rtol=1e-12)
+
+
+def test_observe_replaces_the_observation_only():
+    new = Logistic(0.0, [1.0, 2.0]).observe([3.0, 4.0])
+    np.testing.assert_array_equal(new.loc, [3.0, 4.0])
+    np.testing.assert_array_equal(new.scale, [1.0, 2.0])
+    assert Ordinal([0, 1], [0.0], link="logit").observe(1).link == "logit"
+
+
+# --- predictives --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["logit", "probit", "ordinal", "ordinal_logit"])
+def test_class_probabilities(name: str):
+    block = BLOCKS[name]
+    predictive = block.predictive(MEAN[:3], VAR[:3])
+    n_classes = predictive.probabilities.shape[-1]
+    classes = np.arange(n_classes)
+    np.testing.assert_allclose(predictive.probabilities.sum(axis=-1), 1.0, rtol=1e-14)
+    # the trapezoid rule converges exponentially for these integrands
+    x = np.linspace(-30, 30, 3001)[:, None]
+    weights = 0.02 * stats.norm.pdf(x, MEAN[:3], np.sqrt(VAR[:3]))
+    for k in classes:
+        direct = (weights * np.exp(block.observe(k).log_density(x))).sum(axis=0)
+        np.testing.assert_allclose(predictive.probabilities[:, k], direct, rtol=1e-10)
+        np.testing.assert_allclose(np.exp(predictive.log_density(k)), predictive.probabilities[:, k], rtol=1e-9)
+    np.testing.assert_allclose(predictive.mean, predictive.probabilities @ classes)
+    np.testing.assert_allclose(predictive.cdf(n_classes - 1), 1.0)
+    np.testing.assert_allclose(predictive.cdf(-1), 0.0)
+    draws = predictive.sample(20000, random_state=1)
+    assert draws.shape == (20000, 3)
+    spread = 5 * np.sqrt(predictive.variance / 20000)
+    assert np.all(np.abs(draws.mean(axis=0) - predictive.mean) < spread)
+    middle = predictive.quantile(0.5)
+    assert np.all(predictive.cdf(middle) >= 0.5)
+    assert np.all(predictive.cdf(middle - 1) < 0.5)
+
+
+def test_predictive_forgets_the_stored_labels():
+    for y in ([1, 1, 1], [0, 0, 0]):
+        np.testing.assert_allclose(Logit(y).predictive(0.0, 1.0).probabilities, [0.5, 0.5], rtol=1e-12)
+    assert Logit([1, 0]).predictive(np.zeros((5, 3)), 1.0).probabilities.shape == (5, 3, 2)
+
+
+def test_probit_predictive_is_closed():
+    got = Probit([1]).predictive(MEAN, VAR).probabilities[:, 1]
+    np.testing.assert_allclose(got, stats.norm.cdf(MEAN / np.sqrt(1 + VAR)), rtol=1e-13)
+
+
+def test_counts():
+    predictive = Poisson([7]).predictive([0.3, 2.0], [0.2, 0.3])
+    k = np.arange(400.0)[:, None]
+    p = np.exp(predictive.log_density(k))
+    np.testing.assert_allclose(p.sum(axis=0), 1.0, rtol=1e-9)
+    np.testing.assert_allclose((p * k).sum(axis=0), predictive.mean, rtol=1e-7)
+    np.testing.assert_allclose((p * (k - predictive.mean) ** 2).sum(axis=0), predictive.variance, rtol=1e-5)
+    np.testing.assert_allclose(predictive.cdf(k), np.cumsum(p, axis=0), atol=1e-10)
+    q = np.array([[0.05], [0.5], [0.99]])
+    want = [[np.searchsorted(np.cumsum(p[:, j]), level) for j in range(2)] for level in q[:, 0]]
+    np.testing.assert_array_equal(predictive.quantile(q), want)
+    draws = predictive.sample(20000, random_state=np.random.default_rng(2))
+    assert np.all(np.abs(draws.mean(axis=0) - predictive.mean) < 5 * np.sqrt(predictive.variance / 20000))
+
+
+def test_continuous_observations():
+    block = Logistic(99.0, [0.5, 2.0])
+    predictive = block.predictive([1.0, -3.0], [0.3, 4.0])
+    np.testing.assert_array_equal(predictive.mean, [1.0, -3.0])
+    np.testing.assert_allclose(predictive.variance, [0.3 + (np.pi * 0.5) ** 2 / 3, 4 + (np.pi * 2) ** 2 / 3])
+    y = np.linspace(-120, 120, 2401)[:, None]
+    density = np.exp(predictive.log_density(y))
+    np.testing.assert_allclose(np.trapezoid(density, y, axis=0), 1.0, rtol=1e-10)
+    np.testing.assert_allclose(
+        np.trapezoid(density * (y - predictive.mean) ** 2, y, axis=0), predictive.variance, rtol=1e-8
+    )
+    below = predictive.cdf([0.0, 1.0])
+    for j, end in enumerate([0.0, 1.0]):
+        nodes = np.linspace(-80.0, end, 4001)
+        direct = simpson(np.exp(predictive.log_density(nodes[:, None])[:, j]), x=nodes)
+        assert below[j] == pytest.approx(direct, abs=1e-9)
+    q = np.array([[1e-4], [0.3], [0.5], [0.999]])
+    np.testing.assert_allclose(predictive.cdf(predictive.quantile(q)), np.broadcast_to(q, (4, 2)), rtol=1e-9)
+    np.testing.assert_allclose(predictive.quantile(0.5), predictive.mean, atol=1e-9)
+    draws = predictive.sample(20000, random_state=3)
+    assert np.all(np.abs(draws.var(axis=0) / predictive.variance - 1) < 0.06)
