@@ -6,6 +6,7 @@ Source: 004_3d1e57c98b1fd450 §3, (3.6), (3.22)–(3.26), (3.28), (3.31), (3.37)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,18 +41,18 @@ class Fixed:
     def dim(self) -> int:
         return len(self.prior_mean)
 
-    @property
+    @cached_property
     def whitener(self) -> Array:
         """F lower triangular with Σ⁻¹ = FᵀF."""
         return inverse(root_of(self.covariance))
 
-    @property
+    @cached_property
     def precision(self) -> Array:
         """Σ⁻¹."""
         whitener = self.whitener
         return whitener.T @ whitener
 
-    @property
+    @cached_property
     def prior_precision(self) -> Array:
         """C₀⁻¹."""
         return inverse(self.prior_covariance)

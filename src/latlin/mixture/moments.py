@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
 
@@ -61,7 +62,7 @@ def scaled(a: Moments, factor: float) -> Moments:
     return Moments(factor * a.counts, a.mean, factor * a.scatter)
 
 
-def of_labels(structure: Spread, rows: Array, weights: Array, labels: Array, components: int) -> Moments:
+def of_labels(structure: Spread, rows: Array, weights: Array, labels: NDArray[np.intp], components: int) -> Moments:
     """Moments of the rows by hard labels 0 … K−1; a component without rows sits at the overall mean."""
     count = np.bincount(labels, weights, minlength=components).astype(np.float64)
     centre = np.average(rows, axis=0, weights=weights)

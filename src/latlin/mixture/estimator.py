@@ -1,0 +1,361 @@
+"""The scikit-learn face of the mixture."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latlin.mixture import settings
+from latlin.mixture.climbs import EuclideanClimb, make_climb
+from latlin.mixture.euclidean import Point
+from latlin.mixture.fitting import Fit, Recorder, Truth, best_start, fit_mixture
+from latlin.mixture.importance import importance_bound
+from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.priors import summarise
+from latlin.mixture.schedules import StepRule
+from latlin.mixture.seeding import seed_labels, take_sample
+from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
+from latlin.mixture.sweep import Rows, make_rows, slices, widen
+from latlin.numerics.linalg import Array
+from latlin.numerics.rng import RandomState, generator
+
+IMPORTANCE_REPEATS = 50
+
+
+class BayesianGaussianMixture(DensityMixin, BaseEstimator):
+    """Bayesian Gaussian mixture: one exact bound, every algorithm to climb it.
+
+    Parameters
+    ----------
+    n_components : int
+        Largest number of components K; superfluous ones are emptied.
+    covariance : {"full", "tied", "diagonal", "spherical", "fixed"}
+        "fixed" knows the covariance (`fixed_covariance`); the others learn it under normal-Wishart (full, tied) or
+        normal-gamma (diagonal, spherical) priors.
+    algorithm : {"cavi", "natural", "stochastic-natural", "gradient", "sgd", "score", "pathwise", "iwae"}
+        Coordinate ascent; natural gradients; natural gradients of mini-batches; Euclidean gradients of all the data,
+        of mini-batches, or estimated by score function or path; the importance-weighted bound. The first three
+        work for every covariance, the others for "fixed" with Dirichlet weights.
+    weight_prior : {"dirichlet", "stick-breaking"}
+    weight_concentration : float, default 1/n_components
+        α₀ of the Dirichlet, or γ of the sticks.
+    mean_prior : array of shape (n_features,), default the median
+    mean_precision : float
+        β₀, how many rows the prior mean is worth (not for "fixed").
+    mean_covariance : scalar, vector or matrix, default the spread of the data
+        C₀ of "fixed".
+    fixed_covariance : scalar, vector or matrix
+        Σ of "fixed".
+    degrees_of_freedom : float, default n_features + 2, or 3 for diagonal and spherical
+        ν₀ of the precisions.
+    covariance_prior : scalar, vector or matrix, default the spread of the data over n_components^(2/n_features)
+        Ψ₀; with the default degrees of freedom it is the prior mean of a covariance.
+    step : str or schedule, default by algorithm
+        "robbins-monro", "exponential", "constant", "adam", or an object of `latlin.mixture.schedules`.
+    batch_size : int, default 256
+        Rows of a mini-batch ("sgd", "stochastic-natural", `partial_fit`).
+    n_draws : int, default by algorithm
+        Monte Carlo draws an iteration ("score", "pathwise", "iwae").
+    control_variate : {"baseline", "regression", None}
+        Of "score"; with None its noise grows with the data and it does not converge.
+    labels : {"exact", "gumbel"}
+        "pathwise" may draw relaxed labels at `temperature` instead of summing them out.
+    temperature : float
+    n_init : int
+        k-means++ starts, each followed by a short run; the best is continued.
+    split_merge : int
+        Split and merge moves tried at most after convergence ("cavi").
+    max_iter : int, default by algorithm
+        Updates at most.
+    tol : float, default by algorithm
+        "cavi", "natural", "gradient": largest move of a component's share of the data at convergence, and a thousand
+        times the largest relative change of the bound. The noisy algorithms: relative change of the mean bound
+        between two windows of 50 evaluations.
+    evaluate_every : int, default 1, or one pass over the data for mini-batches
+        Updates between two evaluations of the bound.
+    stream_size : int, default the rows seen so far
+        How many rows a stream of `partial_fit` stands for.
+    random_state : int, Generator or None
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_ : ndarray
+        E[π], E[μ] and E[Λ]⁻¹ (in the covariance's own shape).
+    posterior_ : Belief
+        Parameters of q(π) q(θ).
+    lower_bound_ : float
+        Evidence lower bound with every constant; `bound_kind_` says "lower bound", or "approximation" after
+        `partial_fit`, which sees one block.
+    importance_bound_ : BoundEstimate
+        The tighter bound climbed by "iwae", with its standard error.
+    n_active_ : int
+        Components that answer for at least one row.
+    trace_ : Trace
+        Bound, log-likelihood error (when `fit` is given the truth), seconds and iterations.
+    converged_, n_iter_, message_
+
+    References
+    ----------
+    004_3d1e57c98b1fd450, corrected; Hoffman et al. (2013); Tucker et al. (2018).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-4, 1, (50, 2)), rng.normal(4, 1, (50, 2))])
+    >>> mixture = BayesianGaussianMixture(5, random_state=0).fit(X)
+    >>> mixture.n_active_
+    2
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance: str = "full",
+        algorithm: str = "cavi",
+        weight_prior: str = "dirichlet",
+        weight_concentration: float | None = None,
+        mean_prior: ArrayLike | None = None,
+        mean_precision: float = 0.01,
+        mean_covariance: ArrayLike | None = None,
+        fixed_covariance: ArrayLike = 1.0,
+        degrees_of_freedom: float | None = None,
+        covariance_prior: ArrayLike | None = None,
+        step: str | StepRule | None = None,
+        batch_size: int = 256,
+        n_draws: int | None = None,
+        control_variate: str | None = "baseline",
+        labels: str = "exact",
+        temperature: float = 0.5,
+        n_init: int = 3,
+        split_merge: int = 10,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        evaluate_every: int | None = None,
+        stream_size: int | None = None,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance = covariance
+        self.algorithm = algorithm
+        self.weight_prior = weight_prior
+        self.weight_concentration = weight_concentration
+        self.mean_prior = mean_prior
+        self.mean_precision = mean_precision
+        self.mean_covariance = mean_covariance
+        self.fixed_covariance = fixed_covariance
+        self.degrees_of_freedom = degrees_of_freedom
+        self.covariance_prior = covariance_prior
+        self.step = step
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.control_variate = control_variate
+        self.labels = labels
+        self.temperature = temperature
+        self.n_init = n_init
+        self.split_merge = split_merge
+        self.max_iter = max_iter
+        self.tol = tol
+        self.evaluate_every = evaluate_every
+        self.stream_size = stream_size
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.algorithm in settings.MISSING
+        return tags
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        truth: tuple[ArrayLike, ...] | None = None,
+    ) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            May contain NaN for missing entries with algorithm "cavi" or "natural".
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            A row of weight two counts as two rows.
+        truth : (weights, means) or (weights, means, covariances), optional
+            The mixture the data came from; `trace_` then has the log-likelihood error.
+        """
+        settings.check(self)
+        values, weights = self._validated(X, sample_weight, reset=True)
+        settings.check_rows(values, self.n_components, self.algorithm in settings.MISSING)
+        rng = generator(self.random_state)
+        data = make_rows(values, weights)
+        mixture, sample = self._prepared(data)
+        climb = make_climb(self.algorithm, mixture, data, settings.options_of(self, len(data)), rng)
+        state = best_start(climb, sample, self.n_components, self.n_init)
+        recorder = Recorder(mixture, values, climb.options.updates, _as_truth(truth, mixture))
+        fit = fit_mixture(
+            climb,
+            state,
+            settings.rules_of(self, climb.options.updates),
+            recorder,
+            sample=sample,
+            moves=self.split_merge if self.algorithm == "cavi" else 0,
+            label=f"mixture ({self.algorithm})",
+            verbose=self.verbose,
+        )
+        return self._store_fit(mixture, fit, climb)
+
+    def _validated(
+        self, X: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[NDArray[Any], Array | None]:
+        """Rows of positive weight, float32 kept, and their weights."""
+        finite = "allow-nan" if self.algorithm in settings.MISSING else True
+        kinds = [np.float64, np.float32]
+        values = validate_data(self, X, reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
+        weights = settings.check_weights(sample_weight, len(values))
+        if weights is None or weights.all():
+            return values, weights
+        return values[weights > 0.0], weights[weights > 0.0]
+
+    def _prepared(self, data: Any) -> tuple[Mixture, Any]:
+        """Priors and a sample for seeding."""
+        stride = -(-len(data) // 50_000)
+        weights = data.weights[::stride] if data.weights is not None else np.ones(-(-len(data) // stride))
+        summary = summarise(widen(data.values[::stride]), weights, self.n_components)
+        return settings.build_mixture(self, summary), take_sample(data, summary)
+
+    def _store_fit(self, mixture: Mixture, fit: Fit, climb: Any) -> Self:
+        self._store(mixture, fit.belief, fit.counts)
+        self.lower_bound_ = fit.bound
+        self.bound_kind_ = "lower bound"
+        self.converged_ = fit.converged
+        self.n_iter_ = fit.n_iter
+        self.trace_ = fit.trace
+        self.message_ = fit.message
+        if self.algorithm == "iwae" and isinstance(climb, EuclideanClimb):
+            draws = climb.options.n_draws
+            point = Point.of(fit.belief)
+            estimate = importance_bound(mixture, climb.data, point, draws, IMPORTANCE_REPEATS, climb.rng)
+            self.importance_bound_ = estimate
+        return self
+
+    def _store(self, mixture: Mixture, belief: Belief, counts: Array) -> None:
+        self.mixture_ = mixture
+        self.posterior_ = belief
+        self.weights_ = mixture.weights.mean(belief.weights)
+        self.means_ = belief.components.mean
+        self.covariances_ = mixture.components.covariances(belief.components)
+        self.n_active_ = int((counts >= 1.0).sum())
+
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Absorb a block of a stream by stochastic natural gradients, one step a mini-batch.
+
+        The first block sets the priors' defaults and the start. float32 blocks are not copied. `lower_bound_` is
+        then an estimate from the last mini-batch, of the rows seen so far or of `stream_size`.
+        """
+        settings.check(self)
+        first = not hasattr(self, "_stream")
+        values, weights = self._validated(X, sample_weight, reset=first)
+        data = make_rows(values, weights)
+        if not isinstance(data, Rows):
+            raise ValueError("partial_fit takes no missing entries (NaN); use fit with algorithm='cavi'")
+        if first:
+            self._stream = self._begun(data)
+        step = STREAM_STEP if self.step is None else settings.step_of(self)
+        self._stream = absorb(self._stream, data, step, self.batch_size, self.stream_size)
+        whole = max(self._stream.seen, self.stream_size or 0.0)
+        self._store(self._stream.mixture, belief_of(self._stream, whole), self._stream.share.counts * whole)
+        self.lower_bound_ = self._stream.bound
+        self.bound_kind_ = "approximation"
+        self.n_iter_ = self._stream.t
+        self.n_seen_ = self._stream.seen
+        return self
+
+    def _begun(self, data: Rows) -> Any:
+        """The start of a stream: the best of a few seedings of the first block."""
+        settings.check_rows(data.values, self.n_components, missing_allowed=False)
+        rng = generator(self.random_state)
+        mixture, sample = self._prepared(data)
+        block = Rows(sample.rows, sample.weights)
+        starts = [
+            sample.moments(mixture, seed_labels(sample, self.n_components, rng), self.n_components)
+            for _ in range(self.n_init)
+        ]
+        bounds = [mixture.evaluate(block, mixture.belief(moments)).bound for moments in starts]
+        return begin(mixture, starts[int(np.argmax(bounds))])
+
+    def _each(self, X: ArrayLike, ask: str, width: int | None) -> Array:
+        """Ask the mixture about blocks of rows; rows with missing entries by pattern, of the features they have."""
+        check_is_fitted(self, "posterior_")
+        kinds = [np.float64, np.float32]
+        values = validate_data(self, X, reset=False, dtype=kinds, order="C", ensure_all_finite="allow-nan")
+        missing = np.isnan(values)
+        shape = (len(values),) if width is None else (len(values), width)
+        answer = np.empty(shape)
+        patterns, labels = np.unique(missing, axis=0, return_inverse=True)
+        for index, pattern in enumerate(patterns):
+            chosen = np.flatnonzero(labels.ravel() == index)
+            mixture, belief = _seen(self.mixture_, self.posterior_, ~pattern)
+            for part in slices(len(chosen)):
+                rows = widen(values[chosen[part]][:, ~pattern])
+                answer[chosen[part]] = getattr(mixture, ask)(rows, belief)
+        return answer
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Responsibilities of the components for each row, shape (n_samples, n_components)."""
+        return softmax(self._each(X, "log_joint", self.n_components), axis=1)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """The component most responsible for each row."""
+        return self._each(X, "log_joint", self.n_components).argmax(axis=1)
+
+    def fit_predict(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Any:
+        """Fit and predict the same rows."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Log density of each row under the posterior predictive: a mixture of Student's t (normals if "fixed")."""
+        return self._each(X, "log_predictive", None)
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Mean log density of the rows under the posterior predictive."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Array, NDArray[np.intp]]:
+        """Draws of the posterior predictive and their components."""
+        check_is_fitted(self, "posterior_")
+        rng = generator(self.random_state if random_state is None else random_state)
+        labels = rng.choice(self.n_components, size=n_samples, p=self.weights_)
+        return self.mixture_.components.draw(self.posterior_.components, labels, rng), labels
+
+
+def _seen(mixture: Mixture, belief: Belief, kept: NDArray[np.bool_]) -> tuple[Mixture, Belief]:
+    """The mixture of some of the features."""
+    if kept.all():
+        return mixture, belief
+    structure, params = mixture.components.restrict(belief.components, kept)
+    return Mixture(mixture.weights, structure), Belief(belief.weights, params)
+
+
+def _as_truth(truth: tuple[ArrayLike, ...] | None, mixture: Mixture) -> Truth | None:
+    if truth is None:
+        return None
+    parts = [np.asarray(part, dtype=np.float64) for part in truth]
+    if len(parts) == 2 and hasattr(mixture.components, "covariance"):
+        parts.append(mixture.components.covariance)
+    dim = mixture.components.dim
+    if len(parts) != 3 or parts[1].shape != (len(parts[0]), dim) or parts[2].shape[-2:] != (dim, dim):
+        raise ValueError(
+            "truth must be (weights, means, covariances) of shapes (K,), (K, D) and (K, D, D) or (D, D); "
+            f"covariances may be left out for covariance='fixed'; got shapes {[part.shape for part in parts]}"
+        )
+    return Truth(*parts)

@@ -1,0 +1,149 @@
+"""One fit: restarts, the climb, split and merge moves, and a record of how it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from latlin.mixture.batched import inverse
+from latlin.mixture.batched import root as root_of
+from latlin.mixture.climbs import EuclideanClimb, NaturalClimb
+from latlin.mixture.fixed import LOG_2PI
+from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.moves import try_moves
+from latlin.mixture.seeding import Sample, seed_labels
+from latlin.mixture.sweep import slices, widen
+from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
+from latlin.numerics.linalg import Array
+from latlin.numerics.mixture_kernels import full_joint
+
+SHORT_RUN = 10
+
+
+class Trace(NamedTuple):
+    """How a fit went, one entry an evaluation of the bound."""
+
+    bound: Array
+    log_likelihood_error: Array  # ln p(X | truth) − ln p(X | E[π], E[μ]); NaN without a truth
+    seconds: Array
+    iterations: NDArray[np.intp]
+
+
+class Fit(NamedTuple):
+    """Where a fit ended."""
+
+    belief: Belief
+    bound: float
+    counts: Array
+    converged: bool
+    n_iter: int
+    trace: Trace
+    message: str
+
+
+class Truth(NamedTuple):
+    """The mixture the data came from, to measure a fit against."""
+
+    weights: Array  # (K,)
+    means: Array  # (K, D)
+    covariances: Array  # (K, D, D), or (D, D) shared
+
+
+def log_likelihood(values: Array, weights: Array, means: Array, precisions: Array) -> float:
+    """Σ_n ln Σ_k π_k N(x_n | μ_k, Λ_k⁻¹)."""
+    whitener = root_of(precisions[:, ::-1, ::-1])[:, ::-1, ::-1].transpose(0, 2, 1)
+    log_det = np.log(np.diagonal(whitener, axis1=1, axis2=2)).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        offset = np.log(weights) + log_det - 0.5 * means.shape[1] * LOG_2PI
+    factor = np.ascontiguousarray(whitener)
+    parts = (full_joint(widen(values[part]), offset, means, factor) for part in slices(len(values)))
+    return float(sum(logsumexp(part, axis=1).sum() for part in parts))
+
+
+@dataclass
+class Recorder:
+    """Writes the trace of a fit while it runs."""
+
+    mixture: Mixture
+    values: Any
+    updates: int
+    truth: Truth | None = None
+    started: float = field(default_factory=time.perf_counter)
+    rows: list[tuple[float, float, float]] = field(default_factory=list)
+    truth_value: float = np.nan
+
+    def __post_init__(self) -> None:
+        if self.truth is not None:
+            weights, means, covariances = self.truth
+            precisions = np.broadcast_to(inverse(covariances), (len(means), *covariances.shape[-2:]))
+            self.truth_value = log_likelihood(self.values, weights, means, precisions)
+
+    def record(self, bound: float, belief: Belief) -> None:
+        seconds = time.perf_counter() - self.started
+        error = self.truth_value - self._fitted(belief) if self.truth is not None else np.nan
+        self.rows.append((bound, error, seconds))
+
+    def _fitted(self, belief: Belief) -> float:
+        weights = self.mixture.weights.mean(belief.weights)
+        precisions = self.mixture.components.precisions(belief.components)
+        return log_likelihood(self.values, weights, belief.components.mean, precisions)
+
+    def trace(self) -> Trace:
+        bound, error, seconds = np.array(self.rows).T
+        return Trace(bound, error, seconds, self.updates * np.arange(1, len(bound) + 1))
+
+
+def best_start(climb: NaturalClimb | EuclideanClimb, sample: Sample, components: int, n_init: int) -> Any:
+    """The best of `n_init` k-means++ starts, each after a short run of the same algorithm."""
+    best: Any = None
+    for _ in range(n_init):
+        labels = seed_labels(sample, components, climb.rng)
+        state: Any = climb.start(sample.moments(climb.mixture, labels, components))
+        if n_init > 1:
+            for _ in range(SHORT_RUN):
+                state, _ = climb.step(state)
+        if best is None or state.bound > best.bound:
+            best = state
+    return best
+
+
+def fit_mixture(
+    climb: Any,
+    state: Any,
+    rules: Rules,
+    recorder: Recorder,
+    *,
+    sample: Sample,
+    moves: int,
+    label: str,
+    verbose: bool,
+) -> Fit:
+    """Climb from `state` to convergence, then try up to `moves` splits and merges."""
+
+    def settle(start: Any) -> Ascent[Any]:
+        return ascend(_recorded(climb, recorder), start, rules, label=label, verbose=verbose)
+
+    ascent, _ = try_moves(climb.mixture, sample, climb, settle(state), moves, settle)
+    final, trace = ascent.state, recorder.trace()
+    n_iter = int(trace.iterations[-1])
+    belief = climb.belief(final)
+    return Fit(belief, final.bound, final.target.counts, ascent.converged, n_iter, trace, ascent.message)
+
+
+def _recorded(climb: Any, recorder: Recorder) -> Callable[[Any], tuple[Any, Measure]]:
+    """The climb's step, recorded; the first cannot end it, for there is no change of the bound to judge by."""
+    steps = count()
+
+    def step(state: Any) -> tuple[Any, Measure]:
+        following, measure = climb.step(state)
+        recorder.record(measure.objective, climb.belief(following))
+        return following, measure if next(steps) else measure._replace(gradient=np.inf)
+
+    return step

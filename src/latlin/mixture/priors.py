@@ -1,0 +1,146 @@
+"""Priors of a mixture from words, with defaults read off the data robustly.
+
+Defaults follow Fraley and Raftery (2007): the prior mean is the middle of the data, worth 0.01 rows; the prior
+covariance is that of the data shrunk by K^(2/D), worth D + 2 rows (3 for one variance). Middle and spread are the
+weighted median and the quartiles' distance, so that one far row does not set them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latlin.mixture.fixed import Fixed
+from latlin.mixture.gamma import Diagonal, Spherical
+from latlin.mixture.wishart import Full, Tied
+from latlin.numerics.linalg import Array
+
+QUARTILE_RANGE = 1.3489795003921634  # of a standard normal
+
+
+@dataclass(frozen=True)
+class PriorWords:
+    """What a user said about the components; None asks for the default."""
+
+    mean: ArrayLike | None
+    mean_precision: float
+    mean_covariance: ArrayLike | None
+    fixed_covariance: ArrayLike
+    dof: float | None
+    covariance: ArrayLike | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Middle and squared spread of each feature, and what the defaults need beside them."""
+
+    middle: Array  # (D,)
+    variance: Array  # (D,)
+    components: int
+
+    @property
+    def dim(self) -> int:
+        return len(self.middle)
+
+    @property
+    def component_variance(self) -> Array:
+        """Spread of one of K components that fill the data's volume."""
+        return self.variance / self.components ** (2.0 / self.dim)
+
+
+def summarise(values: Array, weights: Array, components: int) -> Summary:
+    """Weighted quartiles of each feature, ignoring missing entries."""
+    quartiles = np.stack([_quantiles(column, weights) for column in values.T])
+    spread = (quartiles[:, 2] - quartiles[:, 0]) / QUARTILE_RANGE
+    deviation = np.array([_deviation(column, weights) for column in values.T])
+    spread = np.where(spread > 1e-8 * np.abs(quartiles).max(axis=1), spread, deviation)
+    floor = np.maximum(1e-3 * spread.max(initial=0.0), 1e-8 * np.abs(quartiles[:, 1]))
+    variance = np.square(np.maximum(spread, floor))
+    return Summary(quartiles[:, 1], np.where(variance > 0.0, variance, 1.0), components)
+
+
+def _quantiles(column: Array, weights: Array) -> Array:
+    """Quartiles of the weighted distribution function; a row of weight two counts as two rows."""
+    seen = ~np.isnan(column)
+    order = np.argsort(column[seen], kind="stable")
+    mass = np.cumsum(weights[seen][order])
+    index = np.searchsorted(mass, np.array([0.25, 0.5, 0.75]) * mass[-1] * (1.0 - 1e-12))
+    return column[seen][order][index]
+
+
+def _deviation(column: Array, weights: Array) -> float:
+    seen = ~np.isnan(column)
+    values, own = column[seen], weights[seen]
+    return float(np.sqrt(np.average(np.square(values - np.average(values, weights=own)), weights=own)))
+
+
+def _mean(words: PriorWords, summary: Summary) -> Array:
+    if words.mean is None:
+        return summary.middle
+    mean = np.asarray(words.mean, dtype=np.float64)
+    if mean.shape != (summary.dim,):
+        raise ValueError(f"mean_prior must have shape ({summary.dim},), got shape {mean.shape}")
+    return mean
+
+
+def as_covariance(value: ArrayLike, dim: int, name: str) -> Array:
+    """A positive definite matrix from a scalar, a vector of variances or a matrix."""
+    given = np.asarray(value, dtype=np.float64)
+    if given.shape not in {(), (dim,), (dim, dim)}:
+        raise ValueError(f"{name} must be a scalar, {dim} variances or a {dim}×{dim} matrix, got shape {given.shape}")
+    matrix: Array = given if given.ndim == 2 else np.diag(np.broadcast_to(given, dim))
+    symmetric = np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0)
+    if not np.isfinite(matrix).all() or not symmetric or np.linalg.eigvalsh(matrix)[0] <= 0.0:
+        raise ValueError(f"{name} must be symmetric and positive definite, got {value!r}")
+    return matrix
+
+
+def _dof(words: PriorWords, default: float, lowest: float) -> float:
+    dof = default if words.dof is None else float(words.dof)
+    if not dof > lowest:
+        raise ValueError(f"degrees_of_freedom must be above {lowest:g} for this covariance, got {dof!r}")
+    return dof
+
+
+def _fixed(words: PriorWords, summary: Summary) -> Fixed:
+    covariance = as_covariance(words.fixed_covariance, summary.dim, "fixed_covariance")
+    spread = np.diag(np.maximum(summary.variance, np.diagonal(covariance)))
+    given = spread if words.mean_covariance is None else words.mean_covariance
+    return Fixed(_mean(words, summary), as_covariance(given, summary.dim, "mean_covariance"), covariance)
+
+
+def _wishart(kind: type[Full] | type[Tied]) -> Callable[[PriorWords, Summary], Any]:
+    def build(words: PriorWords, summary: Summary) -> Full | Tied:
+        given = np.diag(summary.component_variance) if words.covariance is None else words.covariance
+        scale = as_covariance(given, summary.dim, "covariance_prior")
+        dof = _dof(words, summary.dim + 2.0, summary.dim - 1.0)
+        return kind(_mean(words, summary), words.mean_precision, dof, scale)
+
+    return build
+
+
+def _diagonal(words: PriorWords, summary: Summary) -> Diagonal:
+    given = summary.component_variance if words.covariance is None else words.covariance
+    scale = np.diagonal(as_covariance(given, summary.dim, "covariance_prior")).copy()
+    return Diagonal(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)
+
+
+def _spherical(words: PriorWords, summary: Summary) -> Spherical:
+    given = summary.component_variance.mean() if words.covariance is None else words.covariance
+    scale = np.asarray(given, dtype=np.float64)
+    if scale.ndim or not scale > 0.0 or not np.isfinite(scale):
+        raise ValueError(f"covariance_prior must be a positive number for covariance='spherical', got {given!r}")
+    return Spherical(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)
+
+
+STRUCTURES: dict[str, Callable[[PriorWords, Summary], Any]] = {
+    "fixed": _fixed,
+    "spherical": _spherical,
+    "diagonal": _diagonal,
+    "full": _wishart(Full),
+    "tied": _wishart(Tied),
+}

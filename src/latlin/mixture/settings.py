@@ -1,0 +1,158 @@
+"""From the estimator's words to small objects: what each algorithm takes, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.mixture.climbs import ESTIMATES, Options
+from latlin.mixture.gradients import CONTROL_VARIATES
+from latlin.mixture.model import Mixture
+from latlin.mixture.priors import STRUCTURES, PriorWords, Summary
+from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
+from latlin.mixture.weights import WEIGHT_PRIORS
+from latlin.numerics.ascent import Rules
+from latlin.numerics.linalg import Array
+
+
+class Defaults(NamedTuple):
+    """What an algorithm does unless told otherwise."""
+
+    step: StepRule
+    max_iter: int
+    tol: float
+    n_draws: int
+    remedy: str
+
+
+_NOISY = "raise max_iter, batch_size or tol, or choose another step"
+_DRAWS = "raise max_iter, n_draws or tol, or choose another step"
+DEFAULTS = {
+    "cavi": Defaults(Constant(), 1000, 1e-4, 1, "raise max_iter or tol"),
+    "natural": Defaults(Constant(), 1000, 1e-4, 1, "raise max_iter or tol"),
+    "stochastic-natural": Defaults(RobbinsMonro(delay=10.0), 3000, 1e-5, 1, _NOISY),
+    "gradient": Defaults(Adam(), 3000, 1e-4, 1, "raise max_iter or tol, or choose another step"),
+    "sgd": Defaults(Adam(), 3000, 1e-5, 1, _NOISY),
+    "score": Defaults(Adam(), 3000, 1e-5, 20, _DRAWS),
+    "pathwise": Defaults(Adam(), 3000, 1e-5, 1, _DRAWS),
+    "iwae": Defaults(Adam(), 3000, 1e-5, 5, _DRAWS),
+}
+NOISY = {"stochastic-natural", "sgd", "score", "pathwise", "iwae"}
+MINI_BATCH = {"stochastic-natural", "sgd"}
+MISSING = {"cavi", "natural"}
+
+
+def _one_of(name: str, value: object, allowed: Any) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {sorted(allowed, key=str)}, got {value!r}")
+
+
+def _at_least(name: str, value: Any, lowest: float, whole: bool = True) -> None:
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= lowest or not np.isfinite(value):
+        raise ValueError(f"{name} must be {'an integer' if whole else 'a number'} ≥ {lowest:g}, got {value!r}")
+
+
+def check(est: Any) -> None:
+    """Refuse settings that mean nothing, with a sentence."""
+    _one_of("covariance", est.covariance, STRUCTURES)
+    _one_of("algorithm", est.algorithm, DEFAULTS)
+    _one_of("weight_prior", est.weight_prior, WEIGHT_PRIORS)
+    _one_of("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
+    _one_of("labels", est.labels, ["exact", "gumbel"])
+    for name, lowest in (("n_components", 1), ("n_init", 1), ("split_merge", 0), ("batch_size", 1)):
+        _at_least(name, getattr(est, name), lowest)
+    for name in ("n_draws", "max_iter", "evaluate_every", "stream_size"):
+        if getattr(est, name) is not None:
+            _at_least(name, getattr(est, name), 1)
+    tiny = np.finfo(float).tiny
+    for name in ("mean_precision", "temperature"):
+        _at_least(name, getattr(est, name), tiny, whole=False)
+    for name in ("weight_concentration", "tol"):
+        if getattr(est, name) is not None:
+            _at_least(name, getattr(est, name), tiny if name != "tol" else 0.0, whole=False)
+    _check_algorithm(est)
+
+
+def _check_algorithm(est: Any) -> None:
+    euclidean = est.algorithm in ESTIMATES
+    if euclidean and (est.covariance != "fixed" or est.weight_prior != "dirichlet"):
+        raise ValueError(
+            f"algorithm={est.algorithm!r} is for covariance='fixed' with weight_prior='dirichlet', got "
+            f"covariance={est.covariance!r}, weight_prior={est.weight_prior!r}; 'cavi', 'natural' and "
+            "'stochastic-natural' work for every covariance"
+        )
+    if not euclidean and est.step is not None and isinstance(resolve_step(est.step), Adam):
+        raise ValueError(f"step='adam' is for Euclidean gradients, not for algorithm={est.algorithm!r}")
+    if est.algorithm == "score" and est.control_variate is not None and est.n_draws == 1:
+        raise ValueError("n_draws must be at least 2 for algorithm='score' with a control variate, got 1")
+
+
+def build_mixture(est: Any, summary: Summary) -> Mixture:
+    """The priors in the user's words, completed from the data's summary."""
+    concentration = est.weight_concentration
+    if concentration is None:
+        concentration = 1.0 / est.n_components
+    weights = WEIGHT_PRIORS[est.weight_prior](float(concentration), est.n_components)
+    words = PriorWords(
+        est.mean_prior,
+        float(est.mean_precision),
+        est.mean_covariance,
+        est.fixed_covariance,
+        est.degrees_of_freedom,
+        est.covariance_prior,
+    )
+    return Mixture(weights, STRUCTURES[est.covariance](words, summary))
+
+
+def step_of(est: Any) -> StepRule:
+    """The step rule asked for, or the algorithm's own; coordinate ascent has only one."""
+    if est.step is None or est.algorithm == "cavi":
+        return DEFAULTS[est.algorithm].step
+    return resolve_step(est.step)
+
+
+def options_of(est: Any, n: int) -> Options:
+    """What the climb is told."""
+    batches = -(-n // min(est.batch_size, n))
+    updates = est.evaluate_every or (batches if est.algorithm in MINI_BATCH else 1)
+    if est.algorithm not in MINI_BATCH | {"iwae"}:
+        updates = 1
+    draws = est.n_draws or DEFAULTS[est.algorithm].n_draws
+    return Options(step_of(est), est.batch_size, draws, est.control_variate, est.labels, est.temperature, updates)
+
+
+def rules_of(est: Any, updates: int) -> Rules:
+    """When the climb stops."""
+    own = DEFAULTS[est.algorithm]
+    tol = own.tol if est.tol is None else float(est.tol)
+    steps = -(-(est.max_iter or own.max_iter) // updates)
+    change = 1e-2 if est.algorithm in NOISY else 1e-3 * tol
+    return Rules(tol, change, steps, est.algorithm == "cavi", own.remedy)
+
+
+def check_weights(sample_weight: Any, n: int) -> Array | None:
+    """Weights as a vector, or None."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got shape {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0.0).any() or not weights.any():
+        raise ValueError("sample_weight must be finite, not negative, and not all zero")
+    return weights
+
+
+def check_rows(values: NDArray[Any], components: int, missing_allowed: bool) -> None:
+    """Enough rows, something observed in every feature, and no missing entries where they cannot be used."""
+    if len(values) < components:
+        raise ValueError(
+            f"n_components={components} needs at least as many rows with positive weight, got n_samples={len(values)}"
+        )
+    seen = np.isfinite(values).any(axis=0) if missing_allowed else np.ones(values.shape[1], dtype=bool)
+    if not seen.all():
+        raise ValueError(f"feature {int(np.flatnonzero(~seen)[0])} of X has no observed value")
