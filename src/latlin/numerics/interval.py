@@ -6,6 +6,9 @@ g(t) = t + N(t)/Φ(t), which `half_normal` gives without cancellation,
 
     F′ = −h + G,  G = [g(h) − q(g(h−δ) + δ)]/(1 − q),  k = N(h−δ)/mass,
     F″ = −F′G − δk,  F‴ = −F″G − F′(1 + F″) + δk(G − δ).
+
+These are minus the mean, the variance less one, and minus the third central moment of the normal cut to the
+interval; where that is short, they are small differences of large numbers and are integrated directly.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from latlin.numerics.special import SQRT_2, log1mexp, log_ndtr
+from latlin.numerics.special import SQRT_2, log1mexp, log_ndtr, log_normal
 from latlin.numerics.truncated import half_normal
 
 Array = NDArray[np.float64]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class IntervalMass(NamedTuple):
@@ -39,6 +44,28 @@ def normal_interval(a: Array, b: Array) -> IntervalMass:
     -804.608442
     """
     a, b = np.broadcast_arrays(np.atleast_1d(a), np.atleast_1d(b))
+    parts = _by_ends(a, b)
+    with np.errstate(invalid="ignore"):
+        short = (b - a < 1) & (np.abs(a + b) * (b - a) < 20)
+    if np.any(short):
+        for part, exact in zip(parts, _by_nodes(a[short], b[short]), strict=True):
+            part[short] = exact
+    return parts
+
+
+def _by_nodes(a: Array, b: Array) -> IntervalMass:
+    """The mass and the moments of a short interval by 20 Gauss–Legendre nodes."""
+    middle, half = 0.5 * (a + b), 0.5 * (b - a)
+    # N(t) = N(middle) e^{−middle·u − u²/2}, t = middle + u
+    u = half * _NODES[:, None]
+    w = half * _WEIGHTS[:, None] * np.exp(-u * (middle + 0.5 * u))
+    mass = w.sum(axis=0)
+    mean = (w * u).sum(axis=0) / mass
+    variance, skew = ((w * (u - mean) ** k).sum(axis=0) / mass for k in (2, 3))
+    return IntervalMass(log_normal(middle) + np.log(mass), -(middle + mean), variance - 1, -skew, variance)
+
+
+def _by_ends(a: Array, b: Array) -> IntervalMass:
     with np.errstate(invalid="ignore"):
         flip = a + b > 0
         delta = b - a

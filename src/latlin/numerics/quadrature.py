@@ -153,6 +153,17 @@ def tilted_nodes(
         return z, np.log(w) + log_g(z) - LOG_SQRT_2PI
 
 
+def moments(z: Array, log_w: Array) -> tuple[Array, Array, Array]:
+    """Log of the sum, mean and variance of nodes z with log weights, over the first axis."""
+    top = log_w.max(axis=0)
+    w = np.exp(log_w - top)
+    total = w.sum(axis=0)
+    w /= total
+    centre = np.einsum("ks,ks->s", w, z)
+    spread = np.einsum("ks,ks->s", w, (z - centre) ** 2)
+    return top + np.log(total), centre, spread
+
+
 def _region_edges(m: Array, s: Array, regions: Regions) -> list[Array]:
     """Edges (edges, sites) in z about each region's centre."""
     edges = []

@@ -108,7 +108,7 @@ class Potential(ABC):
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         """`tilted_moments` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
-        return TiltedMoments(*self._in_blocks(Potential._tilted_block, m, v, power))
+        return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         """`quadratic_bound` of an even ψ(x − loc), 002_71af9439e55c646f (3.8.2)–(3.8.3).
@@ -280,13 +280,8 @@ class Potential(ABC):
         z, log_w = quadrature.tilted_nodes(
             lambda x: power * self.log_density(x), m, s, self.regions(), self.log_concave
         )
-        top = log_w.max(axis=0)
-        w = np.exp(log_w - top)
-        total = w.sum(axis=0)
-        w /= total
-        centre = np.einsum("ks,ks->s", w, z)
-        spread = np.einsum("ks,ks->s", w, (z - centre) ** 2)
-        return top + np.log(total), m + s * centre, v * spread
+        log_z, centre, spread = quadrature.moments(z, log_w)
+        return log_z, m + s * centre, v * spread
 
 
 def _brief(value: Any) -> str:

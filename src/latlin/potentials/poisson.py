@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaincc, gammaln
+from scipy.special import gammaincc, gammaln, wrightomega
 
+from latlin.numerics import quadrature
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.checks import counts
 from latlin.potentials.predictive import CountPredictive, Predictive
 
 #: largest log of a finite number
 LOG_MAX = float(np.log(np.finfo(float).max))
+TINY = 1e-300
 
 
 class Poisson(Potential):
@@ -57,6 +59,27 @@ class Poisson(Potential):
         rate = expected_rate(m, v)
         return ExpectedLog(self.y * m - rate - gammaln(self.y + 1), self.y - rate, -0.5 * rate)
 
+    def _tilted_block(self, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array]:
+        """The default about the mode x₀, where what is large (up to 1e14 nat) has cancelled by hand.
+
+        With d = x − x₀: log N(x|m, v) + power ψ(x) = const − d²/(2v) − power·rate·(e^d − 1 − d).
+        """
+        mode, rate = tilted_mode(m, v, power * self.y, power)
+        load = power * rate
+        # the integrand bends at d = 0 and where e^d makes up for a small rate
+        knee = np.maximum(0.0, -np.log(np.maximum(load, TINY)))
+        one = np.ones(())
+
+        def log_f(d: Array) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.where(load > 0, -load * (np.expm1(d) - d), 0.0)
+
+        nodes = quadrature.tilted_nodes(log_f, np.zeros_like(m), np.sqrt(v), ((0.0, one), (knee, one)), True)
+        log_sum, shift, spread = quadrature.moments(*nodes)
+        away = (mode - m) / np.sqrt(np.maximum(v, TINY))
+        constant = power * (self.y * mode - rate - gammaln(self.y + 1)) - 0.5 * away * away
+        return constant + log_sum, mode + np.sqrt(v) * shift, v * spread
+
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         rate = expected_rate(m, v)
         # var y = ⟨e^x⟩ + var e^x = ⟨e^x⟩ + ⟨e^x⟩²(e^v − 1)
@@ -68,6 +91,20 @@ class Poisson(Potential):
         """P(new count ≤ y | x), the regularised gamma function Q(y + 1, e^x)."""
         with np.errstate(over="ignore"):
             return np.asarray(gammaincc(self.y + 1, np.exp(x)))
+
+
+def tilted_mode(m: Array, v: Array, count: Array, power: Array) -> tuple[Array, Array]:
+    """Where N(x|m, v) exp(count·x − power·e^x) is largest, and e^x there.
+
+    x + v·power·e^x = a with a = m + v·count, so that ω = v·power·e^x is Wright's function of a + log(v·power).
+    """
+    load = v * power
+    a = m + v * count
+    with np.errstate(divide="ignore"):
+        log_load = np.log(load)
+        omega = np.where(load > 0, wrightomega(np.where(load > 0, a + log_load, 0.0)), 0.0)
+        mode = np.where(omega > 1, np.log(omega) - log_load, a - omega)
+    return mode, np.exp(mode)
 
 
 def expected_rate(m: Array, v: Array) -> Array:
