@@ -100,10 +100,9 @@ def tilted_mode(m: Array, v: Array, count: Array, power: Array) -> tuple[Array, 
     """
     load = v * power
     a = m + v * count
-    with np.errstate(divide="ignore"):
-        log_load = np.log(load)
-        omega = np.where(load > 0, wrightomega(np.where(load > 0, a + log_load, 0.0)), 0.0)
-        mode = np.where(omega > 1, np.log(omega) - log_load, a - omega)
+    log_load = np.log(np.maximum(load, TINY))
+    omega = np.where(load > 0, wrightomega(a + log_load), 0.0)
+    mode = np.where(omega > 1, np.log(np.maximum(omega, 1.0)) - log_load, a - omega)
     return mode, np.exp(mode)
 
 
