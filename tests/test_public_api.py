@@ -1,0 +1,73 @@
+"""What other people's scripts rely on: names, import cost, code blocks of the documentation, the demo."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import latlin
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+    for path in DOCUMENTS
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf8"), re.S))
+]
+
+
+def test_public_names_exist():
+    for name in latlin.__all__:
+        assert getattr(latlin, name) is not None
+    assert set(latlin.__all__) <= set(dir(latlin))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        latlin.nothing  # noqa: B018
+
+
+def test_import_brings_in_nothing_heavy():
+    code = "import latlin, sys, json; print(json.dumps(sorted(sys.modules)))"
+    modules = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    for heavy in ("torch", "dask", "matplotlib", "pandas", "sklearn", "numba"):
+        assert heavy not in modules
+
+
+def test_inference_brings_in_no_optional_package():
+    code = (
+        "import json, sys; from latlin import *; from latlin import potentials;"
+        "infer(LatentLinearModel([GaussianFactor(dim=1), SiteFactor([[1.0]], potentials.Logit([1]))]), 'gkl');"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    modules = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    for heavy in ("torch", "dask", "matplotlib", "pandas", "sklearn"):
+        assert heavy not in modules
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_code_in_the_documents_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(block, "document", "exec"), names)
+    assert names
+
+
+def test_the_demo_writes_its_table_and_figure(tmp_path):
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from latlin.cli.app import app
+
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    for word in ("gkl", "lower bound", "laplace", "approximation", "map"):
+        assert word in result.output
+    lines = (tmp_path / "out" / "engines.csv").read_text().splitlines()
+    assert len(lines) == 4
+    assert (tmp_path / "out" / "coefficients.png").stat().st_size > 10_000
+    gkl, laplace = lines[3].split(","), lines[2].split(",")
+    assert float(gkl[1]) < 0.0
+    assert np.log(0.5) < float(laplace[4]) < 0.0
+    assert "latlin 0" in CliRunner().invoke(app, ["--version"]).output
