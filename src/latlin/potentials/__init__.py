@@ -15,6 +15,8 @@ from latlin.potentials.base import (
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.custom import Custom
 from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.gaussian_mixture import GaussianMixture
+from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.laplace import Laplace
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
@@ -31,6 +33,8 @@ __all__ = [
     "Derivatives",
     "ExpectedLog",
     "Gaussian",
+    "GaussianMixture",
+    "GeneralisedNormal",
     "Laplace",
     "Logistic",
     "Logit",

@@ -101,6 +101,10 @@ class Potential(ABC):
         zero, one = np.zeros(()), np.ones(())
         return ((getattr(self, "loc", zero), getattr(self, "scale", one)),)
 
+    def _peaks(self, m: Array, v: Array, power: Array) -> tuple[tuple[Array, Array], ...]:
+        """Centres and widths of the peaks of N(x | m, v) φ(x)^power, where it can have several far apart."""
+        return ()
+
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         """`expected_log` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
         by = Potential._derivative_block if self.smooth else Potential._weighted_block
@@ -276,10 +280,8 @@ class Potential(ABC):
         return psi.sum(axis=0) + constant, d_mean, d_var
 
     def _tilted_block(self, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array]:
-        s = np.sqrt(v)
-        z, log_w = quadrature.tilted_nodes(
-            lambda x: power * self.log_density(x), m, s, self.regions(), self.log_concave
-        )
+        s, regions = np.sqrt(v), (*self.regions(), *self._peaks(m, v, power))
+        z, log_w = quadrature.tilted_nodes(lambda x: power * self.log_density(x), m, s, regions, self.log_concave)
         log_z, centre, spread = quadrature.moments(z, log_w)
         return log_z, m + s * centre, v * spread
 

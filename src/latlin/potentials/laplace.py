@@ -74,9 +74,7 @@ class Laplace(Potential):
         # −|r| ≥ −½(r²/ξ + ξ); the bound closes on the kink as ξ → 0
         xi = np.maximum(xi, 1e-100 * self.scale)
         a = 1 / (self.scale * xi)
-        return QuadraticBound(
-            a, a * self.loc, -0.5 * (xi / self.scale + a * self.loc**2) - np.log(2 * self.scale)
-        )
+        return QuadraticBound(a, a * self.loc, -0.5 * (xi / self.scale + a * self.loc**2) - np.log(2 * self.scale))
 
     def _noise_moments(self) -> tuple[Array, Array]:
         return np.zeros_like(self.scale), 2 * self.scale**2

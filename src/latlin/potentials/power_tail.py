@@ -46,9 +46,7 @@ class PowerTail(NamedTuple):
 
         shift = (m - self.centre) / self.width
         log_z, pull, variance = tilted_by_power(shift, np.sqrt(v) / self.width, power * self.exponent)
-        return TiltedMoments(
-            power * self.log_normaliser + log_z, m - self.width * pull, self.width**2 * variance
-        )
+        return TiltedMoments(power * self.log_normaliser + log_z, m - self.width * pull, self.width**2 * variance)
 
     def quadratic_bound(self, xi: Array) -> QuadraticBound:
         # log(1 + r²) is concave in r²: its tangent there has slope q = 1/(1 + ξ²/ω²)

@@ -1,0 +1,135 @@
+"""Sites that are mixtures of Gaussians: spike and slab, contaminated noise, skewed noise.
+
+Moments of the product with a Gaussian are closed (a mixture again). The expected log is not: log Σ_k e^{l_k} follows
+one parabola l_k after the other and bends where two of them cross, the faster the steeper they do. The bends are
+where the quadrature puts its panels.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from latlin.potentials.base import Array, Derivatives, Potential, QuadraticBound, TiltedMoments
+from latlin.potentials.checks import finite, positive
+
+
+class GaussianMixture(Potential):
+    """φ(x) = Σ_k weights_k N(x | locs_k, scales_k²).
+
+    Parameters
+    ----------
+    weights, locs, scales : array_like of shape (components,) or (sites, components)
+        One mixture for all sites, or one a site; the three are broadcast. Weights are positive and sum to one;
+        scales are standard deviations. Where all components have one centre the sites are super-Gaussian.
+
+    Examples
+    --------
+    >>> spike_and_slab = GaussianMixture([0.9, 0.1], 0.0, [0.01, 1.0])
+    >>> spike_and_slab.tilted_moments([0.1, 2.0], 0.01).mean.round(3).tolist()
+    [0.003, 1.98]
+    """
+
+    parameters = ("weights", "locs", "scales")
+
+    weights: Array
+    locs: Array
+    scales: Array
+
+    def __init__(self, weights: ArrayLike, locs: ArrayLike, scales: ArrayLike) -> None:
+        given = {
+            "weights": positive("weights", weights, 2),
+            "locs": finite("locs", locs, 2),
+            "scales": positive("scales", scales, 2),
+        }
+        total = np.atleast_1d(given["weights"]).sum(axis=-1)
+        if np.any(np.abs(total - 1) > 1e-8):
+            raise ValueError(f"weights must sum to one over components, got {total.flat[0]:g}")
+        try:
+            shape = np.broadcast_shapes((1,), *(value.shape for value in given.values()))
+        except ValueError as error:
+            found = ", ".join(f"{name} {value.shape}" for name, value in given.items())
+            raise ValueError(f"weights, locs and scales must broadcast to one shape, got {found}") from error
+        values = {name: np.broadcast_to(value, shape) for name, value in given.items()}
+        self._store(arrays=self.parameters if len(shape) == 2 else (), super_gaussian=_even(values), **values)
+
+    def _logs(self, x: ArrayLike) -> tuple[Array, Array]:
+        """log π_k N(x | μ_k, s_k²) and its slope in x, components last."""
+        r = (np.asarray(x, dtype=float)[..., None] - self.locs) / self.scales
+        return np.log(self.weights / self.scales) - 0.5 * (r * r + np.log(2 * np.pi)), -r / self.scales
+
+    def log_density(self, x: ArrayLike) -> Array:
+        return np.asarray(logsumexp(self._logs(x)[0], axis=-1))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        logs, slope = self._logs(x)
+        share = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
+        precision = self.scales**-2.0
+        first = np.sum(share * slope, axis=-1)
+        c = slope - first[..., None]
+        # with moments over components: ψ″ = var(l′) − ⟨1/s²⟩, ψ‴ = third central moment − 3 cov(l′, 1/s²)
+        second = np.sum(share * (c * c - precision), axis=-1)
+        return Derivatives(first, second, np.sum(share * c * (c * c - 3 * precision), axis=-1))
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        """The zeros of e^{l_j} + e^{l_k} in the complex plane: l_j − l_k = iπ, a quadratic equation in x."""
+        k = self.weights.shape[-1]
+        pairs = [pair for j in range(k) for i in range(j) for pair in self._zeros(i, j)]
+        return tuple(pairs) or ((self.locs[..., 0], self.scales[..., 0]),)
+
+    def _zeros(self, i: int, j: int) -> list[tuple[Array, Array]]:
+        """Centre and width of the bends between two components."""
+        s, t = self.scales[..., i], self.scales[..., j]
+        apart = self.locs[..., j] - self.locs[..., i]
+        ratio = np.log(self.weights[..., i] * t / (self.weights[..., j] * s))
+        # with y = x − μ_i: l_i − l_j − iπ = a y² + b y + c
+        a, b, c = 0.5 * (t**-2.0 - s**-2.0), -apart / t**2, ratio + 0.5 * (apart / t) ** 2 - 1j * np.pi
+        root = np.sqrt(b * b - 4 * a * c)
+        q = -0.5 * (b + np.where((b * root.conj()).real >= 0, 1, -1) * root)
+        far = 1e6 * (np.abs(apart) + s + t)
+        found = []
+        for up, down in ((c, q), (q, a)):
+            y = np.where(np.abs(up) < far * np.abs(down), up / np.where(down == 0, 1, down), 1j * far)
+            found.append((self.locs[..., i] + y.real, np.abs(y.imag)))
+        return found
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        if not np.all(power == 1):
+            return super()._tilted_moments(m, v, power)
+        total = v[:, None] + self.scales**2
+        gap = self.locs - m[:, None]
+        logs = np.log(self.weights) - 0.5 * (gap * gap / total + np.log(2 * np.pi * total))
+        log_z = logsumexp(logs, axis=-1)
+        share = np.exp(logs - log_z[:, None])
+        move = v[:, None] * gap / total
+        shift = np.sum(share * move, axis=-1)
+        inside = v[:, None] * self.scales**2 / total
+        variance = np.sum(share * (inside + (move - shift[:, None]) ** 2), axis=-1)
+        return TiltedMoments(log_z, m + shift, variance)
+
+    def _peaks(self, m: Array, v: Array, power: Array) -> tuple[tuple[Array, Array], ...]:
+        """The peak that each component would make alone."""
+        pull = (power * v)[:, None]
+        total = pull + self.scales**2
+        centre = m[:, None] + pull * (self.locs - m[:, None]) / total
+        width = np.sqrt(np.maximum(v, 1e-300)[:, None] / total) * self.scales
+        return tuple(zip(centre.T, width.T, strict=True))
+
+    def _quadratic_bound(self, xi: Array) -> QuadraticBound:
+        loc = self.locs[..., 0]
+        logs, _ = self._logs(loc + xi)
+        top = logsumexp(logs, axis=-1)
+        # a = −ψ′(loc + ξ)/ξ = ⟨1/s²⟩ over components
+        a = np.sum(np.exp(logs - top[..., None]) / self.scales**2, axis=-1)
+        return QuadraticBound(a, a * loc, top + 0.5 * a * (xi - loc) * (xi + loc))
+
+    def observe(self, y: ArrayLike) -> NoReturn:
+        raise ValueError("GaussianMixture does not know its observation: make a new one, with other locs")
+
+
+def _even(values: dict[str, Array]) -> bool:
+    """A mixture of Gaussians of one centre is a scale mixture, hence super-Gaussian."""
+    return bool(np.all(values["locs"] == values["locs"][..., :1]))
