@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 from scipy.stats import norm
-from tests.inference.slow_ep import model_of, site_functions, slow_ep, tilted
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import ExpectationPropagation
@@ -12,6 +11,7 @@ from latlin.potentials.logit import Logit
 from latlin.potentials.probit import Probit
 from latlin.potentials.step import Step
 from latlin.potentials.student_t import StudentT
+from slow_ep import model_of, site_functions, slow_ep, tilted
 
 RNG = np.random.default_rng(5)
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.gaussian_part import LOG_2PI
 from latlin.inference.site_form import SiteForm, Solution
 from latlin.inference.sites import SiteParameters, Sites
 from latlin.numerics.ep_kernels import FIXED, PROPER
@@ -99,13 +98,6 @@ def _mismatch(found: Matched, x: Array, variance: Array) -> float:
     return float(np.max(np.where(some, np.maximum(means, variances), 0.0), initial=0.0))
 
 
-def log_integral(form: SiteForm, solution: Solution) -> float:
-    """log ∫ Gaussian factors · ∏ exp(−½γx² + νx), from its value at the top."""
-    gamma, nu = solution.parameters
-    top = form.log_gaussian(solution.u) + float(np.sum((nu - 0.5 * gamma * solution.x) * solution.x))
-    return top + 0.5 * (form.rank * LOG_2PI - solution.precision.log_det)
-
-
 def log_evidence(form: SiteForm, solution: Solution, variance: Array, found: Matched, power: float) -> float:
     """log Z_EP = log ∫ Gaussian factors · ∏ t_n with log s_n = (log Ẑ_n − log C_n)/η.
 
@@ -120,7 +112,7 @@ def log_evidence(form: SiteForm, solution: Solution, variance: Array, found: Mat
     log_scale = (found.log_z - log_c) / power
     if not found.proper.all():
         log_scale = np.where(found.proper, log_scale, _mean_log_scale(form.sites, solution, variance))
-    return log_integral(form, solution) + float(log_scale.sum())
+    return form.log_integral(solution) + float(log_scale.sum())
 
 
 def _mean_log_scale(sites: Sites, solution: Solution, variance: Array) -> Array:

@@ -8,18 +8,23 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.inference import gaussian_kl_full as full
+from latlin.inference.double_loop import maximise_local_bound
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.exact_family import ExactFamily
+from latlin.inference.gaussian_kl_options import Options, plan_of, structured_posterior
+from latlin.inference.gaussian_kl_plans import Plan
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.newton import find_mode
 from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import SiteForm, site_form
 from latlin.inference.sites import SiteParameters
+from latlin.inference.starts import matched_parameters
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 
 Array = NDArray[np.float64]
@@ -33,11 +38,28 @@ class GaussianKL:
 
     Parameters
     ----------
-    covariance : {"full"}
-        Shape of the Gaussian.
+    covariance : {"full", "diagonal", "banded", "chevron", "sparse", "subspace", "low-rank"}
+        Shape of S = CᵀC. All but "full" act in the model's own coordinates and form nothing of size N×D or D×D.
+    rank : int, optional
+        Full rows of a chevron, dimension of a subspace, or number of loadings of "low-rank" (S = ΘΘᵀ + diag d²).
+    bandwidth : int, optional
+        Super-diagonals of a banded C (0 is diagonal), or of a subspace's inner factor.
+    order : None, "natural" or array of int, optional
+        The coordinates that get a chevron's full rows; None chooses those most correlated with others.
+    pattern : matrix of shape (dim, dim), optional
+        Its non-zeros are the places of a sparse C (upper triangle; the diagonal is always there).
+    basis : {"eigen", "lanczos", "pca", "projected"} or array of shape (dim, rank), optional
+        Of a subspace: eigenvectors of the precision chosen for the smallest loss, its leading ones by Lanczos
+        iterations, principal components of H, or gradient ascent on the basis; all but "pca" alternate with the fit.
+        By default "eigen" up to 1,000 dimensions, "lanczos" beyond.
+    inner : {"full", "banded", "diagonal"}
+        Factor inside a subspace.
+    probes : int
+        Random sign vectors that stand in for the squares of a LinearOperator H without an attribute `squares`.
     tol : float
         Largest absolute gradient entry of the bound, in coordinates whitened by the prior, at convergence.
     max_iter : int
+        Steps at most (20 times as many for quasi-Newton steps, which serve where the bound is not concave).
 
     Notes
     -----
@@ -47,12 +69,23 @@ class GaussianKL:
 
     name: ClassVar[str] = "gkl"
     covariance: str = "full"
+    rank: int | None = None
+    bandwidth: int | None = None
+    order: Any = None
+    pattern: Any = None
+    basis: Any = None
+    inner: str = "full"
+    probes: int = 64
     tol: float = 1e-6
     max_iter: int = 300
 
     def __post_init__(self) -> None:
-        if self.covariance != "full":
-            raise ValueError(f"covariance must be 'full', got {self.covariance!r}")
+        self._plan()
+
+    def _plan(self) -> Plan | None:
+        return plan_of(
+            Options(self.covariance, self.rank, self.bandwidth, self.order, self.pattern, self.basis, self.inner)
+        )
 
     def run(
         self,
@@ -63,10 +96,14 @@ class GaussianKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
+        plan = self._plan()
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        if plan is not None:
+            return structured_posterior(self, plan, rules, model, start, verbose, checkpoint)
         started = time.perf_counter()
         form = site_form(model)
         saved = checkpoint_for(checkpoint, model, self)
-        ascent = self._climb(form, model, start, verbose, saved)
+        ascent = self._climb(form, model, start, rules, verbose, saved)
         parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
         solution = form.solve(parameters)
         assert solution is not None  # the ascent ended there
@@ -89,11 +126,11 @@ class GaussianKL:
         form: SiteForm,
         model: LatentLinearModel,
         start: Posterior | None,
+        rules: Rules,
         verbose: bool,
         checkpoint: Checkpoint | None,
     ) -> Ascent[full.State]:
-        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
-        firsts = _starts(form) if start is None else [_from_posterior(form, model, start)]
+        firsts = _starts(form) if start is None else [matched_parameters(form, model, start)]
         firsts = [first for first in firsts if full.evaluate(form, first, self.tol) is not None]
         if not firsts:
             raise ValueError("no start gives a finite bound; rescale the columns of H or pass start=")
@@ -103,12 +140,21 @@ class GaussianKL:
 
 
 def _starts(form: SiteForm) -> list[SiteParameters]:
-    """The curvature at the mode, where there is one; a typical curvature of the sites, where it may help."""
+    """The curvature at the mode, where there is one; where it may help, that of local bounds or a typical one."""
     smooth = all(potential.smooth for potential in form.sites.potentials)
     starts = [_at_mode(form)] if smooth else []
-    if not (smooth and form.sites.log_concave):
-        starts.append(_at_centres(form))
-    return starts
+    if smooth and form.sites.log_concave:
+        return starts
+    bounded = not form.sites.log_concave and all(potential.super_gaussian for potential in form.sites.potentials)
+    return [*starts, *([_at_local_bound(form)] if bounded else []), _at_centres(form)]
+
+
+def _at_local_bound(form: SiteForm) -> SiteParameters:
+    """The Gaussian of the best local bound: from there the ascent ends above it (002_71af9439e55c646f §4.4.1)."""
+    family = ExactFamily(form)
+    rules = Rules(monotone=True, max_iter=300)
+    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    return SiteParameters(best.gamma, best.nu)
 
 
 def _at_mode(form: SiteForm) -> SiteParameters:
@@ -123,13 +169,3 @@ def _at_centres(form: SiteForm) -> SiteParameters:
     if first is None:
         return SiteParameters(gamma, np.zeros_like(gamma))
     return SiteParameters(np.maximum(first.gamma_hat, 0.1 * gamma), first.nu_hat)
-
-
-def _from_posterior(form: SiteForm, model: LatentLinearModel, start: Posterior) -> SiteParameters:
-    """The site parameters that match the sites' expected slopes and curvatures under another posterior."""
-    if len(start.mean) != model.dim:
-        raise ValueError(f"start has dimension {len(start.mean)}, but the model has {model.dim}")
-    x, variance = form.marginals(start)
-    expected = form.sites.expected_log(x, variance)
-    gamma = -2.0 * expected.d_var
-    return SiteParameters(gamma, expected.d_mean + gamma * x)

@@ -54,26 +54,28 @@ class GaussianPart:
 def gaussian_part(model: LatentLinearModel) -> GaussianPart:
     """Collect the Gaussian factors of a model."""
     direct = [factor for factor in model.gaussians if factor.H is None]
-    mean, whitening, constant = _combine(direct, model.dim)
+    mean, whitening, constant = product_of(direct, model.dim)
     rows, values, measured_constant = _measurements(
         [factor for factor in model.gaussians if factor.H is not None], model.dim
     )
     return GaussianPart(mean, whitening, constant, rows, values, measured_constant)
 
 
-def _combine(factors: list[GaussianFactor], dim: int) -> tuple[Array, Whitening | None, float]:
+def product_of(factors: list[GaussianFactor], dim: int) -> tuple[Array, Whitening | None, float]:
+    """Mean, whitening and log value at the mean of the product of factors on w itself (without any: 0, None, 0)."""
     if not factors:
         return np.zeros(dim), None, 0.0
     if len(factors) == 1:
         factor = factors[0]
         mean = np.broadcast_to(factor.mean, dim).astype(float)
-        whitening = _factor_whitening(factor, dim)
+        whitening = factor_whitening(factor, dim)
         # log N(μ | μ, Σ) = −½ log det(2πΣ)
         return mean, whitening, -0.5 * dim * LOG_2PI - whitening.log_det
     return _product(factors, dim)
 
 
-def _factor_whitening(factor: GaussianFactor, dim: int) -> Whitening:
+def factor_whitening(factor: GaussianFactor, dim: int) -> Whitening:
+    """L of the factor's covariance LLᵀ."""
     if factor.factor is not None:
         return CovarianceWhitening(factor.factor)
     return DiagonalWhitening(np.sqrt(np.broadcast_to(factor.cov, dim).astype(float)))
@@ -93,7 +95,7 @@ def _product(factors: list[GaussianFactor], dim: int) -> tuple[Array, Whitening,
         mean = chol.solve(np.sum([p @ m for p, m in zip(inverses, means, strict=True)], axis=0))
         whitening = PrecisionWhitening(chol.factor)
     constant = sum(
-        _log_normal(_factor_whitening(factor, dim), mean - m) for factor, m in zip(factors, means, strict=True)
+        _log_normal(factor_whitening(factor, dim), mean - m) for factor, m in zip(factors, means, strict=True)
     )
     return mean, whitening, float(constant)
 
@@ -115,7 +117,7 @@ def _measurements(factors: list[GaussianFactor], dim: int) -> tuple[Array, Array
     rows, values, constant = [np.zeros((0, dim))], [np.zeros(0)], 0.0
     for factor in factors:
         size = factor.H.shape[0]
-        whitening = _factor_whitening(factor, size)
+        whitening = factor_whitening(factor, size)
         dense = factor.H.toarray() if sparse.issparse(factor.H) else factor.H
         rows.append(np.ascontiguousarray(whitening.solve(dense)))
         values.append(whitening.solve(np.broadcast_to(factor.mean, size).astype(float)))

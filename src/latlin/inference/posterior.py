@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.densities.gaussian import Gaussian
+from latlin.inference.kl_bound import gaussian_kl_bound
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.rng import RandomState
@@ -56,6 +58,8 @@ class Posterior:
         How the fit ended, in words.
     sites : SiteParameters or None
         γ and ν of the Gaussian stand-ins, where the engine has them; with respect to x = h_nᵀ(w − prior mean).
+    bound_error : float
+        Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
     model : LatentLinearModel
     """
 
@@ -70,6 +74,7 @@ class Posterior:
     elapsed: float
     message: str
     sites: SiteParameters | None = field(default=None, repr=False)
+    bound_error: float = 0.0
 
     @property
     def mean(self) -> Array:
@@ -96,3 +101,13 @@ class Posterior:
     def project(self, H: Any) -> Any:
         """Marginals of Hw, one a row of H: `.mean`, `.variance` and the density."""
         return self.density.project(H)
+
+    def kl_bound(self) -> float:
+        """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.
+
+        For local bounds it is never below their own; for Laplace and expectation propagation it says what their
+        Gaussian is worth as a bound.
+        """
+        if not isinstance(self.density, Gaussian):
+            raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")
+        return gaussian_kl_bound(self.model, self.density)

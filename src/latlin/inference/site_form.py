@@ -115,6 +115,12 @@ class SiteForm:
         entropy = 0.5 * (self.rank * (1.0 + LOG_2PI) - solution.precision.log_det)
         return self.log_gaussian(solution.u) - 0.5 * trace + entropy
 
+    def log_integral(self, solution: Solution) -> float:
+        """log ∫ Gaussian factors · ∏ exp(−½γx² + νx), from its value at the top."""
+        gamma, nu = solution.parameters
+        top = self.log_gaussian(solution.u) + float(np.sum((nu - 0.5 * gamma * solution.x) * solution.x))
+        return top + 0.5 * (self.rank * LOG_2PI - solution.precision.log_det)
+
     def weights(self, u: Array) -> Array:
         """w of a coordinate vector (the mean over what the reduction left out)."""
         inner = u if self.basis is None else self.basis @ u
@@ -146,7 +152,7 @@ def site_form(model: LatentLinearModel) -> SiteForm:
     _check_magnitude(rows)
     if part.whitening is None:
         return _improper(part, rows, sites)
-    few = len(sites) + len(part.measured_values) < model.dim
+    few = 0 < len(sites) + len(part.measured_values) < model.dim
     if few and (isinstance(part.whitening, DiagonalWhitening) or not _is_identity(rows)):
         return _reduced(part, part.whitening, rows, sites)
     return _proper(part, part.whitening, rows, sites)
