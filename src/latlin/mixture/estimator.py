@@ -297,7 +297,8 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
         """Ask the mixture about blocks of rows; rows with missing entries by pattern, of the features they have."""
         check_is_fitted(self, "posterior_")
         kinds = [np.float64, np.float32]
-        values = validate_data(self, X, reset=False, dtype=kinds, order="C", ensure_all_finite="allow-nan")
+        finite = "allow-nan" if self.algorithm in settings.MISSING else True
+        values = validate_data(self, X, reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)
         answer = np.empty(shape)

@@ -15,7 +15,7 @@ from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.moments import Moments, from_reference
-from latlin.mixture.sweep import Rows, widen
+from latlin.mixture.sweep import Rows, mapped, widen
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixture_kernels import diagonal_joint, diagonal_pass, full_joint
 
@@ -87,8 +87,8 @@ class Fixed:
     def collect_at(self, rows: Rows, offset: Array, mean: Array) -> tuple[float, Moments]:
         """Pass with log ρ_nk = offset_k − ½(x_n − mean_k)ᵀΣ⁻¹(x_n − mean_k)."""
         whitener = self.whitener
-        centres = mean @ whitener.T
-        totals = rows.reduce(diagonal_pass, (offset, centres, np.ones_like(centres)), whitener)
+        centres = (mean - self.prior_mean) @ whitener.T
+        totals = rows.reduce(diagonal_pass, (offset, centres, np.ones_like(centres)), (whitener, self.prior_mean))
         sum_log, count, first, second = totals
         back = inverse(whitener)
         return sum_log, from_reference(self, mean, count, first @ back.T, second.sum(axis=1))
@@ -111,9 +111,9 @@ class Fixed:
     def joint(self, rows: Array, params: FixedParams, log_weights: Array) -> Array:
         """ln ρ_nk, shape (N, K)."""
         whitener = self.whitener
-        centres = params.mean @ whitener.T
+        centres = (params.mean - self.prior_mean) @ whitener.T
         offset = self.offsets(params) + log_weights
-        return diagonal_joint(widen(rows @ whitener.T), offset, centres, np.ones_like(centres))
+        return diagonal_joint(mapped(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
 
     def predictive(self, rows: Array, params: FixedParams) -> Array:
         """ln N(x_n | m_k, Σ + C_k), exact under q; shape (N, K)."""

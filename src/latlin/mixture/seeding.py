@@ -1,4 +1,4 @@
-"""Where a climb starts: k-means++ centres and the moments of the rows nearest to each."""
+"""Where a climb starts: greedy k-means++ centres and the moments of the rows nearest to each."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import kmeans_plusplus
-from sklearn.metrics import pairwise_distances_argmin
 
 from latlin.mixture.model import Data, Mixture
 from latlin.mixture.moments import Moments, of_labels, scaled
 from latlin.mixture.priors import Summary
-from latlin.mixture.sweep import Rows, widen
+from latlin.mixture.sweep import widen
 from latlin.numerics.linalg import Array
+from latlin.numerics.mixture_kernels import diagonal_joint
 
 SAMPLE = 50_000
 
@@ -43,10 +42,33 @@ def take_sample(data: Data, summary: Summary) -> Sample:
 
 def seed_labels(sample: Sample, components: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Labels of the nearest k-means++ centre, the largest group first."""
-    seed = int(rng.integers(2**31))
-    centres, _ = kmeans_plusplus(sample.units, components, sample_weight=sample.weights, random_state=seed)
-    labels = pairwise_distances_argmin(sample.units, centres)
-    return by_size(labels, sample.weights, components)
+    centres = _centres(sample.units, sample.weights, components, rng)
+    return by_size(_squares(sample.units, centres).argmin(axis=1), sample.weights, components)
+
+
+def _centres(units: Array, weights: Array, components: int, rng: np.random.Generator) -> Array:
+    """Greedy k-means++: each centre is the best of a few rows drawn by weight times squared distance."""
+    trials = 2 + int(np.log(components))
+    chosen = [units[_pick(weights, 1, rng)[0]]]
+    nearest = _squares(units, chosen[0][None])[:, 0]
+    for _ in range(components - 1):
+        candidates = units[_pick(weights * nearest, trials, rng)]
+        reach = np.minimum(nearest[:, None], _squares(units, candidates))
+        best = int((weights @ reach).argmin())
+        chosen.append(candidates[best])
+        nearest = reach[:, best]
+    return np.stack(chosen)
+
+
+def _pick(mass: Array, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Rows drawn in proportion to `mass`; the first row when there is none."""
+    total = np.cumsum(mass)
+    return np.minimum(np.searchsorted(total, rng.random(size) * total[-1], side="right"), len(mass) - 1)
+
+
+def _squares(units: Array, centres: Array) -> Array:
+    """‖x_n − c_k‖² from differences: a far row does not blur the near ones. Shape (N, K)."""
+    return -2.0 * diagonal_joint(units, np.zeros(len(centres)), centres, np.ones_like(centres))
 
 
 def by_size(labels: NDArray[np.intp], weights: Array, components: int) -> NDArray[np.intp]:
@@ -55,8 +77,3 @@ def by_size(labels: NDArray[np.intp], weights: Array, components: int) -> NDArra
     rank = np.empty(components, dtype=np.intp)
     rank[order] = np.arange(components)
     return rank[labels]
-
-
-def as_rows(sample: Sample) -> Rows:
-    """The sample as data."""
-    return Rows(sample.rows, sample.weights)

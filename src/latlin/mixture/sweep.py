@@ -53,12 +53,17 @@ class Rows:
         own = np.ones(len(index)) if self.weights is None else self.weights[index]
         return Rows(self.values[index], scale * own)
 
-    def reduce(self, kernel: Callable[..., Totals], parameters: tuple[Array, ...], mix: Array | None = None) -> Totals:
-        """Sum of `kernel(rows, weights, *parameters)` over slices; `mix` is applied to each row first."""
+    def reduce(
+        self,
+        kernel: Callable[..., Totals],
+        parameters: tuple[Array, ...],
+        change: tuple[Array, Array] | None = None,
+    ) -> Totals:
+        """Sum of `kernel(rows, weights, *parameters)` over slices; `change` = (F, c) makes each row F(x − c) first."""
 
         def run(part: slice) -> Totals:
             values = widen(self.values[part])
-            rows = values if mix is None else np.ascontiguousarray(values @ mix.T)
+            rows = values if change is None else mapped(values, *change)
             return kernel(rows, self.weights_of(part), *parameters)
 
         return _add(_spread(run, len(self)))
@@ -116,6 +121,11 @@ def make_rows(values: NDArray[Any], weights: Array | None) -> Rows | IncompleteR
 def widen(values: NDArray[Any]) -> Array:
     """float64 and C-ordered, a copy only where needed."""
     return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def mapped(values: Array, factor: Array, origin: Array) -> Array:
+    """F(x − c) of every row x; the origin is taken off first, so that far data keep their digits."""
+    return np.ascontiguousarray((values - origin) @ factor.T)
 
 
 def slices(n: int, size: int = SLICE) -> Iterator[slice]:

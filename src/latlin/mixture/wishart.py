@@ -20,7 +20,7 @@ from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_l
 from latlin.mixture.batched import inverse, log_det_of_root
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.moments import Moments, from_reference
-from latlin.mixture.sweep import Rows, widen
+from latlin.mixture.sweep import Rows, mapped, widen
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixture_kernels import diagonal_joint, full_joint, full_pass, pooled_pass
 
@@ -170,9 +170,9 @@ class Tied(_WishartPrior):
     def collect(self, rows: Rows, params: WishartParams, log_weights: Array) -> tuple[float, Moments]:
         """In coordinates F x, where every component is spherical."""
         whitener = _whitener(params)
-        centres = params.mean @ whitener.T
+        centres = (params.mean - self.prior_mean) @ whitener.T
         kernel_parameters = (self.offsets(params) + log_weights, centres, np.ones_like(centres))
-        sum_log, count, first, second = rows.reduce(pooled_pass, kernel_parameters, whitener)
+        sum_log, count, first, second = rows.reduce(pooled_pass, kernel_parameters, (whitener, self.prior_mean))
         back = inverse(whitener)
         return sum_log, from_reference(self, params.mean, count, first @ back.T, back @ second @ back.T)
 
@@ -191,9 +191,9 @@ class Tied(_WishartPrior):
     def joint(self, rows: Array, params: WishartParams, log_weights: Array) -> Array:
         """ln ρ_nk, shape (N, K)."""
         whitener = _whitener(params)
-        centres = params.mean @ whitener.T
+        centres = (params.mean - self.prior_mean) @ whitener.T
         offset = self.offsets(params) + log_weights
-        return diagonal_joint(widen(rows @ whitener.T), offset, centres, np.ones_like(centres))
+        return diagonal_joint(mapped(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
 
     def restrict(self, params: WishartParams, kept: Array) -> tuple[Tied, WishartParams]:
         """The same components of some of the features."""
