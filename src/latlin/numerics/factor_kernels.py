@@ -1,0 +1,288 @@
+"""Compiled passes over the long arrays of streaming factor analysis.
+
+Loadings are K×d (Fᵀ), rows are b×d. A pass walks over chunks of coordinates that fit in the cache and runs in
+parallel; what it sums over the coordinates is kept per chunk in float64 and added in a fixed order, so the
+numbers do not depend on the number of threads. Storage may be float32. `fastmath` here lets the compiler
+vectorise sums inside a chunk; the tests compare every pass with plain float64 NumPy.
+
+With rows y_i = x_i − c_old of a block of b observations after n others, Welford's scatter of the block is
+YᵀCY with C = I − 11ᵀ/(n+b); every statistic below uses this same C, so that the joint moment matrix of
+(d, m) stays positive semidefinite (000_107391ae06ad3cb7 §3.1.3 and after (3.38), corrected).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+CHUNK = 128
+PARALLEL_FROM = 65_536
+MAX_LOG_STEP = 1.0
+
+Floats = NDArray[np.floating]
+
+
+def n_chunks(dim: int) -> int:
+    """How many chunks cover `dim` coordinates."""
+    return -(-dim // CHUNK)
+
+
+def _twice(kernel: Callable[..., None]) -> Callable[..., None]:
+    """Compile a pass for one thread and for all; long arrays, the first argument's rows, take all."""
+    serial = njit(cache=True, fastmath=True)(kernel)
+    parallel = njit(cache=True, fastmath=True, parallel=True)(kernel)
+
+    @wraps(kernel)
+    def run(first: Floats, *others: Any) -> None:
+        (parallel if first.shape[1] >= PARALLEL_FROM else serial)(first, *others)
+
+    return run
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _add(out, factor, x):  # type: ignore[no-untyped-def]
+    """out ← out + factor·x."""
+    for j in range(out.size):
+        out[j] += factor * x[j]
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """xᵀy, summed in float64."""
+    total = 0.0
+    for j in range(x.size):
+        total += np.float64(x[j]) * np.float64(y[j])
+    return total
+
+
+@_twice
+def project_chunks(loadings, noise, mean, rows, partial):  # type: ignore[no-untyped-def]
+    """partial[c] = FᵀΨ⁻¹(x_i − c) summed over the coordinates of chunk c, shape (chunks, K, b)."""
+    rank, dim = loadings.shape
+    for c in prange(partial.shape[0]):
+        lo = c * CHUNK
+        hi = min(lo + CHUNK, dim)
+        centre, variance = mean[lo:hi], noise[lo:hi]
+        weighted = np.empty(hi - lo)
+        for i in range(rows.shape[0]):
+            row = rows[i, lo:hi]
+            for j in range(hi - lo):
+                weighted[j] = (np.float64(row[j]) - centre[j]) / variance[j]
+            for k in range(rank):
+                partial[c, k, i] = _dot(loadings[k, lo:hi], weighted)
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _chunk_gram(loadings, noise, lo, hi, partial):  # type: ignore[no-untyped-def]
+    """partial[k, l ≤ k] = FᵀΨ⁻¹F over the coordinates lo … hi."""
+    rank = loadings.shape[0]
+    scaled = np.empty((rank, hi - lo))
+    root = np.empty(hi - lo)
+    variance = noise[lo:hi]
+    for j in range(root.size):
+        root[j] = 1.0 / np.sqrt(np.float64(variance[j]))
+    for k in range(rank):
+        row, out = loadings[k, lo:hi], scaled[k]
+        for j in range(root.size):
+            out[j] = row[j] * root[j]
+        for l in range(k + 1):
+            partial[k, l] = _dot(out, scaled[l])
+
+
+@_twice
+def gram_chunks(loadings, noise, partial):  # type: ignore[no-untyped-def]
+    """partial[c] = lower triangle of FᵀΨ⁻¹F over chunk c, shape (chunks, K, K)."""
+    dim = loadings.shape[1]
+    for c in prange(partial.shape[0]):
+        lo = c * CHUNK
+        _chunk_gram(loadings, noise, lo, min(lo + CHUNK, dim), partial[c])
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ignore[no-untyped-def]
+    """combined = weights·Y, variance = diag(YᵀCY)/b over a chunk; the running mean moves on."""
+    b = rows.shape[0]
+    centre = mean[lo:hi]
+    y = np.empty(hi - lo, dtype=combined.dtype)
+    first = np.zeros(hi - lo)
+    for i in range(b):
+        row = rows[i, lo:hi]
+        for j in range(y.size):
+            centred = np.float64(row[j]) - centre[j]
+            first[j] += centred
+            variance[j] += centred * centred
+            y[j] = centred
+        for k in range(combined.shape[0]):
+            _add(combined[k], weights[k, i], y)
+    for j in range(y.size):
+        variance[j] = (variance[j] - first[j] * first[j] / (count + b)) / b
+        centre[j] += first[j] / (count + b)
+
+
+@_twice
+def em_chunks(loadings, noise, mean, rows, mix, weights, gamma, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
+    """One M-step of online EM with its parameter expansion, fused with the mean and the next FᵀΨ⁻¹F.
+
+    F ← mix·F + weights·Y;  ψ ← (1−γ)(ψ + Σ_k F_k²)_old + γ diag(YᵀCY)/b − (Σ_k F_k²)_new, at least the floor.
+    `mix` is lower triangular. `floored[c]` counts the coordinates of a chunk that met the floor.
+    """
+    rank, dim = loadings.shape
+    for c in prange(partial.shape[0]):
+        lo = c * CHUNK
+        hi = min(lo + CHUNK, dim)
+        new = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        moment, residual = np.zeros(hi - lo), np.zeros(hi - lo)
+        _gather(mean, rows, weights, count, lo, hi, new, moment)
+        for k in range(rank):
+            old = loadings[k, lo:hi]
+            for j in range(hi - lo):
+                residual[j] += np.float64(old[j]) * old[j]
+            for l in range(k + 1):
+                _add(new[k], mix[k, l], loadings[l, lo:hi])
+        psi = noise[lo:hi]
+        for j in range(hi - lo):
+            moment[j] = (1.0 - gamma) * (psi[j] + residual[j]) + gamma * moment[j]
+            residual[j] = moment[j]
+        for k in range(rank):
+            source, target = new[k], loadings[k, lo:hi]
+            for j in range(hi - lo):
+                target[j] = source[j]
+                residual[j] -= np.float64(source[j]) * source[j]
+        hits = 0
+        for j in range(hi - lo):
+            least = max(floor * moment[j], tiny)
+            hits += residual[j] < least
+            psi[j] = max(residual[j], least)
+        floored[c] = hits
+        _chunk_gram(loadings, noise, lo, hi, partial[c])
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _residual(loadings, second, lo, hi, combined, product, variance):  # type: ignore[no-untyped-def]
+    """product = H F; variance ← diag E[(d − Fh)(d − Fh)ᵀ] = variance − 2 F·A + F·(HF), A = combined."""
+    rank = loadings.shape[0]
+    for k in range(rank):
+        for l in range(rank):
+            _add(product[k], second[k, l], loadings[l, lo:hi])
+        f, hf, a = loadings[k, lo:hi], product[k], combined[k]
+        for j in range(hi - lo):
+            variance[j] += f[j] * (np.float64(hf[j]) - 2.0 * a[j])
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _grow(variance, step, tiny):  # type: ignore[no-untyped-def]
+    """ψ ← ψ exp(step), the step at most one in absolute value; returns how many met the floor."""
+    hits = 0
+    for j in range(variance.size):
+        value = variance[j] * np.exp(min(max(step[j], -MAX_LOG_STEP), MAX_LOG_STEP))
+        hits += value < tiny
+        variance[j] = max(value, tiny)
+    return hits
+
+
+@_twice
+def scaled_gradient_chunks(  # type: ignore[no-untyped-def]
+    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored
+):
+    """F ← F + rate (Ψ + ½FFᵀ)∇_F, β ← β + 2 rate ∇_β: A − ½(HF + F) and E[(d − Fh)²]/ψ − 1."""
+    rank, dim = loadings.shape
+    for c in prange(partial.shape[0]):
+        lo = c * CHUNK
+        hi = min(lo + CHUNK, dim)
+        combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        residual = np.zeros(hi - lo)
+        _gather(mean, rows, weights, count, lo, hi, combined, residual)
+        _residual(loadings, second, lo, hi, combined, product, residual)
+        for k in range(rank):
+            f, hf, a = loadings[k, lo:hi], product[k], combined[k]
+            for j in range(hi - lo):
+                f[j] += rate * (a[j] - 0.5 * (hf[j] + f[j]))
+        psi = noise[lo:hi]
+        for j in range(hi - lo):
+            residual[j] = rate * (residual[j] / psi[j] - 1.0)
+        floored[c] = _grow(psi, residual, tiny)
+        _chunk_gram(loadings, noise, lo, hi, partial[c])
+
+
+@_twice
+def gradient_chunks(  # type: ignore[no-untyped-def]
+    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored
+):
+    """F ← F + rate ∇_F, β ← β + rate ∇_β with (3.27)–(3.29): Ψ⁻¹(A − HF) and ½(E[(d − Fh)²]/ψ − 1)."""
+    rank, dim = loadings.shape
+    for c in prange(partial.shape[0]):
+        lo = c * CHUNK
+        hi = min(lo + CHUNK, dim)
+        combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        residual = np.zeros(hi - lo)
+        _gather(mean, rows, weights, count, lo, hi, combined, residual)
+        _residual(loadings, second, lo, hi, combined, product, residual)
+        psi = noise[lo:hi]
+        for k in range(rank):
+            f, hf, a = loadings[k, lo:hi], product[k], combined[k]
+            for j in range(hi - lo):
+                f[j] += rate * (a[j] - hf[j]) / psi[j]
+        for j in range(hi - lo):
+            residual[j] = 0.5 * rate * (residual[j] / psi[j] - 1.0)
+        floored[c] = _grow(psi, residual, tiny)
+        _chunk_gram(loadings, noise, lo, hi, partial[c])
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _adam(first, second, gradient, betas, corrections):  # type: ignore[no-untyped-def]
+    """The moments m, v move towards the gradient, which becomes the direction m̂/(√v̂ + ε)."""
+    for j in range(gradient.size):
+        m = betas[0] * first[j] + (1.0 - betas[0]) * gradient[j]
+        v = betas[1] * second[j] + (1.0 - betas[1]) * gradient[j] * gradient[j]
+        first[j], second[j] = m, v
+        gradient[j] = corrections[0] * m / (np.sqrt(corrections[1] * v) + 1e-8)
+
+
+@_twice
+def adam_chunks(  # type: ignore[no-untyped-def]
+    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored, moments, betas, corrections
+):
+    """Adam's step on F and β = log ψ with (3.27)–(3.29); `moments` has shape (2, K+1, d), β last."""
+    rank, dim = loadings.shape
+    for c in prange(partial.shape[0]):
+        lo = c * CHUNK
+        hi = min(lo + CHUNK, dim)
+        combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+        residual, gradient = np.zeros(hi - lo), np.empty(hi - lo)
+        _gather(mean, rows, weights, count, lo, hi, combined, residual)
+        _residual(loadings, second, lo, hi, combined, product, residual)
+        psi = noise[lo:hi]
+        for k in range(rank):
+            hf, a = product[k], combined[k]
+            for j in range(hi - lo):
+                gradient[j] = (np.float64(a[j]) - hf[j]) / psi[j]
+            _adam(moments[0, k, lo:hi], moments[1, k, lo:hi], gradient, betas, corrections)
+            _add(loadings[k, lo:hi], rate, gradient)
+        for j in range(hi - lo):
+            residual[j] = 0.5 * (residual[j] / psi[j] - 1.0)
+        _adam(moments[0, rank, lo:hi], moments[1, rank, lo:hi], residual, betas, corrections)
+        for j in range(hi - lo):
+            residual[j] *= rate
+        floored[c] = _grow(psi, residual, tiny)
+        _chunk_gram(loadings, noise, lo, hi, partial[c])
+
+
+@_twice
+def average_chunks(target, source, weight):  # type: ignore[no-untyped-def]
+    """target ← target + weight·(source − target) for two-dimensional arrays."""
+    dim = source.shape[1]
+    for c in prange((dim + CHUNK - 1) // CHUNK):
+        lo = c * CHUNK
+        hi = min(lo + CHUNK, dim)
+        for k in range(source.shape[0]):
+            out, row = target[k, lo:hi], source[k, lo:hi]
+            for j in range(hi - lo):
+                out[j] += weight * (row[j] - out[j])
