@@ -1,0 +1,1 @@
+"""Covariances S = FᵀF whose factor F is linear in few parameters."""

@@ -1,0 +1,62 @@
+"""The chevron: K coordinates have full rows in C, the others only a diagonal entry.
+
+C_ij is free for i ≤ K, j ≥ i, and C_ii for i > K (002_71af9439e55c646f §4.3.1.3). Which K coordinates come first is
+free too: with P the precision that the optimum would have, the loss against a full factor is
+½(Σ_B log P_bb − log det P_BB) over the other coordinates B, so the first should be those most entangled with the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.densities.structured.base import Triangular
+from latlin.densities.structured.loadings import Loadings
+from latlin.numerics.linalg import solve_upper
+
+Array = NDArray[np.float64]
+Index = NDArray[np.integer]
+
+
+class Chevron(Loadings, Triangular):
+    """S = CᵀC, C with K full rows.
+
+    Parameters
+    ----------
+    dim : int
+    first : ndarray of shape (rank,)
+        The coordinates with full rows, in order.
+    """
+
+    def __init__(self, dim: int, first: Index) -> None:
+        self.dim, self.rank, self.size = dim, len(first), dim * (len(first) + 1)
+        self.first = np.asarray(first, dtype=np.int64)
+        order = np.full(dim, self.rank)
+        order[self.first] = np.arange(self.rank)
+        self.others = np.flatnonzero(order == self.rank)
+        # row i of C reaches the coordinates that come i-th or later
+        self.free_loadings = np.arange(self.rank) <= order[:, None]
+        self.free_scale = order == self.rank
+        self.pivots = np.where(self.free_scale, dim * self.rank + np.arange(dim), np.arange(dim) * self.rank + order)
+
+    def factor(self, theta: Array) -> sparse.csr_array:
+        """C, full rows on top, columns in the model's own order (triangular only after a permutation)."""
+        loadings, scale = self.split(theta)
+        rest = sparse.diags_array(scale, format="csr")[self.others]
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(loadings.T), rest]))
+
+    def flat(self, factor: Any) -> Array:
+        dense = factor.toarray() if sparse.issparse(factor) else np.asarray(factor, float)
+        scale = np.zeros(self.dim)
+        scale[self.others] = dense[self.rank + np.arange(len(self.others)), self.others]
+        return self.joined(dense[: self.rank].T, scale)
+
+    def quadratic(self, theta: Array, deviations: Array) -> Array:
+        # Cᵀy = δ: the first K coordinates by a small triangular solve, the others follow
+        loadings, scale = self.split(theta)
+        y = solve_upper(np.ascontiguousarray(loadings[self.first].T), deviations[self.first], transposed=True)
+        rest = (deviations[self.others] - loadings[self.others] @ y) / scale[self.others, None]
+        return np.sum(y**2, axis=0) + np.sum(rest**2, axis=0)

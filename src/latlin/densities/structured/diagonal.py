@@ -1,0 +1,56 @@
+"""S = diag(d²): independent coordinates (002_71af9439e55c646f §4.3.1.3, bandwidth 0)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.densities.structured.base import Triangular
+from latlin.numerics.rows import Rows, Terms
+
+Array = NDArray[np.float64]
+
+
+class Diagonal(Triangular):
+    """S = diag(θ²).
+
+    >>> Diagonal(3).factor(np.array([1.0, 2.0, 3.0])).diagonal().tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.dim = self.size = dim
+        self.pivots = np.arange(dim)
+
+    def factor(self, theta: Array) -> sparse.dia_array:
+        return sparse.diags_array(theta)
+
+    def flat(self, factor: Any) -> Array:
+        return np.asarray(factor.diagonal(), float)
+
+    def prepare(self, rows: Rows) -> Rows:
+        return rows
+
+    def image(self, theta: Array, rows: Rows) -> Any:
+        return rows.scaled_image(theta)
+
+    def inner(self, a: Any, b: Any, rows: Rows) -> Array:
+        return rows.scaled_inner(a, b)
+
+    def pull(self, terms: Terms, rows: Rows) -> Array:
+        return rows.scaled_pull(terms)
+
+    def energy(self, weights: Array, rows: Rows) -> Array:
+        return rows.energy(weights)
+
+    def variances(self, theta: Array) -> Array:
+        return theta**2
+
+    def draw(self, theta: Array, count: int, rng: np.random.Generator) -> Array:
+        return theta[:, None] * rng.standard_normal((self.dim, count))
+
+    def quadratic(self, theta: Array, deviations: Array) -> Array:
+        return np.sum((deviations / theta[:, None]) ** 2, axis=0)

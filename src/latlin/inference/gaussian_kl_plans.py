@@ -1,0 +1,207 @@
+"""How each covariance structure is fitted: a word and its options become one small object, once, at the edge.
+
+Every plan starts from a quick diagonal fit, whose site curvatures say what is worth adding to the diagonal: which
+coordinates a chevron should give full rows, which directions loadings should take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from latlin.densities.structured.base import Structure
+from latlin.densities.structured.chevron import Chevron
+from latlin.densities.structured.diagonal import Diagonal
+from latlin.densities.structured.low_rank import SMALLEST, LowRank
+from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
+from latlin.inference.gaussian_kl_structured import Objective, State, climb
+from latlin.inference.structured_form import StructuredForm
+from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+from latlin.numerics.rows import Rows
+
+Array = NDArray[np.float64]
+#: gradient at which a fit that only prepares another one may stop
+ROUGH = 1e-2
+#: quasi-Newton steps are cheaper and more than Newton steps
+PATIENCE = 20
+
+
+class Fit(NamedTuple):
+    """A structure, the ascent in it, and what a user should know."""
+
+    structure: Structure
+    ascent: Ascent[State]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Climber:
+    """A form, the rules of the final ascent, and where to report."""
+
+    form: StructuredForm
+    rules: Rules
+    verbose: bool
+    checkpoint: Checkpoint | None
+
+    def rough(self, structure: Structure, start: Array) -> Ascent[State]:
+        """An ascent good enough to start another."""
+        rules = replace(self.rules, gradient_tol=max(ROUGH, self.rules.gradient_tol), objective_tol=1e-4)
+        return climb(Objective(self.form, structure), start, rules, "start", warn=False)
+
+    def final(self, structure: Structure, start: Array) -> Ascent[State]:
+        objective = Objective(self.form, structure)
+        factor = 1 if objective.concave else PATIENCE
+        rules = replace(self.rules, max_iter=factor * self.rules.max_iter)
+        return climb(objective, start, rules, "Gaussian KL", self.verbose, self.checkpoint)
+
+    def diagonal(self, mean: Array, scale: Array) -> tuple[Array, Array, Array]:
+        """Mean and scales of a rough diagonal fit, and the sites' γ there."""
+        state = self.rough(Diagonal(self.form.dim), np.concatenate([mean, scale])).state
+        return state.point[: self.form.dim], state.point[self.form.dim :], np.maximum(-2.0 * state.d_var, 0.0)
+
+
+class Plan(Protocol):
+    """A way to fit one kind of covariance from a mean and per-coordinate scales."""
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit: ...
+
+
+def typical_scale(form: StructuredForm) -> Array:
+    """Per-coordinate standard deviations when every site has its typical curvature."""
+    return 1.0 / np.sqrt(form.prior + form.rows.energy(form.sites.typical_precision()))
+
+
+@dataclass(frozen=True)
+class DiagonalPlan:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        structure = Diagonal(climber.form.dim)
+        return Fit(structure, climber.final(structure, np.concatenate([mean, scale])))
+
+
+@dataclass(frozen=True)
+class BandedPlan:
+    bandwidth: int
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        return _lifted(banded_triangle(climber.form.dim, self.bandwidth), climber, mean, scale)
+
+
+@dataclass(frozen=True)
+class SparsePlan:
+    pattern: Any
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        return _lifted(sparse_triangle(climber.form.dim, self.pattern), climber, mean, scale)
+
+
+def _lifted(structure: Structure, climber: Climber, mean: Array, scale: Array) -> Fit:
+    mean, scale, _ = climber.diagonal(mean, scale)
+    return Fit(structure, climber.final(structure, np.concatenate([mean, structure.spread(scale)])))
+
+
+@dataclass(frozen=True)
+class ChevronPlan:
+    """`order`: None to choose the coordinates with full rows from the data, or the coordinates that come first."""
+
+    rank: int
+    order: Array | None
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        form = climber.form
+        rank = min(self.rank, form.dim)
+        mean, scale, gamma = climber.diagonal(mean, scale)
+        first = entangled(form, gamma, rank) if self.order is None else self._given(form.dim, rank)
+        structure = Chevron(form.dim, first)
+        return Fit(structure, climber.final(structure, np.concatenate([mean, structure.spread(scale)])))
+
+    def _given(self, dim: int, rank: int) -> NDArray[np.int64]:
+        order = np.asarray(self.order)
+        whole = order.ndim == 1 and np.issubdtype(order.dtype, np.integer) and len(order) >= rank
+        if not whole or len(np.unique(order)) != len(order) or order.min() < 0 or order.max() >= dim:
+            raise ValueError(f"order must list at least {rank} different coordinates below {dim}, got {self.order!r}")
+        return order[:rank].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class LowRankPlan:
+    rank: int
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        form = climber.form
+        rank = min(self.rank, form.dim)
+        mean, scale, gamma = climber.diagonal(mean, scale)
+        structure = LowRank(form.dim, rank)
+        loadings = wide_directions(form, gamma, scale, rank)
+        rest = np.sqrt(np.maximum(scale**2 - 0.5 * np.sum(loadings**2, axis=1), (0.1 * scale) ** 2 + SMALLEST**2))
+        start = np.concatenate([mean, structure.joined(loadings, rest)])
+        note = "; the bound is not concave in a low-rank covariance, so this optimum may be local"
+        return Fit(structure, climber.final(structure, start), note)
+
+
+def entangled(form: StructuredForm, gamma: Array, rank: int) -> NDArray[np.int64]:
+    """The coordinates most correlated with others under P = prior + HᵀΓH, one after the other.
+
+    Among candidates (all coordinates, or those with the largest Σ_j P_ij²/(P_iiP_jj), estimated by random signs), the
+    one with the largest sum of squared correlations with those not yet taken is taken next.
+    """
+    diagonal = form.prior + form.rows.energy(gamma)
+    count = max(4 * rank, 512)
+    if count < form.dim:
+        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), (form.dim, 32))
+        image = _precision_times(form, gamma, signs / np.sqrt(diagonal)[:, None])
+        score = np.mean(image**2, axis=1) / diagonal
+        candidates = np.sort(np.argsort(-score, kind="stable")[:count])
+    else:
+        candidates = np.arange(form.dim)
+    p = candidate_precision(form, gamma, candidates)
+    squares = p**2 / np.outer(diagonal[candidates], diagonal[candidates])
+    np.fill_diagonal(squares, 0.0)
+    total, taken = squares.sum(axis=1), []
+    for _ in range(rank):
+        best = int(np.argmax(total))
+        taken.append(candidates[best])
+        total -= squares[best]
+        total[best] = -np.inf
+    return np.array(taken, dtype=np.int64)
+
+
+def _precision_times(form: StructuredForm, gamma: Array, block: Array) -> Array:
+    return form.prior * block + form.rows.block_transposed(gamma[:, None] * form.rows.block_times(block))
+
+
+def candidate_precision(form: StructuredForm, gamma: Array, chosen: NDArray[np.int64]) -> Array:
+    """HᵀΓH between some coordinates."""
+    rows: Rows = form.rows
+    if hasattr(rows, "matrix") and sparse.issparse(rows.matrix):
+        columns = rows.matrix.tocsc()[:, chosen]
+        return (columns.T @ (sparse.diags_array(gamma) @ columns)).toarray()
+    unit = np.zeros((form.dim, len(chosen)))
+    unit[chosen, np.arange(len(chosen))] = 1.0
+    return rows.block_transposed(gamma[:, None] * rows.block_times(unit))[chosen]
+
+
+def wide_directions(form: StructuredForm, gamma: Array, scale: Array, rank: int) -> Array:
+    """Loadings along the directions that a diagonal of these scales makes too narrow.
+
+    In units of the scales, P has a unit diagonal; along eigenvectors of a small eigenvalue λ the posterior is wider
+    than the diagonal by 1/λ.
+    """
+
+    def product(block: Array) -> Array:
+        columns = block.reshape(form.dim, -1)
+        return (scale[:, None] * _precision_times(form, gamma, scale[:, None] * columns)).reshape(block.shape)
+
+    if form.dim <= 600 or 2 * rank >= form.dim:
+        values, vectors = np.linalg.eigh(product(np.eye(form.dim)))
+        values, vectors = values[:rank], vectors[:, :rank]
+    else:
+        operator = LinearOperator((form.dim,) * 2, matvec=product, matmat=product, dtype=float)
+        start = np.random.default_rng(0).standard_normal(form.dim)
+        values, vectors = eigsh(operator, k=rank, which="SA", tol=1e-2, v0=start, ncv=min(form.dim, 2 * rank + 20))
+    wider = np.sqrt(np.maximum(1.0 / np.maximum(values, 1e-3) - 1.0, 1e-2))
+    return scale[:, None] * vectors * wider
