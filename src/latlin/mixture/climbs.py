@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
-from latlin.mixture.gradients import draw, exact_gradient, in_root, path_gradient, score_gradient
+from latlin.mixture.gradient_terms import draw, exact_gradient, in_root, path_gradient, score_gradient
 from latlin.mixture.importance import importance_gradient
 from latlin.mixture.model import Belief, Data, Evaluation, Mixture
 from latlin.mixture.moments import Moments, combine

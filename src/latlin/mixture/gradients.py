@@ -1,224 +1,162 @@
-"""Gradients of the bound of a fixed-covariance mixture: exact, by score function, by path.
+"""Gradients of the bound, and what each way to estimate them costs.
 
-Source: 004_3d1e57c98b1fd450 (3.41)–(3.43), (5.11)–(5.26), corrected as each docstring says. Responsibilities are
-at their optimum, so by the envelope theorem they are held while α, m and C are differentiated. Every estimator
-returns one term a draw; the mean of the terms is unbiased.
+`compare_estimators` measures the bias, the variance and the time of every estimator against the exact gradient of the
+same mixture at the same point, in the free coordinates (log α, m, log-Cholesky of C) that the algorithms climb in.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln, polygamma
 
-from latlin.mixture.batched import inverse
-from latlin.mixture.euclidean import Gradient, Point
-from latlin.mixture.fixed import LOG_2PI, Fixed
+from latlin.mixture.climbs import ESTIMATES, EuclideanClimb, Options
+from latlin.mixture.euclidean import Coordinates, Gradient, Point
+from latlin.mixture.gradient_terms import (
+    CovarianceGradient,
+    Draws,
+    NaturalGradient,
+    draw,
+    entropy_gradient,
+    exact_gradient,
+    in_root,
+    natural_gradient,
+    path_gradient,
+    score_gradient,
+)
+from latlin.mixture.importance import importance_bound, importance_gradient
 from latlin.mixture.model import Mixture
-from latlin.mixture.moments import Moments
-from latlin.mixture.weights import DirichletWeights
-from latlin.numerics.incomplete_kernels import gamma_log_slopes
+from latlin.mixture.relaxation import label_cost_gradient, relaxed_labels, relaxed_labels_pullback
+from latlin.mixture.schedules import Constant
+from latlin.mixture.sweep import Rows
 from latlin.numerics.linalg import Array
+from latlin.numerics.rng import RandomState, generator
+
+__all__ = [
+    "Coordinates",
+    "CovarianceGradient",
+    "Draws",
+    "EstimatorTable",
+    "Gradient",
+    "NaturalGradient",
+    "Point",
+    "compare_estimators",
+    "draw",
+    "entropy_gradient",
+    "exact_gradient",
+    "importance_bound",
+    "importance_gradient",
+    "in_root",
+    "label_cost_gradient",
+    "natural_gradient",
+    "path_gradient",
+    "relaxed_labels",
+    "relaxed_labels_pullback",
+    "score_gradient",
+]
 
 
-class NaturalGradient(NamedTuple):
-    """η* − η (4.12) in the natural parameters ν = α, λ₁ = C⁻¹m, λ₂ = −½C⁻¹ of Table 1."""
+class EstimatorRow(NamedTuple):
+    """One estimator against the exact gradient g."""
 
-    alpha: Array
-    first: Array
-    second: Array
-
-
-class CovarianceGradient(NamedTuple):
-    """Derivatives in α, m_k and C_k."""
-
-    alpha: Array
-    mean: Array
-    covariance: Array
+    name: str
+    bias: float  # ‖mean − g‖/‖g‖
+    bias_noise: float  # what that ratio would be from noise alone, were the bias zero
+    variance: float  # trace of the covariance of one estimate, over ‖g‖²
+    seconds: float  # of one estimate
+    cost: float  # variance × seconds: what a given accuracy costs
 
 
-class Draws(NamedTuple):
-    """S draws of q(π) q(μ), and what their paths need."""
+class EstimatorTable(tuple[EstimatorRow, ...]):
+    """Rows of `compare_estimators`; prints as a Markdown table."""
 
-    log_weights: Array  # (S, K)  ln π
-    slopes: Array  # (S, K)  ∂ ln y_k/∂α_k of the gamma draws behind π
-    noise: Array  # (S, K, D)  ξ, μ_k = m_k + L_k ξ_k
+    def __str__(self) -> str:
+        head = "| estimator | bias | bias from noise | variance | µs | variance × s |\n|---|---|---|---|---|---|"
+        lines = (
+            f"| {row.name} | {row.bias:.2g} | {row.bias_noise:.2g} | {row.variance:.2g} "
+            f"| {1e6 * row.seconds:.0f} | {row.cost:.2g} |"
+            for row in self
+        )
+        return "\n".join([head, *lines])
 
-    def means(self, point: Point) -> Array:
-        """μ, shape (S, K, D)."""
-        return point.mean + np.einsum("kde,ske->skd", point.root, self.noise)
-
-
-def draw(point: Point, size: int, rng: np.random.Generator) -> Draws:
-    """Draws of π and μ. Gamma variables are drawn in logs, y = y′u^{1/α} with y′ ~ Gamma(α+1): none underflows."""
-    alpha = point.alpha
-    above = rng.gamma(alpha + 1.0, size=(size, len(alpha)))
-    log_y = np.log(above) - rng.standard_exponential(above.shape) / alpha
-    slopes = gamma_log_slopes(alpha, log_y, digamma(alpha + 1.0))
-    log_weights = log_y - np.logaddexp.reduce(log_y, axis=1, keepdims=True)
-    return Draws(log_weights, slopes, rng.standard_normal((size, *point.mean.shape)))
+    __repr__ = __str__
 
 
-def exact_gradient(mixture: Mixture, point: Point, moments: Moments) -> CovarianceGradient:
-    """∇L in α (3.41, corrected), m (3.42) and C (3.43).
-
-    ∂/∂α_k = (N_k + α₀ − α_k) ψ′(α_k) − ψ′(Σα) Σ_j (N_j + α₀ − α_j).
-    """
-    prior, structure = _parts(mixture)
-    short = moments.counts + prior.concentration - point.alpha
-    alpha = short * polygamma(1, point.alpha) - polygamma(1, point.alpha.sum()) * short.sum()
-    mean = _mean_force(structure, moments.counts, moments.mean, point.mean)
-    precision = moments.counts[:, None, None] * structure.precision + structure.prior_precision
-    covariance = inverse(point.root @ point.root.transpose(0, 2, 1))
-    return CovarianceGradient(alpha, mean, 0.5 * (covariance - precision))
-
-
-def natural_gradient(mixture: Mixture, point: Point, moments: Moments) -> NaturalGradient:
-    """η* − η (4.12): a step of length one is coordinate ascent."""
-    prior, structure = _parts(mixture)
-    precision = inverse(point.root @ point.root.transpose(0, 2, 1))
-    target = moments.counts[:, None, None] * structure.precision + structure.prior_precision
-    pull = moments.counts[:, None] * moments.mean @ structure.precision
-    goal = pull + structure.prior_precision @ structure.prior_mean
-    return NaturalGradient(
-        moments.counts + prior.concentration - point.alpha,
-        goal - np.einsum("kde,ke->kd", precision, point.mean),
-        -0.5 * (target - precision),
-    )
-
-
-def in_root(gradient: CovarianceGradient, point: Point) -> Gradient:
-    """∂/∂L = 2 (∂/∂C) L, lower triangle."""
-    return Gradient(gradient.alpha, gradient.mean, np.tril(2.0 * gradient.covariance @ point.root))
-
-
-def entropy_gradient(point: Point) -> Gradient:
-    """∇ of the entropy of q(π) q(μ)."""
-    alpha, total = point.alpha, point.alpha.sum()
-    slope = (total - len(alpha)) * polygamma(1, total) - (alpha - 1.0) * polygamma(1, alpha)
-    diagonal = np.arange(point.mean.shape[1])
-    root = np.zeros_like(point.root)
-    root[:, diagonal, diagonal] = 1.0 / point.root[:, diagonal, diagonal]
-    return Gradient(slope, np.zeros_like(point.mean), root)
-
-
-def path_gradient(mixture: Mixture, point: Point, draws: Draws, counts: Array, averages: Array) -> Gradient:
-    """One term a draw through μ = m + Lξ and the implicit path of the Dirichlet ((5.16)–(5.25), corrected).
-
-    The cost ln p − ln q is differentiated through the draw only: the direct dependence of ln q on its parameters
-    has mean zero. With g_k = N_k + α₀ − α_k and π = y/Σy (full Jacobian),
-
-        ∂/∂α_k = (g_k − π_k Σ_j g_j) ∂ ln y_k/∂α_k,
-        ∂/∂m_k = u_k,  ∂/∂L_k = u_k ξ_kᵀ,  u_k = N_kΣ⁻¹(x̄_k − μ_k) − C₀⁻¹(μ_k − m₀) + C_k⁻¹(μ_k − m_k).
-
-    `counts` (…, K) and `averages` (…, K, D) may be those of each draw.
-    """
-    prior, structure = _parts(mixture)
-    g = counts + prior.concentration - point.alpha
-    weights = np.exp(draws.log_weights)
-    alpha = (g - weights * g.sum(axis=-1, keepdims=True)) * draws.slopes
-    away = np.einsum("ked,ske->skd", inverse(point.root), draws.noise)
-    u = _mean_force(structure, counts, averages, draws.means(point)) + away
-    return Gradient(alpha, u, np.tril(u[..., :, None] * draws.noise[..., None, :]))
-
-
-def score_gradient(
+def compare_estimators(
     mixture: Mixture,
+    data: Rows,
     point: Point,
-    draws: Draws,
-    moments: Moments,
-    control_variate: str | None = "baseline",
-) -> Gradient:
-    """One term a draw, cost times score plus the entropy's exact gradient ((5.11)–(5.14), corrected).
+    *,
+    repeats: int = 400,
+    batch_sizes: tuple[int, ...] = (10, 100),
+    n_draws: tuple[int, ...] = (1, 10),
+    temperature: float = 0.5,
+    random_state: RandomState = None,
+) -> EstimatorTable:
+    """Bias, variance and cost of every gradient estimator at one point.
 
     Parameters
     ----------
-    control_variate : {"baseline", "regression", None}
-        None is the plain estimator: the whole ln p(X, Z, π, μ) multiplies every score, and its variance grows with
-        N². Otherwise each block keeps only its own part of the cost (Rao–Blackwell), less a baseline a·1: the mean
-        cost of the *other* draws, or in each coordinate Σf h²/Σh² over them. Leaving the own draw out keeps the
-        mean exact; at least two draws are needed.
+    mixture : Mixture
+        With covariance "fixed" and Dirichlet weights (`estimator.mixture_`).
+    data : Rows
+    point : Point
+        Where; `Point.of(belief)`.
+    repeats : int
+        Independent estimates of each kind.
+    batch_sizes, n_draws : tuple of int
+        Mini-batch sizes, and Monte Carlo draws an estimate.
+    temperature : float
+        Of the Gumbel-softmax relaxation.
+
+    Notes
+    -----
+    The importance-weighted gradient is that of another, tighter bound: its "bias" is the difference of the two.
     """
-    weights_cost, mean_cost, constant = _costs(mixture, point, draws, moments)
-    score = _scores(point, draws)
-    if control_variate is None:
-        whole = weights_cost + mean_cost.sum(axis=1) + constant
-        costs = (whole[:, None], whole[:, None], whole[:, None])
-        terms = [_times(cost, part) for cost, part in zip(costs, score, strict=True)]
-    else:
-        baseline = CONTROL_VARIATES[control_variate]
-        costs = (weights_cost[:, None], mean_cost, mean_cost)
-        terms = [baseline(cost, part) for cost, part in zip(costs, score, strict=True)]
-    entropy = entropy_gradient(point)
-    return Gradient(*(term + part for term, part in zip(terms, entropy, strict=True)))
+    coordinates = Coordinates.of(mixture.components, len(point.alpha))
+    target = mixture.evaluate(data, point.belief()).moments
+    exact = coordinates.pull_back(point, in_root(exact_gradient(mixture, point, target), point))
+    rng = generator(random_state)
 
-
-def _times(cost: Array, score: Array) -> Array:
-    return _aligned(cost, score) * score
-
-
-def _aligned(cost: Array, score: Array) -> Array:
-    return cost.reshape(cost.shape + (1,) * (score.ndim - cost.ndim))
-
-
-def _less_mean(cost: Array, score: Array) -> Array:
-    """(f_l − mean of the other f) h_l."""
-    size = len(cost)
-    others = (cost.sum(axis=0) - cost) / (size - 1)
-    return _times(cost - others, score)
-
-
-def _less_regression(cost: Array, score: Array) -> Array:
-    """(f_l − a_l) h_l with a_l = Σ f h²/Σ h² over the other draws, the best multiple of h in each coordinate."""
-    f = _aligned(cost, score)
-    square = np.square(score)
-    weighted = (f * square).sum(axis=0) - f * square
-    total = square.sum(axis=0) - square
-    coefficient = np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0.0)
-    return (f - coefficient) * score
-
-
-CONTROL_VARIATES = {"baseline": _less_mean, "regression": _less_regression}
-
-
-def _parts(mixture: Mixture) -> tuple[DirichletWeights, Fixed]:
-    weights, structure = mixture.weights, mixture.components
-    if not isinstance(weights, DirichletWeights) or not isinstance(structure, Fixed):
-        raise ValueError(
-            "gradients in (α, m, C) are for covariance='fixed' with weight_prior='dirichlet'; "
-            "algorithms 'cavi', 'natural' and 'stochastic-natural' work for every covariance"
+    def measure(name: str, algorithm: str, **changes: Any) -> EstimatorRow:
+        defaults: dict[str, Any] = {
+            "step": Constant(),
+            "batch_size": len(data),
+            "n_draws": 1,
+            "control_variate": None,
+            "labels": "exact",
+            "temperature": temperature,
+            "updates": 1,
+        }
+        options = Options(**(defaults | changes))
+        climb = EuclideanClimb(mixture, data, options, rng, ESTIMATES[algorithm], noisy=True)
+        return _row(
+            name,
+            exact,
+            lambda: coordinates.pull_back(point, ESTIMATES[algorithm](climb, point, target)),
+            repeats,
         )
-    return weights, structure
+
+    rows = [measure(f"mini-batch, S = {s}", "sgd", batch_size=s) for s in batch_sizes if s <= len(data)]
+    rows += [measure(f"score, plain, L = {l}", "score", n_draws=l) for l in n_draws]
+    for variate in ("baseline", "regression"):
+        rows += [
+            measure(f"score, {variate}, L = {l}", "score", n_draws=l, control_variate=variate) for l in n_draws if l > 1
+        ]
+    rows += [measure(f"pathwise, L = {l}", "pathwise", n_draws=l) for l in n_draws]
+    rows += [measure(f"pathwise, Gumbel labels, τ = {temperature:g}", "pathwise", labels="gumbel")]
+    rows += [measure(f"importance-weighted, L = {l}", "iwae", n_draws=l) for l in n_draws]
+    return EstimatorTable(rows)
 
 
-def _mean_force(structure: Fixed, counts: Array, averages: Array, mu: Array) -> Array:
-    """N_kΣ⁻¹(x̄_k − μ_k) − C₀⁻¹(μ_k − m₀)."""
-    pull = (counts[..., None] * (averages - mu)) @ structure.precision
-    return pull - (mu - structure.prior_mean) @ structure.prior_precision
-
-
-def _scores(point: Point, draws: Draws) -> Gradient:
-    """∇ ln q at each draw: ψ(Σα) − ψ(α_k) + ln π_k, L⁻ᵀξ, and the lower triangle of L⁻ᵀ(ξξᵀ − I)."""
-    alpha = digamma(point.alpha.sum()) - digamma(point.alpha) + draws.log_weights
-    back = inverse(point.root).transpose(0, 2, 1)
-    mean = np.einsum("kde,ske->skd", back, draws.noise)
-    outer = draws.noise[..., :, None] * draws.noise[..., None, :] - np.eye(point.mean.shape[1])
-    return Gradient(alpha, mean, np.tril(back @ outer))
-
-
-def _costs(mixture: Mixture, point: Point, draws: Draws, moments: Moments) -> tuple[Array, Array, float]:
-    """ln p(X, Z, π, μ), averaged over Z, in the parts that know π (S,), μ_k (S, K), and neither."""
-    prior, structure = _parts(mixture)
-    components, dim = point.mean.shape
-    mu = draws.means(point)
-    weights = (moments.counts + prior.concentration - 1.0) @ draws.log_weights.T
-    off = (moments.mean - mu) @ structure.whitener.T
-    back = mu - structure.prior_mean
-    squares = moments.counts * np.square(off).sum(axis=-1)
-    squares += np.einsum("skd,de,ske->sk", back, structure.prior_precision, back)
-    log_det = 2.0 * np.log(np.diagonal(structure.whitener)).sum() - dim * LOG_2PI
-    prior_det = np.linalg.slogdet(structure.prior_precision)[1] - dim * LOG_2PI
-    data = 0.5 * (moments.counts.sum() * log_det - moments.scatter.sum() + components * prior_det)
-    normaliser = gammaln(components * prior.concentration) - components * gammaln(prior.concentration)
-    return weights, -0.5 * squares, float(data + normaliser)
+def _row(name: str, exact: Array, estimate: Callable[[], Array], repeats: int) -> EstimatorRow:
+    estimate()
+    started = time.perf_counter()
+    estimates = np.stack([estimate() for _ in range(repeats)])
+    seconds = (time.perf_counter() - started) / repeats
+    size = np.linalg.norm(exact)
+    variance = float(estimates.var(axis=0, ddof=1).sum() / size**2)
+    bias = float(np.linalg.norm(estimates.mean(axis=0) - exact) / size)
+    return EstimatorRow(name, bias, float(np.sqrt(variance / repeats)), variance, seconds, variance * seconds)

@@ -16,7 +16,7 @@ from scipy.special import gammaln, logsumexp
 
 from latlin.mixture.euclidean import Gradient, Point
 from latlin.mixture.fixed import LOG_2PI, Fixed
-from latlin.mixture.gradients import Draws, _parts, draw, path_gradient
+from latlin.mixture.gradient_terms import Draws, _parts, draw, path_gradient
 from latlin.mixture.model import Mixture
 from latlin.mixture.sweep import Rows
 from latlin.numerics.linalg import Array
