@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from reference import PlainBound, brute_force
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.potentials import Cauchy, Laplace, Logistic, Logit, Ordinal, Poisson, Probit, StudentT
+from reference import PlainBound, brute_force
 
 rng = np.random.default_rng(7)
 ROWS = {d: rng.standard_normal((6, d)) for d in (1, 2, 3)}

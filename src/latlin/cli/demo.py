@@ -79,7 +79,8 @@ def row(posterior: Posterior, data: Data) -> dict[str, Any]:
     """One line of the table: what the engine says, and how it predicts data it has not seen."""
     rows, y = data.test
     marginals = posterior.project(rows)
-    probability = Logit(y).predictive(marginals.mean, marginals.variance).probabilities[:, 1]
+    predictive: Any = Logit(y).predictive(marginals.mean, marginals.variance)
+    probability = predictive.probabilities[:, 1]
     log_probability = np.where(y == 1, np.log(probability), np.log1p(-probability)).mean()
     values = (
         posterior.engine,

@@ -23,13 +23,13 @@ from latlin.numerics.ascent import Ascent, Rules
 class MAP:
     """The mode of the posterior.
 
-    Newton's method with a line search; sites with a kink (Laplace, generalised normal) by iteratively reweighted least
-    squares on their quadratic bounds, which also rises at every step.
+    Newton's method with a line search; where sites have a kink (Laplace, generalised normal), on a sequence of smoothed
+    problems that ends at the kink.
 
     Parameters
     ----------
     tol : float
-        Largest absolute gradient entry in whitened coordinates at convergence (at kinks: the largest move of a step).
+        Largest absolute gradient entry in whitened coordinates at convergence.
     max_iter : int
     """
 
@@ -50,7 +50,7 @@ class MAP:
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         smooth = all(potential.smooth for potential in form.sites.potentials)
         climb: Callable[..., Ascent] = find_mode if smooth else find_kinked_mode
-        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=form.sites.log_concave, remedy=REMEDY)
         ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))
         return Posterior(
             model=model,

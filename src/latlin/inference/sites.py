@@ -17,8 +17,6 @@ from latlin.inference.model import LatentLinearModel
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 
 Array = NDArray[np.float64]
-#: closest approach to a kink, in units of the site's width, at which its quadratic bound is still finite
-KINK = 1e-8
 
 
 class SiteParameters(NamedTuple):
@@ -124,21 +122,14 @@ class Sites:
         o = self.offset
         return QuadraticBound(a, b - a * o, c - 0.5 * a * o**2 + b * o)
 
-    def mode_parameters(self, x: Array) -> SiteParameters:
-        """Newton's γ = −ψ″, ν = ψ′ + γx for smooth blocks, the touching quadratic bound for those with a kink."""
-        pairs = []
-        for span, potential in self.blocks:
-            at = x[span] + self.offset[span]
-            if potential.smooth:
-                slopes = potential.derivatives(at)
-                gamma = np.maximum(-slopes.second, 0.0)
-                pairs.append((gamma, slopes.first + gamma * x[span]))
-            else:
-                distance = np.abs(at - potential.regions()[0][0])
-                a, b, _ = potential.quadratic_bound(np.maximum(distance, KINK * potential.regions()[0][1]))
-                pairs.append((a, b - a * self.offset[span]))
-        gamma, nu = (_joined([pair[i] for pair in pairs]) for i in range(2))
-        return SiteParameters(self.weight * gamma, self.weight * nu)
+    def smoothed(self, x: Array, epsilon: float) -> tuple[Array, Array, Array]:
+        """⟨ψ(x + εdz)⟩ over standard normal z, with slope and curvature; d is a block's width, 0 where ψ is smooth."""
+        widths = [
+            np.broadcast_to(0.0 if p.smooth else p.regions()[0][1], span.stop - span.start) for span, p in self.blocks
+        ]
+        expected = self.expected_log(x, (epsilon * _joined(widths)) ** 2)
+        # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
+        return expected.value, expected.d_mean, 2.0 * expected.d_var
 
     def _ask(self, question: Callable[..., Any], *arguments: Array, count: int) -> Sequence[Array]:
         answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]
