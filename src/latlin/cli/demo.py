@@ -21,7 +21,7 @@ from latlin.potentials import Logit
 
 Array = NDArray[np.float64]
 ENGINES = ("map", "laplace", "gkl")
-COLUMNS = ("engine", "log evidence", "kind", "seconds", "held-out log probability", "Brier score")
+COLUMNS = ("engine", "log evidence", "kind", "seconds", "held-out log p", "Brier")
 PRIOR_VARIANCE, INTERCEPT_VARIANCE = 1.0, 100.0
 
 
@@ -46,6 +46,8 @@ def run_demo(folder: Path) -> None:
     variances = np.full(rows.shape[1], PRIOR_VARIANCE)
     variances[-1] = INTERCEPT_VARIANCE
     model = LatentLinearModel([GaussianFactor(cov=variances), SiteFactor(rows, Logit(y))])
+    with console.status("Compiling, the first time only …"):
+        infer(LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(rows[:50], Logit(y[:50]))]), "gkl")
     posteriors = {name: infer(model, name) for name in ENGINES}
     table = [row(post, data) for post in posteriors.values()]
     console.print(rich_table(table))
@@ -94,7 +96,9 @@ def row(posterior: Posterior, data: Data) -> dict[str, Any]:
 
 
 def rich_table(lines: list[dict[str, Any]]) -> Table:
-    table = Table(*COLUMNS)
+    table = Table()
+    for name in COLUMNS:
+        table.add_column(name, no_wrap=True)
     for line in lines:
         table.add_row(*cells(line))
     return table
@@ -103,7 +107,7 @@ def rich_table(lines: list[dict[str, Any]]) -> Table:
 def cells(line: dict[str, Any]) -> list[str]:
     """Numbers as people read them; what does not exist is a dash."""
     evidence = f"{line['log evidence']:.2f}" if np.isfinite(line["log evidence"]) else "–"
-    numbers = (f"{line['seconds']:.3f}", f"{line['held-out log probability']:.4f}", f"{line['Brier score']:.4f}")
+    numbers = (f"{line['seconds']:.3f}", f"{line['held-out log p']:.4f}", f"{line['Brier']:.4f}")
     return [line["engine"], evidence, line["kind"], *numbers]
 
 
