@@ -3,6 +3,8 @@
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.gaussian_kl import GaussianKL
 from latlin.inference.laplace import Laplace
+from latlin.inference.local_bound import LocalBound
 from latlin.inference.map import MAP
+from latlin.inference.mean_field import MeanField
 
-__all__ = ["MAP", "ExpectationPropagation", "GaussianKL", "Laplace"]
+__all__ = ["MAP", "ExpectationPropagation", "GaussianKL", "Laplace", "LocalBound", "MeanField"]

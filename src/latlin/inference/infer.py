@@ -9,12 +9,16 @@ from latlin.inference.engine import Engine
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.gaussian_kl import GaussianKL
 from latlin.inference.laplace import Laplace
+from latlin.inference.local_bound import LocalBound
 from latlin.inference.map import MAP
+from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 
 #: short name → engine with its default options
-ENGINES: dict[str, type[Any]] = {engine.name: engine for engine in (MAP, Laplace, GaussianKL, ExpectationPropagation)}
+ENGINES: dict[str, type[Any]] = {
+    engine.name: engine for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL)
+}
 
 
 def infer(

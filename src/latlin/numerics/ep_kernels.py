@@ -173,3 +173,52 @@ def visit_sites(
         if not rank_one(factor, half, 1.0 if d_gamma > 0.0 else -1.0):
             return n + 1, False
     return rows.shape[0], True
+
+
+@njit(cache=True, error_model="numpy")
+def visit_coordinates(
+    precision: Array,
+    linear: Array,
+    mean: Array,
+    centre: Array,
+    coordinates: NDArray[np.int64],
+    scale: Array,
+    nodes: Array,
+    log_weights: Array,
+    planned: Array,
+    fresh: bool,
+) -> int:
+    """Free-form mean field: give each coordinate in turn its best factor, and return how many were visited.
+
+    Parameters
+    ----------
+    precision, linear : ndarray of shape (d, d) and (d,)
+        Λ and b of the Gaussian part exp(−½wᵀΛw + bᵀw).
+    mean, centre : ndarray of shape (d,)
+        Means of the factors and of their Gaussian parts N(w_k | centre_k, 1/Λ_kk); changed in place.
+    coordinates, scale : ndarray of shape (sites,)
+        The coordinate k of each site, and α of x = αw_k.
+    nodes, log_weights : ndarray of shape (sites, nodes)
+        Without nodes the coordinates have no site.
+    planned, fresh : as for `visit_sites`
+    """
+    work = np.empty(nodes.shape[1])
+    for n in range(coordinates.size):
+        k = coordinates[n]
+        total = linear[k]
+        for j in range(linear.size):
+            if j != k:
+                total -= precision[k, j] * mean[j]
+        at, a, sure = total / precision[k, k], scale[n], fresh and n == 0
+        new = at
+        if nodes.shape[1] > 0:
+            m_out, v_out, plan = a * at, a * a / precision[k, k], planned[n]
+            if not sure and not _served(m_out, v_out, plan[0], plan[1], GAUSSIAN_MOVE, *GAUSSIAN_RANGE):
+                return n
+            _, m_in, v_in = tilt(nodes[n], log_weights[n], m_out, v_out, work)
+            if not sure and not _served(m_in, v_in, plan[2], plan[3], TILTED_MOVE, *TILTED_RANGE):
+                return n
+            new = m_in / a
+        centre[k] = at
+        mean[k] = new
+    return coordinates.size
