@@ -1,10 +1,14 @@
-"""Several engines on one model, side by side."""
+"""Several engines on one model, side by side: the ladder of bounds.
+
+Lower bounds come first, in rising order, so that the best stands last among them: local bound ≤ Gaussian KL with a
+diagonal ≤ banded or chevron ≤ full covariance, as 002_71af9439e55c646f §4.4.1 proves for some and hopes for the others.
+"""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from latlin.inference.engine import Engine
@@ -12,7 +16,9 @@ from latlin.inference.infer import infer, resolve
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 
-COLUMNS = ("engine", "log evidence", "kind", "seconds", "steps", "converged", "note")
+COLUMNS = ("engine", "log evidence", "gap", "kind", "seconds", "steps", "converged", "note")
+#: bounds, then what closes them, then numbers that are none, then nothing
+RUNGS = {"lower bound": 0, "exact": 1, "approximation": 2, "none": 3, None: 4}
 
 
 @dataclass(frozen=True)
@@ -22,9 +28,10 @@ class Comparison:
     Attributes
     ----------
     rows : list of dict
-        One an engine, with the keys of `COLUMNS`.
+        One an engine, with the keys of `COLUMNS`: lower bounds in rising order, then an exact evidence, then
+        approximations. `gap` is what a bound lacks, in nat, to the exact evidence or else to the best bound here.
     posteriors : dict
-        Short name → Posterior, for the engines that apply.
+        Label → Posterior, for the engines that apply: the short name, with the options that are not the default.
     """
 
     rows: list[dict[str, Any]]
@@ -57,7 +64,7 @@ class Comparison:
 
 def compare(
     model: LatentLinearModel,
-    engines: Iterable[str | Engine] = ("map", "laplace", "gkl"),
+    engines: Iterable[str | Engine] = ("map", "laplace", "mean-field", "lvb", "ep", "gkl"),
     *,
     verbose: bool = False,
 ) -> Comparison:
@@ -76,22 +83,51 @@ def compare(
     """
     rows, posteriors = [], {}
     for engine in engines:
-        name = engine if isinstance(engine, str) else engine.name
         resolved = resolve(engine)
+        label = engine if isinstance(engine, str) else _label(resolved)
         try:
             posterior = infer(model, resolved, verbose=verbose)
         except ValueError as error:
-            rows.append(dict.fromkeys(COLUMNS) | {"engine": name, "note": str(error)})
+            rows.append(dict.fromkeys(COLUMNS) | {"engine": label, "note": str(error)})
             continue
-        posteriors[name] = posterior
-        rows.append(_row(name, posterior))
-    return Comparison(rows, posteriors)
+        posteriors[label] = posterior
+        rows.append(_row(label, posterior))
+    return Comparison(_ladder(rows), posteriors)
+
+
+def _label(engine: Engine) -> str:
+    """The short name and the options that are not the default."""
+    if not is_dataclass(engine):
+        return engine.name
+    values = ((option, getattr(engine, option.name)) for option in fields(engine))
+    told = [f"{option.name}={_brief(value)}" for option, value in values if _brief(value) != _brief(option.default)]
+    return engine.name + (f"({', '.join(told)})" if told else "")
+
+
+def _brief(value: Any) -> str:
+    return repr(value) if value is None or isinstance(value, str | int | float) else "…"
+
+
+def _ladder(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in order of their rung and their evidence, with the gaps of the bounds."""
+    bounds = [row["log evidence"] for row in rows if row["kind"] == "lower bound"]
+    exact = [row["log evidence"] for row in rows if row["kind"] == "exact"]
+    best = max(exact or bounds, default=None)
+    for row in rows:
+        row["gap"] = best - row["log evidence"] if best is not None and row["kind"] == "lower bound" else None
+    return sorted(rows, key=_rung)
+
+
+def _rung(row: dict[str, Any]) -> tuple[int, float]:
+    value = row["log evidence"]
+    return RUNGS[row["kind"]], value if _is_shown(value) else 0.0
 
 
 def _row(name: str, posterior: Posterior) -> dict[str, Any]:
     values = (
         name,
         posterior.log_evidence,
+        None,
         posterior.evidence_kind,
         posterior.elapsed,
         posterior.n_iter,
@@ -102,7 +138,7 @@ def _row(name: str, posterior: Posterior) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    formats = {"log evidence": "{:.4f}", "seconds": "{:.3f}"}
+    formats = {"log evidence": "{:.4f}", "gap": "{:.4f}", "seconds": "{:.3f}"}
     shown = {name: formats.get(name, "{}").format(value) for name, value in row.items() if _is_shown(value)}
     return [shown.get(name, "–") for name in COLUMNS]
 
