@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
+from latlin.potentials import strip
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, positive
 
 
@@ -58,6 +59,9 @@ class Logistic(Potential):
             sign * (2 * d_mean - 1) / self.scale,
             2 * d_var / self.scale**2,
         )
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        return strip.tilted_moments(self, m, v, power, strip=np.pi * self.scale, curvature=0.5 / self.scale**2)
 
     def _noise_moments(self) -> tuple[Array, Array]:
         return np.zeros_like(self.scale), (np.pi * self.scale) ** 2 / 3

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from latlin.numerics.special import log_sigmoid
-from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound
+from latlin.potentials import strip
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import labels
 from latlin.potentials.predictive import ClassPredictive, Predictive
 
@@ -57,6 +58,9 @@ class Logit(Potential):
 
         value, d_mean, d_var = log_sigmoid_expectations(self.y * m, v)
         return ExpectedLog(value, self.y * d_mean, d_var)
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        return strip.tilted_moments(self, m, v, power, strip=np.pi, curvature=0.25)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         # log σ(t) ≥ log σ(ξ) + ½(t − ξ) − ½a(t² − ξ²), a = tanh(ξ/2)/(2ξ)

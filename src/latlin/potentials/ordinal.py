@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from latlin.numerics.interval import normal_interval
 from latlin.numerics.special import log1mexp, log_sigmoid
+from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, finite
 from latlin.potentials.predictive import ClassPredictive, Predictive
@@ -72,12 +73,13 @@ class Ordinal(Potential):
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self.link == "probit":
-            return super()._expected_log(m, v)
+            return strip.expected_log(self, m, v, strip=LINKS["probit"].strip)
         return _expected_logit(self.lower, self.upper, m, v)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         if self.link == "logit" or np.any(power != 1):
-            return super()._tilted_moments(m, v, power)
+            link = LINKS[self.link]
+            return strip.tilted_moments(self, m, v, power, strip=link.strip, curvature=link.curvature)
         # x + noise ~ N(m, 1 + v): log Z = F((ends − m)/√(1+v)), mean = m + v ∂log Z/∂m, var = v + v² ∂²log Z/∂m²
         root = np.sqrt(1 + v)
         log_z, first, _, _, rest = normal_interval((self.lower - m) / root, (self.upper - m) / root)
@@ -94,12 +96,18 @@ class Ordinal(Potential):
 class Link(Protocol):
     """log(F(b) − F(a)) and its three derivatives when a and b move together."""
 
+    #: distance of the singularities from the real line, and the largest second derivative
+    strip: float
+    curvature: float
+
     def log_mass(self, a: Array, b: Array) -> Array: ...
 
     def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]: ...
 
 
 class _ProbitLink:
+    strip, curvature = 2.0, 1.0
+
     def log_mass(self, a: Array, b: Array) -> Array:
         return normal_interval(a, b).log_mass.reshape(a.shape)
 
@@ -110,6 +118,8 @@ class _ProbitLink:
 
 class _LogitLink:
     """σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a−b})."""
+
+    strip, curvature = np.pi, 0.5
 
     def log_mass(self, a: Array, b: Array) -> Array:
         return np.asarray(log_sigmoid(b) + log_sigmoid(-a) + log1mexp(b - a))

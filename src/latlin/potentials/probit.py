@@ -7,9 +7,13 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics.special import log_ndtr
 from latlin.numerics.truncated import half_normal
-from latlin.potentials.base import Array, Derivatives, Potential, TiltedMoments
+from latlin.potentials import strip
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import labels
 from latlin.potentials.predictive import ClassPredictive, Predictive
+
+#: the zeros of Φ nearest to the real line are at 1.92 ± 2.82i
+STRIP = 2.81
 
 
 class Probit(Potential):
@@ -44,9 +48,12 @@ class Probit(Potential):
         first, second, third = log_ndtr_derivatives(self.y * np.asarray(x, dtype=float))
         return Derivatives(self.y * first, second, self.y * third)
 
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        return strip.expected_log(self, m, v, strip=STRIP)
+
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         if np.any(power != 1):
-            return super()._tilted_moments(m, v, power)
+            return strip.tilted_moments(self, m, v, power, strip=STRIP, curvature=1.0)
         # Z = Φ(t), t = ym/√(1+v); with r = N(t)/Φ(t) the variance is v[1 − v/(1+v) r(t+r)]
         root = np.sqrt(1 + v)
         t = self.y * m / root
