@@ -1,7 +1,7 @@
 """Second derivatives of the sites' expected logs E(m, v) = ⟨ψ(x)⟩ under N(x | m, v).
 
 E solves the heat equation ∂E/∂v = ½ ∂²E/∂m², so everything follows from derivatives in m: E_mm = 2E_v exactly, and with
-f = E_m, f′ = 2E_v known at m and m ± h, E_mv = ½f″ and E_vv = ¼f‴ by compact differences, both with an error of order h⁴.
+f = E_m, f′ = 2E_v known at m and m ± h, E_mv = ½f″ and E_vv = ¼f‴ by compact differences (errors of order h⁴).
 """
 
 from __future__ import annotations
