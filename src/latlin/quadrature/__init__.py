@@ -1,22 +1,32 @@
-"""Floor 3: Bayesian quadrature, Monte Carlo beside it."""
+"""Floor 3: Bayesian quadrature, what is built on it, and Monte Carlo beside it."""
 
 from latlin.quadrature.bayesian import BayesianQuadrature, integrate
+from latlin.quadrature.gradient import GaussianQuadratureGradient, GradientEstimate, score_gradient
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
 from latlin.quadrature.monte_carlo import importance_sampling, monte_carlo
 from latlin.quadrature.result import Evaluations, Integral, IntegrandError, Trace
+from latlin.quadrature.subsampling import Subsample, subsample
 from latlin.quadrature.surrogate import Hyperparameters
+from latlin.quadrature.vbmc_adapter import VBMCPosterior, vbmc
 
 __all__ = [
     "BayesianQuadrature",
     "Evaluations",
     "Gaussian",
     "GaussianMixture",
+    "GaussianQuadratureGradient",
+    "GradientEstimate",
     "Hyperparameters",
     "Integral",
     "IntegrandError",
+    "Subsample",
     "Trace",
     "Uniform",
+    "VBMCPosterior",
     "importance_sampling",
     "integrate",
     "monte_carlo",
+    "score_gradient",
+    "subsample",
+    "vbmc",
 ]

@@ -49,14 +49,19 @@ def integral_variance(c: Candidates) -> Array:
 
 
 def ucb(weight: float) -> Score:
-    """λ f̄(x) p(x) / s + Var[f(x)] p(x)² / s², with s the largest |f̄| p: the same whatever the units of f."""
+    """λ f̄(x) p(x) + Var[f(x)] p(x)², each relative to its largest: the same whatever the units of f, and as
+    curious late in the design, when the variances are small, as early."""
 
     def score(c: Candidates) -> Array:
-        value = c.mean * c.density
-        scale = float(np.abs(value).max()) or 1.0
-        return weight * value / scale + uncertainty(c) / scale**2
+        value, variance = c.mean * c.density, uncertainty(c)
+        return weight * _relative(value) + _relative(variance)
 
     return score
+
+
+def _relative(a: Array) -> Array:
+    largest = float(np.abs(a).max())
+    return a / largest if largest > 0.0 else a
 
 
 def resolve_score(acquisition: str, ucb_weight: float) -> Score:

@@ -20,7 +20,7 @@ from latlin.quadrature.kernels import Kernel
 Array = NDArray[np.float64]
 Basis = Callable[[Array], Array]
 
-SMALLEST_NUGGET = 1e-10
+SMALLEST_NUGGET = 1e-8
 
 
 class Hyperparameters(NamedTuple):

@@ -1,0 +1,197 @@
+"""Variational Bayesian Monte Carlo by PyVBMC, as a posterior of this library.
+
+A Gaussian process on the log joint density, Bayesian quadrature for its expectation, and a mixture of Gaussians
+as approximate posterior (Acerbi 2018, 2020; 004_3d1e57c98b1fd450 §7.3.1). PyVBMC does the work; here its
+answer gets the names of every other posterior.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.rng import RandomState, generator
+from latlin.quadrature.densities import Mapped, Mixture
+from latlin.quadrature.measures import GaussianMixture
+from latlin.quadrature.result import Evaluations, IntegrandError
+
+Array = NDArray[np.float64]
+Bounds = tuple[ArrayLike, ArrayLike]
+
+
+@dataclass(frozen=True)
+class VBMCPosterior:
+    """A mixture of Gaussians for a posterior, and the log evidence with its standard deviation.
+
+    Attributes
+    ----------
+    density : Mixture or Mapped
+        Over x; `Mapped` (a mixture in unbounded coordinates) where x has bounds.
+    log_evidence, log_evidence_sd : float
+        The estimated bound, and what the process does not know of it. It is the estimate of a lower bound and no
+        bound itself: hence `evidence_kind` "approximation".
+    evaluations : Evaluations
+        Every x at which the log joint was asked for, and its value there.
+    trace : ndarray
+        The estimated bound after each of `n_iter` iterations.
+    """
+
+    density: Mixture | Mapped = field(repr=False)
+    log_evidence: float
+    log_evidence_sd: float
+    evidence_kind: str
+    engine: str
+    converged: bool
+    n_iter: int
+    trace: Array = field(repr=False)
+    elapsed: float
+    message: str
+    evaluations: Evaluations = field(repr=False)
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean."""
+        return self.density.mean
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances."""
+        return np.diagonal(self.density.covariance()).copy()
+
+    def covariance(self) -> Array:
+        """The covariance matrix."""
+        return self.density.covariance()
+
+    def sample(self, count: int, random_state: RandomState = None) -> Array:
+        """Draws, one a row."""
+        return self.density.sample(count, random_state)
+
+    def logpdf(self, x: ArrayLike) -> Array:
+        """Log density at the rows of x."""
+        return self.density.logpdf(x)
+
+    def project(self, H: ArrayLike) -> Mixture:
+        """The mixture of Hx, for x without bounds."""
+        return self.density.project(H)
+
+
+def vbmc(
+    log_joint: Callable[[Array], ArrayLike],
+    x0: ArrayLike,
+    bounds: Bounds | None = None,
+    plausible: Bounds | None = None,
+    *,
+    max_evaluations: int | None = None,
+    random_state: RandomState = None,
+    options: dict[str, Any] | None = None,
+) -> VBMCPosterior:
+    """Posterior and evidence of an expensive log joint density, by PyVBMC.
+
+    Parameters
+    ----------
+    log_joint : callable
+        Points of shape (n, d) → log p(data, x) of shape (n,); asked for one point at a time.
+    x0 : array of shape (d,)
+        Where to start.
+    bounds : (lower, upper), optional
+        Of x; infinite unless told.
+    plausible : (lower, upper), optional
+        A box that holds most of the posterior; x0 ± 1 unless told. PyVBMC depends on it.
+    max_evaluations : int, optional
+        Evaluations of the log joint at most; 50(d + 2) unless told.
+    random_state : int, Generator or None
+    options : dict, optional
+        More options of PyVBMC.
+
+    Raises
+    ------
+    ImportError
+        Without PyVBMC: install latlin[vbmc].
+    IntegrandError
+        When the log joint raises or is no number; the evaluations so far are in it.
+    """
+    try:
+        from pyvbmc import VBMC
+    except ImportError as error:
+        raise ImportError("vbmc() needs PyVBMC: install latlin[vbmc]") from error
+    started = time.perf_counter()
+    start = np.atleast_1d(np.asarray(x0, dtype=float))
+    d = len(start)
+    lower, upper = _box(bounds, (-np.inf, np.inf), d, "bounds")
+    plausible_lower, plausible_upper = _box(plausible, (start - 1.0, start + 1.0), d, "plausible")
+    recorder = _Recorder(log_joint, d)
+    settings = {"display": "off", **({"max_fun_evals": max_evaluations} if max_evaluations else {}), **(options or {})}
+    boxes = (lower, upper, plausible_lower, plausible_upper)
+    seed = int(generator(random_state).integers(2**31))
+    engine = VBMC(recorder, start[None], *(b[None] for b in boxes), options=settings, seed=seed)
+    variational, results = engine.optimize()
+    if not results["success_flag"]:
+        text = f"vbmc did not converge: {results['message']}; raise max_evaluations"
+        warnings.warn(text, ConvergenceWarning, stacklevel=2)
+    trace = np.array(engine.iteration_history["elbo"], dtype=float)
+    return VBMCPosterior(
+        density=_density(variational, bool(np.all(np.isinf(lower)) and np.all(np.isinf(upper)))),
+        log_evidence=float(results["elbo"]),
+        log_evidence_sd=float(results["elbo_sd"]),
+        evidence_kind="approximation",
+        engine="vbmc",
+        converged=bool(results["success_flag"]),
+        n_iter=int(results["iterations"]),
+        trace=trace,
+        elapsed=time.perf_counter() - started,
+        message=str(results["message"]),
+        evaluations=recorder.evaluations,
+    )
+
+
+class _Recorder:
+    """The log joint for one point, which remembers."""
+
+    def __init__(self, log_joint: Callable[[Array], ArrayLike], dim: int) -> None:
+        self._log_joint = log_joint
+        self._points: list[Array] = []
+        self._values: list[float] = []
+        self._dim = dim
+
+    @property
+    def evaluations(self) -> Evaluations:
+        return Evaluations(np.array(self._points).reshape(-1, self._dim), np.array(self._values))
+
+    def __call__(self, x: Array) -> float:
+        point = np.asarray(x, dtype=float).reshape(1, -1)
+        try:
+            value = np.asarray(self._log_joint(point), dtype=float)
+        except Exception as error:
+            text = f"the log joint raised {type(error).__name__}: {error}"
+            raise IntegrandError(text, self.evaluations) from error
+        if value.size != 1 or np.isnan(value).any() or np.any(value == np.inf):
+            raise IntegrandError(f"the log joint is {value} at {point[0].tolist()}", self.evaluations)
+        self._points.append(point[0].copy())
+        self._values.append(float(value.reshape(())))
+        return self._values[-1]
+
+
+def _box(bounds: Bounds | None, default: Bounds, d: int, name: str) -> tuple[Array, Array]:
+    lower, upper = (np.broadcast_to(np.asarray(b, dtype=float), (d,)) for b in (bounds or default))
+    if not np.all(lower < upper):
+        raise ValueError(f"{name} must be (lower, upper) with lower below upper, got {bounds!r}")
+    return lower, upper
+
+
+def _density(variational: Any, unbounded: bool) -> Mixture | Mapped:
+    weights, means = variational.w.ravel(), variational.mu.T
+    scales = (variational.lambd * variational.sigma).T  # (K, d): σ_k λ
+    transform = variational.parameter_transformer
+    inner = Mixture(GaussianMixture(weights, means, scales**2))
+    if not unbounded:
+        return Mapped(inner, transform, transform.inverse, transform.log_abs_det_jacobian)
+    origin = transform.inverse(np.zeros((1, means.shape[1])))[0]
+    columns = transform.inverse(np.eye(means.shape[1])) - origin
+    return inner.affine(columns.T, origin)

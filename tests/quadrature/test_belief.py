@@ -1,0 +1,178 @@
+"""The moments of an integral against dense quadrature of the same process."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF as SklearnRBF
+from sklearn.gaussian_process.kernels import ConstantKernel
+
+from latlin.quadrature import BayesianQuadrature, Gaussian, GaussianMixture, Hyperparameters, Uniform
+from latlin.quadrature.hyperparameters import Marginal, Point
+from latlin.quadrature.kernels import KERNELS
+from latlin.quadrature.standard import HALF, Box
+from latlin.quadrature.surrogate import condition, constant, log_likelihood, nothing
+
+MEASURES = {
+    "gaussian": Gaussian(0.5, 2.0),
+    "mixture": GaussianMixture([1.0, 2.0], [[-1.0], [1.5]], [0.3, 0.8]),
+    "box": Uniform(-1.0, 2.0),
+}
+FIXED = Hyperparameters(np.array([0.6]), nugget=1e-4, variance=1.5)
+
+
+def integrand(x):
+    return 1.0 + np.sin(2.0 * x[:, 0]) * np.exp(-0.2 * x[:, 0] ** 2)
+
+
+def conditioned(measure, n=7, **options):
+    x = measure.frame.outward(np.linspace(-1.5, 1.5, n)[:, None])
+    return BayesianQuadrature(measure, hyperparameters=FIXED, **options).condition(x, integrand(x))
+
+
+def dense_rule(standard):
+    nodes, weights = np.polynomial.legendre.leggauss(300)
+    reach = HALF if isinstance(standard, Box) else 8.0
+    z = (reach * nodes)[:, None]
+    return z, reach * weights * np.exp(standard.logpdf(z))
+
+
+@pytest.mark.parametrize("mean", ["constant", "zero"])
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+def test_plain_moments_are_those_of_the_process(measure, mean):
+    belief = conditioned(measure, mean=mean)
+    z, w = dense_rule(measure.standard)
+    covariance = belief.scale**2 * belief.process.covariance(z, z)
+    assert belief.integral.mean == pytest.approx(w @ belief.mean(z), rel=1e-9)
+    assert belief.integral.variance == pytest.approx(w @ covariance @ w, rel=1e-7)
+    np.testing.assert_allclose(belief.variances(z), np.diagonal(covariance), rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(belief.link(z) * belief.scale, covariance @ w, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("matched", [False, True], ids=["wsabi-l", "wsabi-m"])
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+def test_warped_moments_are_those_of_the_process(measure, matched):
+    belief = conditioned(measure, warp="wsabi-m" if matched else "wsabi-l")
+    z, w = dense_rule(measure.standard)
+    m, c = belief.process.mean(z), belief.process.covariance(z, z)
+    mean = belief.offset + 0.5 * m**2 + matched * 0.5 * np.diagonal(c)
+    covariance = np.outer(m, m) * c + matched * 0.5 * c**2
+    assert belief.integral.mean == pytest.approx(belief.scale * (w @ mean), rel=1e-9)
+    assert belief.integral.variance == pytest.approx(belief.scale**2 * (w @ covariance @ w), rel=1e-6)
+    np.testing.assert_allclose(belief.mean(z), belief.scale * mean, rtol=1e-9)
+    np.testing.assert_allclose(belief.variances(z), belief.scale**2 * np.diagonal(covariance), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(belief.link(z), belief.scale * (c * m) @ w, rtol=1e-5, atol=1e-8)
+
+
+def test_fixed_zero_mean_process_is_that_of_scikit_learn():
+    measure = MEASURES["gaussian"]
+    x = measure.frame.outward(np.linspace(-1.5, 1.5, 7)[:, None])
+    belief = conditioned(measure, mean="zero")
+    kernel = ConstantKernel(FIXED.variance, "fixed") * SklearnRBF(0.6 * np.sqrt(2.0), "fixed")
+    reference = GaussianProcessRegressor(kernel, alpha=FIXED.nugget * FIXED.variance, optimizer=None)
+    reference.fit(x, integrand(x))
+    new = np.linspace(-3.0, 4.0, 11)[:, None]
+    mean, sd = reference.predict(new, return_std=True)
+    z = measure.frame.inward(new)
+    np.testing.assert_allclose(belief.mean(z), mean, rtol=1e-8)
+    np.testing.assert_allclose(np.sqrt(belief.variances(z)), sd, rtol=1e-5)
+
+
+def test_constant_is_integrated_without_error():
+    x = np.linspace(0.0, 1.0, 6)[:, None]
+    belief = BayesianQuadrature(Uniform(0.0, 1.0)).condition(x, np.full(6, 3.0))
+    assert belief.integral.mean == pytest.approx(3.0, rel=1e-9)
+    assert belief.integral.variance < 1e-20
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e12])
+@pytest.mark.parametrize("warp", [None, "wsabi-l", "wsabi-m"])
+def test_units_of_the_integrand_do_not_matter(scale, warp):
+    x = np.linspace(-2.0, 2.0, 9)[:, None]
+    engine = BayesianQuadrature(Gaussian(0.0, 1.0), hyperparameters="ml", warp=warp)
+    y = integrand(x)
+    one, other = engine.condition(x, y).integral, engine.condition(x, scale * y).integral
+    assert other.mean / scale == pytest.approx(one.mean, rel=1e-4)
+
+
+def test_rotating_a_gaussian_measure_keeps_the_integral():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((25, 2))
+    factor = np.array([[1.0, 0.0], [0.9, 0.3]])
+    values = np.cos(z[:, 0]) + z[:, 1] ** 2
+    standard = BayesianQuadrature(Gaussian([0.0, 0.0], 1.0)).condition(z, values).integral
+    mapped = BayesianQuadrature(Gaussian([1.0, 2.0], factor @ factor.T)).condition(z @ factor.T + [1.0, 2.0], values)
+    assert mapped.integral.mean == pytest.approx(standard.mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("basis", [constant, nothing])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda k: k.name)
+def test_likelihood_slopes_are_finite_differences(kernel, basis):
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((12, 2))
+    y = np.sin(z[:, 0]) + z[:, 1] ** 2
+
+    def value(theta):
+        return log_likelihood(kernel, basis(z), z, y, np.exp(theta[:2]), float(np.exp(theta[2])))
+
+    theta = np.log([0.7, 1.3, 1e-3])
+    numeric = [(value(theta + e)[0] - value(theta - e)[0]) / 2e-5 for e in 1e-5 * np.eye(3)]
+    np.testing.assert_allclose(value(theta)[1], numeric, rtol=1e-5, atol=1e-6)
+
+
+def test_likelihood_integrates_mean_and_variance_out():
+    # p(y|ℓ) ∝ ∬ N(y|c1, vR) dc dv/v, up to a constant that length scales do not move
+    z = np.array([[-1.0], [0.2], [0.9]])
+    y = np.array([0.3, 1.1, -0.4])
+    c, log_v = np.linspace(-40.0, 40.0, 3001), np.linspace(-12.0, 16.0, 1401)
+
+    def brute(length):
+        r = KERNELS["rbf"].gram(z, z, np.array([length])) + 1e-3 * np.eye(3)
+        away = y[None] - c[:, None]
+        square = np.einsum("ni,ij,nj->n", away, np.linalg.inv(r), away)
+        inside = np.exp(-0.5 * square[:, None] / np.exp(log_v) - 1.5 * log_v)
+        return np.log(inside.sum()) - 0.5 * np.linalg.slogdet(r)[1]
+
+    def closed(length):
+        return log_likelihood(KERNELS["rbf"], constant(z), z, y, np.array([length]), 1e-3)[0]
+
+    assert closed(0.5) - closed(1.0) == pytest.approx(brute(0.5) - brute(1.0), abs=5e-3)
+
+
+def test_marginal_begins_with_the_mode_and_weighs_to_one():
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((20, 1))
+    y = np.sin(3.0 * z[:, 0])
+    mode = Point(noisy=False)(KERNELS["rbf"], constant, z, y, None)[0].hyperparameters
+    ensemble = Marginal(noisy=False)(KERNELS["rbf"], constant, z, y, None)
+    np.testing.assert_allclose(ensemble[0].hyperparameters.lengths, mode.lengths)
+    assert sum(w for w, _ in ensemble) == pytest.approx(1.0)
+    assert len(ensemble) > 1
+    base = log_likelihood(KERNELS["rbf"], constant(z), z, y, mode.lengths, mode.nugget)[0]
+    for factor in (0.8, 1.25):
+        assert log_likelihood(KERNELS["rbf"], constant(z), z, y, factor * mode.lengths, mode.nugget)[0] < base
+
+
+def test_noise_is_found():
+    rng = np.random.default_rng(3)
+    z = rng.uniform(-2.0, 2.0, (150, 1))
+    y = np.sin(2.0 * z[:, 0]) + 0.2 * rng.standard_normal(150)
+    h = Point(noisy=True)(KERNELS["rbf"], constant, z, y, None)[0].hyperparameters
+    process = condition(KERNELS["rbf"], constant, z, y, h)
+    assert np.sqrt(process.variance * h.nugget) == pytest.approx(0.2, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"kernel": "cubic"}, "kernel must be one of"),
+        ({"mean": "linear"}, "mean must be one of"),
+        ({"warp": "log"}, "warp must be None or one of"),
+        ({"warp": "wsabi-l", "kernel": "matern32"}, "closed forms for kernel='rbf' only"),
+        ({"hyperparameters": "guess"}, "hyperparameters must be 'marginal', 'ml' or"),
+        ({"hyperparameters": Hyperparameters(np.array([-1.0]))}, "positive lengths"),
+        ({"acquisition": "random"}, "acquisition must be one of"),
+    ],
+)
+def test_bad_options_are_named(options, text):
+    with pytest.raises(ValueError, match=text):
+        BayesianQuadrature(Gaussian(0.0, 1.0), **options).integrate(integrand, 10)
