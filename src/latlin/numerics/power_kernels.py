@@ -62,7 +62,7 @@ def _root(steep: bool, low: float, high: float, mu: float, sd: float, b: float, 
 @njit(cache=True)
 def _peaks(mu: float, sd: float, b: float, q: float) -> tuple[float, float]:
     """The places of the one or two maxima of the integrand in u = log x, the smaller first."""
-    end = max(mu, 0.0) + sd
+    end = max(mu, 0.0) + 2.0 * sd
     if q < 1.0 and b > 0.0 and mu > 0.0:
         # G is concave up to its inflection and convex beyond: two turning points if it falls there
         bend = (0.5 * b * q * q * (1.0 - q) * sd * sd) ** (1.0 / (2.0 - q))
@@ -147,14 +147,14 @@ def _half_line(mu: float, sd: float, b: float, q: float) -> tuple[float, float, 
 
 
 @njit(cache=True, parallel=True)
-def _tilted(mu: Array, sd: Array, beta: Array, q: Array, out: Array) -> None:
-    for n in prange(mu.size):
-        m, s, b = mu[n], sd[n], beta[n]
+def _tilted(sites: Array, out: Array) -> None:
+    for n in prange(sites.shape[1]):
+        m, s, b, q = sites[0, n], sites[1, n], sites[2, n], sites[3, n]
         if s == 0.0:
-            out[0, n], out[1, n], out[2, n] = -b * abs(m) ** q[n], 0.0, 0.0
+            out[0, n], out[1, n], out[2, n] = -b * abs(m) ** q, 0.0, 0.0
             continue
-        f_right, d_right, v_right = _half_line(m, s, b, q[n])
-        f_left, d_left, v_left = _half_line(-m, s, b, q[n])
+        f_right, d_right, v_right = _half_line(m, s, b, q)
+        f_left, d_left, v_left = _half_line(-m, s, b, q)
         f = max(f_right, f_left)
         w_right, w_left = math.exp(f_right - f), math.exp(f_left - f)
         total = w_right + w_left
@@ -165,7 +165,9 @@ def _tilted(mu: Array, sd: Array, beta: Array, q: Array, out: Array) -> None:
 
 
 def tilted_by_exponential(mu: Array, sd: Array, beta: Array, q: Array) -> tuple[Array, Array, Array]:
-    """log Z, mean − mu and variance of N(x | mu, sd²) exp(−beta |x|^q) / Z, arrays of one shape (sites,)."""
-    out = np.empty((3, mu.size))
-    _tilted(mu, sd, beta, q, out)
+    """log Z, mean − mu and variance of N(x | mu, sd²) exp(−beta |x|^q) / Z, arrays of shape (sites,)."""
+    # one array of one type, so that one version is compiled
+    sites = np.array(np.broadcast_arrays(mu, sd, beta, q), dtype=float)
+    out = np.empty((3, sites.shape[1]))
+    _tilted(sites, out)
     return out[0], out[1], out[2]

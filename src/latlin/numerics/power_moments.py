@@ -19,7 +19,7 @@ _TERMS = 18
 def absolute_moment(mu: Array, sd: Array, q: Array) -> tuple[Array, Array, Array]:
     """⟨|x|^q⟩ for x ~ N(mu, sd²) and its derivatives with respect to mu and sd², all arrays of one shape.
 
-    At mu = sd = 0 a derivative that does not exist is given as zero.
+    At mu = sd = 0 a derivative that does not exist is given as zero. What overflows is not finite.
 
     Examples
     --------
@@ -28,8 +28,9 @@ def absolute_moment(mu: Array, sd: Array, q: Array) -> tuple[Array, Array, Array
     """
     out = np.empty((3, mu.size))
     far = np.abs(mu) >= (_FAR + q) * sd
-    out[:, far] = _taylor(mu[far], sd[far], q[far])
-    out[:, ~far] = _kummer(mu[~far], sd[~far], q[~far])
+    with np.errstate(over="ignore", invalid="ignore"):
+        out[:, far] = _taylor(mu[far], sd[far], q[far])
+        out[:, ~far] = _kummer(mu[~far], sd[~far], q[~far])
     return out[0], out[1], out[2]
 
 

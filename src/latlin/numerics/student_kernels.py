@@ -83,18 +83,20 @@ def _far(mu: float, sd: float, moments: Array) -> tuple[float, float, float]:
 
 
 @njit(cache=True, parallel=True)
-def _expected(mu: Array, sd: Array, c: Array, moments: Array, out: Array) -> None:
-    for n in prange(mu.size):
-        if 1.0 + mu[n] * mu[n] > 128.0 * sd[n] * sd[n]:
-            out[0, n], out[1, n], out[2, n] = _far(mu[n], sd[n], moments)
+def _expected(sites: Array, c: Array, moments: Array, out: Array) -> None:
+    for n in prange(sites.shape[1]):
+        mu, sd = sites[0, n], sites[1, n]
+        if 1.0 + mu * mu > 128.0 * sd * sd:
+            out[0, n], out[1, n], out[2, n] = _far(mu, sd, moments)
         else:
-            out[0, n], out[1, n], out[2, n] = _near(mu[n], sd[n], c)
+            out[0, n], out[1, n], out[2, n] = _near(mu, sd, c)
 
 
 @njit(cache=True, parallel=True)
-def _tilted(mu: Array, sd: Array, beta: Array, out: Array) -> None:
-    for n in prange(mu.size):
-        b, m2, v = beta[n], mu[n] * mu[n], sd[n] * sd[n]
+def _tilted(sites: Array, out: Array) -> None:
+    for n in prange(sites.shape[1]):
+        mu, b = sites[0, n], sites[2, n]
+        m2, v = mu * mu, sites[1, n] * sites[1, n]
         if b == 0.0:
             out[0, n], out[1, n], out[2, n] = 0.0, 0.0, v
             continue
@@ -124,19 +126,26 @@ def _tilted(mu: Array, sd: Array, beta: Array, out: Array) -> None:
             s2 += w * d * d
         d = s1 / s0
         out[0, n] = top + math.log(h * s0) - math.lgamma(b)
-        out[1, n] = mu[n] * d
+        out[1, n] = mu * d
         out[2, n] = v * (1.0 - d) + m2 * max(s2 / s0 - d * d, 0.0)
+
+
+def _stack(*arrays: Array) -> Array:
+    """One array of one type, so that one version is compiled."""
+    return np.array(np.broadcast_arrays(*arrays), dtype=float)
 
 
 def expected_log1p_square(mu: Array, sd: Array) -> tuple[Array, Array, Array]:
     """⟨log(1 + x²)⟩ for x ~ N(mu, sd²), with its derivatives with respect to mu and sd²."""
-    out = np.empty((3, mu.size))
-    _expected(mu, sd, _SERIES, _MOMENTS, out)
+    sites = _stack(mu, sd)
+    out = np.empty((3, sites.shape[1]))
+    _expected(sites, _SERIES, _MOMENTS, out)
     return out[0], out[1], out[2]
 
 
 def tilted_by_power(mu: Array, sd: Array, beta: Array) -> tuple[Array, Array, Array]:
     """log Z, mu − mean and variance of N(x | mu, sd²) (1 + x²)^{−beta} / Z."""
-    out = np.empty((3, mu.size))
-    _tilted(mu, sd, beta, out)
+    sites = _stack(mu, sd, beta)
+    out = np.empty((3, sites.shape[1]))
+    _tilted(sites, out)
     return out[0], out[1], out[2]

@@ -72,7 +72,7 @@ class GeneralisedNormal(Potential):
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         s, q = self.scale, np.broadcast_to(self.shape, m.shape)
         moment, d_mean, d_var = absolute_moment(self._standard(m), np.sqrt(v) / s, q)
-        if not np.all(np.isfinite(moment)):
+        if not np.all(np.isfinite([moment, d_mean, d_var])):
             raise ValueError(f"⟨|x − loc|^shape⟩ overflows: shape {q.max():g} is too large for these means")
         return ExpectedLog(self._log_normaliser() - moment, -d_mean / s, -d_var / s**2)
 
