@@ -1,0 +1,238 @@
+"""Factor analysis in memory: maxima, monotone EM, exact queries, missing data, manners."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
+from sklearn.decomposition import FactorAnalysis as SklearnFactorAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from latlin.factor import FactorAnalysis, HeywoodWarning, choose_components
+from latlin.factor._direct import profile
+from latlin.factor._moments import DenseMoments, RowMoments, moments
+from latlin.factor._rotation import varimax
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X = load_wine().data
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def draws(n, d, rank, seed=0, missing=0.0):
+    rng = np.random.default_rng(seed)
+    F, psi, mean = rng.standard_normal((rank, d)), rng.uniform(0.5, 2.0, d), 3.0 * rng.standard_normal(d)
+    X = mean + rng.standard_normal((n, rank)) @ F + np.sqrt(psi) * rng.standard_normal((n, d))
+    if missing:
+        X[rng.random(X.shape) < missing] = np.nan
+    return X, F.T @ F + np.diag(psi)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_ml_and_em_find_the_maximum_on_wine(wine, rank):
+    peer = SklearnFactorAnalysis(rank, svd_method="lapack", tol=1e-9, max_iter=50_000).fit(wine)
+    best = peer.score(wine) * len(wine)
+    ml = FactorAnalysis(rank).fit(wine)
+    em = FactorAnalysis(rank, method="em").fit(wine)
+    assert ml.log_likelihood_ == pytest.approx(best, abs=1e-4)
+    assert em.log_likelihood_ == pytest.approx(ml.log_likelihood_, rel=1e-6)
+    assert ml.log_likelihood_ == pytest.approx(ml.score(wine) * len(wine), rel=1e-10)
+    assert np.diff(em.trace_).min() > -1e-9
+    np.testing.assert_allclose(ml.components_, em.components_, atol=5e-3)
+
+
+def test_a_heywood_case_is_said(wine):
+    with pytest.warns(HeywoodWarning, match=r"feature\(s\) 2 "):
+        model = FactorAnalysis(4).fit(wine)
+    assert model.heywood_.tolist() == [2]
+    assert model.converged_
+
+
+def test_profile_gradient_matches_finite_differences(wine):
+    s = moments(wine, wine.mean(axis=0))
+    sd = np.sqrt(s.variance)
+    x = np.log(np.random.default_rng(0).uniform(0.1, 0.9, 13))
+    numeric = [(profile(s, sd, x + h, 3).value - profile(s, sd, x - h, 3).value) / 2e-5 for h in 1e-5 * np.eye(13)]
+    np.testing.assert_allclose(profile(s, sd, x, 3).gradient, numeric, atol=1e-8)
+
+
+def test_isotropic_noise_is_probabilistic_pca(wine):
+    ml = FactorAnalysis(2, noise="isotropic").fit(wine)
+    em = FactorAnalysis(2, noise="isotropic", method="em").fit(wine)
+    pca = PCA(2).fit(wine)
+    values = np.linalg.eigvalsh(wine.T @ wine / len(wine))[::-1]
+    np.testing.assert_allclose(ml.noise_variance_, values[2:].mean(), rtol=1e-10)
+    np.testing.assert_allclose((ml.components_**2).sum(axis=1), values[:2] - values[2:].mean(), rtol=1e-9)
+    overlap = np.abs(np.sum(ml.components_ * pca.components_, axis=1)) / np.linalg.norm(ml.components_, axis=1)
+    np.testing.assert_allclose(overlap, 1.0, rtol=1e-9)
+    assert ml.log_likelihood_ == pytest.approx(ml.score(wine) * len(wine), rel=1e-12)
+    assert em.log_likelihood_ == pytest.approx(ml.log_likelihood_, rel=1e-8)
+
+
+def test_queries_are_those_of_the_gaussian():
+    X, _ = draws(300, 6, 2)
+    model = FactorAnalysis(2).fit(X)
+    cov = model.get_covariance()
+    np.testing.assert_allclose(model.get_precision() @ cov, np.eye(6), atol=1e-10)
+    np.testing.assert_allclose(model.score_samples(X), multivariate_normal(model.mean_, cov).logpdf(X), rtol=1e-10)
+    z, spread = model.transform(X, return_cov=True)
+    gain = model.components_ @ np.linalg.inv(cov)
+    np.testing.assert_allclose(z, (X - model.mean_) @ gain.T, atol=1e-10)
+    np.testing.assert_allclose(spread, np.eye(2) - gain @ model.components_.T, atol=1e-10)
+    np.testing.assert_allclose(model.inverse_transform(z), z @ model.components_ + model.mean_)
+    draw = model.sample(200_000, random_state=0)
+    np.testing.assert_allclose(np.cov(draw.T), cov, atol=6 * np.abs(cov).max() / np.sqrt(200_000))
+    u = model.novelty(draw[:20_000])
+    assert abs(u.mean() - 0.5) < 0.01
+    assert model.novelty(model.mean_[None] + 100.0) > 0.999999
+
+
+def test_impute_equals_the_gaussian_conditional():
+    X, _ = draws(400, 6, 2)
+    model = FactorAnalysis(2).fit(X)
+    x = X[0].copy()
+    gap = np.array([1, 4, 5])
+    seen = np.array([0, 2, 3])
+    x[gap] = np.nan
+    cov = model.get_covariance()
+    gain = cov[np.ix_(gap, seen)] @ np.linalg.inv(cov[np.ix_(seen, seen)])
+    mean = model.mean_[gap] + gain @ (x[seen] - model.mean_[seen])
+    spread = cov[np.ix_(gap, gap)] - gain @ cov[np.ix_(seen, gap)]
+    filled, std = model.impute(x[None], return_std=True)
+    given = model.conditional(x)
+    np.testing.assert_allclose(filled[0, gap], mean, atol=1e-10)
+    np.testing.assert_allclose(std[0, gap], np.sqrt(np.diag(spread)), rtol=1e-10)
+    np.testing.assert_allclose(given.covariance, spread, atol=1e-10)
+    np.testing.assert_allclose(given.mean, mean, atol=1e-10)
+    assert std[0, seen].max() == 0.0
+    part = multivariate_normal(model.mean_[seen], cov[np.ix_(seen, seen)]).logpdf(x[seen])
+    assert model.score_samples(x[None])[0] == pytest.approx(part, rel=1e-10)
+
+
+def test_em_with_missing_entries_recovers_the_covariance():
+    X, truth = draws(3000, 8, 2, seed=1)
+    holes = np.where(np.random.default_rng(2).random(X.shape) < 0.3, np.nan, X)
+    model = FactorAnalysis(2, method="em").fit(holes)
+    full = FactorAnalysis(2).fit(X)
+    assert np.diff(model.trace_).min() > -1e-8
+    assert model.log_likelihood_ == pytest.approx(model.score_samples(holes).sum(), rel=1e-10)
+    # sampling error of an entry with 49 % of the pairs seen is about 1/0.7 that of complete data
+    size = np.linalg.norm(truth)
+    error = np.linalg.norm(model.get_covariance() - truth) / size
+    assert error < 2.0 * np.linalg.norm(full.get_covariance() - truth) / size + 0.02
+
+
+def test_em_without_holes_meets_the_missing_data_route(wine):
+    holes = wine.copy()
+    holes[0, 0] = np.nan
+    rest = FactorAnalysis(2).fit(wine)
+    model = FactorAnalysis(2, method="em").fit(holes)
+    assert model.score(wine) == pytest.approx(rest.score(wine), rel=1e-4)
+
+
+def test_latents_of_incomplete_rows(wine):
+    holes = np.where(np.random.default_rng(0).random(wine.shape) < 0.2, np.nan, wine)
+    em = FactorAnalysis(2, method="em", tol=1e-4).fit(holes)
+    means, spread = em.transform(holes, return_cov=True)
+    np.testing.assert_allclose(means, em.transform(em.impute(holes)), atol=1e-9)
+    assert spread.shape == (len(wine), 2, 2)
+    with pytest.raises(ValueError, match="impute"):
+        FactorAnalysis(2).fit(wine).transform(holes)
+
+
+def test_many_features_without_the_matrix(monkeypatch):
+    X, _ = draws(60, 30, 2)
+    dense = FactorAnalysis(2).fit(X)
+    monkeypatch.setattr("latlin.factor._moments.DENSE_UP_TO", 5)
+    rows = FactorAnalysis(2).fit(X)
+    assert isinstance(moments(X, X.mean(axis=0)), RowMoments)
+    assert rows.log_likelihood_ == pytest.approx(dense.log_likelihood_, rel=1e-6)
+    em = FactorAnalysis(2, method="em").fit(X)
+    assert em.log_likelihood_ == pytest.approx(dense.log_likelihood_, rel=1e-6)
+
+
+def test_lanczos_and_full_eigenvectors_agree():
+    X, _ = draws(500, 230, 3)
+    s = moments(X, X.mean(axis=0))
+    assert isinstance(s, DenseMoments)
+    scale = 1.0 / np.sqrt(s.variance)
+    values, vectors = s.top(scale, 3, None)
+    exact = np.linalg.eigvalsh(s.matrix * scale[:, None] * scale)[-3:]
+    np.testing.assert_allclose(values, exact, rtol=1e-10)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-10)
+
+
+def test_varimax_turns_without_changing_the_model(wine):
+    plain = FactorAnalysis(3).fit(wine)
+    turned = FactorAnalysis(3, rotate="varimax").fit(wine)
+    np.testing.assert_allclose(turned.get_covariance(), plain.get_covariance(), atol=1e-10)
+    simplicity = lambda f: ((f**2).var(axis=1)).sum()  # noqa: E731
+    best = simplicity(turned.components_)
+    assert best > simplicity(plain.components_)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        assert simplicity(q @ turned.components_) <= best + 1e-9
+    np.testing.assert_allclose(varimax(turned.components_), turned.components_, atol=1e-4)
+
+
+@pytest.mark.parametrize("criterion", ["bic", "held-out"])
+def test_the_number_of_factors_is_found(criterion):
+    X, _ = draws(600, 12, 3, seed=4)
+    model = FactorAnalysis(criterion, max_components=5).fit(X)
+    assert model.choice_.n_components == len(model.components_) == 3
+    picked = choose_components(FactorAnalysis(), X, [1, 3], criterion=criterion)
+    assert picked.n_components == 3
+    assert FactorAnalysis(3).fit(X).bic(X) < FactorAnalysis(2).fit(X).bic(X)
+
+
+def test_scale_and_shift_of_features_do_not_matter(wine):
+    scale, shift = np.logspace(-3, 4, 13), np.linspace(-50, 900, 13)
+    plain, moved = FactorAnalysis(2).fit(wine), FactorAnalysis(2).fit(wine * scale + shift)
+    np.testing.assert_allclose(moved.components_ / scale, plain.components_, atol=1e-5)
+    expected = plain.log_likelihood_ - len(wine) * np.log(scale).sum()
+    assert moved.log_likelihood_ == pytest.approx(expected, rel=1e-9)
+
+
+def test_bad_input_is_named(wine):
+    with pytest.raises(ValueError, match="n_components must be an integer from 1 to 12"):
+        FactorAnalysis(13).fit(wine)
+    with pytest.raises(ValueError, match=r"constant in column\(s\) \[3\]"):
+        FactorAnalysis(1).fit(np.where(np.arange(13) == 3, 7.0, wine))
+    holes = np.where(np.arange(13) == 3, np.nan, wine)
+    with pytest.raises(ValueError, match="method='em' fits them"):
+        FactorAnalysis(1).fit(holes)
+    with pytest.raises(ValueError, match=r"no observed entry in column\(s\) \[3\]"):
+        FactorAnalysis(1, method="em").fit(holes)
+    with pytest.raises(ValueError, match="infinity"):
+        FactorAnalysis(1, method="em").fit(np.where(wine > 2, np.inf, wine))
+    for option in ({"method": "svd"}, {"noise": "full"}, {"rotate": "promax"}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match=next(iter(option))):
+            FactorAnalysis(1, **option).fit(wine)
+    with pytest.raises(AttributeError, match="partial_fit"):
+        FactorAnalysis(1).partial_fit(wine)
+    with pytest.raises(ValueError, match="has no maximum"):
+        FactorAnalysis(3).fit(wine[:4])
+
+
+def test_save_and_load(tmp_path, wine):
+    model = FactorAnalysis(2, rotate="varimax").fit(wine)
+    model.save(tmp_path / "model.npz")
+    again = FactorAnalysis.load(tmp_path / "model.npz")
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.transform(wine), model.transform(wine))
+    assert again.log_likelihood_ == model.log_likelihood_
+
+
+@pytest.mark.filterwarnings("ignore::latlin.factor.HeywoodWarning")
+@parametrize_with_checks(
+    [
+        FactorAnalysis(),
+        FactorAnalysis(method="em", tol=1e-3),
+        FactorAnalysis(method="online-em"),
+        FactorAnalysis(method="gradient"),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
