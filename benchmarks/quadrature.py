@@ -1,0 +1,261 @@
+"""Bayesian quadrature: evaluations to 1 % error, coverage of its intervals, gradients and subsamples by it.
+
+    python benchmarks/quadrature.py [--dims 1,2,3] [--coverage 200] [--peers]
+
+Evaluations to 1 % is the first size from which on the error stays below 1 %. For Monte Carlo it is the size at
+which the root mean square error is 1 %. Peers are run where they are installed, up to 40 evaluations in one and
+two dimensions (Emukit refits and searches at every point; ProbNum keeps its length scale at one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from _integrands import Problem, gaussian_mixture, genz, problems, process_draw
+from _table import environment, table
+from latlin.quadrature import (
+    GaussianQuadratureGradient,
+    GradientEstimate,
+    Uniform,
+    integrate,
+    score_gradient,
+    subsample,
+)
+from latlin.quadrature.subsampling import quadrature_weights
+
+Array = NDArray[np.float64]
+BUDGETS = {1: 300, 2: 400, 3: 500, 4: 500, 5: 500}
+ENGINES = {
+    "rbf": {},
+    "matern52": {"kernel": "matern52"},
+    "matern32": {"kernel": "matern32"},
+    "wsabi-l": {"warp": "wsabi-l"},
+}
+TOLERANCE = 0.01
+
+
+def settled(sizes: Sequence[int], means: Sequence[float], truth: float) -> float:
+    """The first size from which on the relative error stays below the tolerance."""
+    good = np.abs(np.asarray(means) - truth) <= TOLERANCE * abs(truth)
+    bad = np.flatnonzero(~good)
+    first = 0 if len(bad) == 0 else bad[-1] + 1
+    return float(sizes[first]) if first < len(good) else math.inf
+
+
+def ours(problem: Problem, options: dict, budget: int) -> float:
+    """Evaluations latlin needs."""
+    if "warp" in options and not problem.positive:
+        return math.nan
+    result = integrate(problem.f, problem.measure, budget, random_state=0, **options)
+    return settled(result.trace.evaluations, result.trace.mean, problem.truth)
+
+
+def monte_carlo_need(problem: Problem) -> float:
+    """Var f / (1 % of the integral)²."""
+    values = problem.f(problem.measure.sample(200_000, random_state=0))
+    return float(values.var() / (TOLERANCE * problem.truth) ** 2)
+
+
+def emukit_run(problem: Problem, budget: int) -> float:
+    """Emukit's vanilla loop from the same number of first points."""
+    import GPy
+    from emukit.core.loop.user_function import UserFunctionWrapper
+    from emukit.model_wrappers.gpy_quadrature_wrappers import create_emukit_model_from_gpy_model
+    from emukit.quadrature.loop import VanillaBayesianQuadratureLoop
+    from emukit.quadrature.measures import GaussianMeasure, LebesgueMeasure
+    from emukit.quadrature.methods import VanillaBayesianQuadrature
+
+    d = problem.measure.dim
+    x = problem.measure.sample(4 + 4 * d, random_state=0)
+    model = GPy.models.GPRegression(x, problem.f(x)[:, None], GPy.kern.RBF(d, ARD=False))
+    model.likelihood.variance.constrain_fixed(1e-8)
+    flat = isinstance(problem.measure, Uniform)
+    measure = (
+        LebesgueMeasure.from_bounds([(0.0, 1.0)] * d, normalized=True)
+        if flat
+        else GaussianMeasure(np.zeros(d), np.ones(d))
+    )
+    base = create_emukit_model_from_gpy_model(gpy_model=model, measure=measure)
+    loop = VanillaBayesianQuadratureLoop(VanillaBayesianQuadrature(base, x, problem.f(x)[:, None]))
+    sizes: list[int] = []
+    means: list[float] = []
+
+    def note(loop: object, state: object) -> None:
+        sizes.append(len(state.X))
+        means.append(float(np.ravel(loop.model.integrate()[0])[0]))
+
+    loop.iteration_end_event.append(note)
+    loop.run_loop(UserFunctionWrapper(lambda z: problem.f(z)[:, None]), budget - len(x))
+    return settled(sizes, means, problem.truth)
+
+
+def probnum_run(problem: Problem, budget: int) -> float:
+    """ProbNum's bayesquad at growing sizes."""
+    from probnum.quad import bayesquad
+    from probnum.quad.integration_measures import GaussianMeasure, LebesgueMeasure
+
+    d = problem.measure.dim
+    flat = isinstance(problem.measure, Uniform)
+    measure = LebesgueMeasure((0.0, 1.0), d, normalized=True) if flat else GaussianMeasure(np.zeros(d), np.ones(d))
+    sizes = list(range(8, budget + 1, 4))
+    means = []
+    for n in sizes:
+        rng = np.random.default_rng(0)
+        belief, _ = bayesquad(problem.f, d, measure=measure, policy="bmc", max_evals=n, rng=rng)
+        means.append(float(np.ravel(belief.mean)[0]))
+    return settled(sizes, means, problem.truth)
+
+
+def attempt(run: Callable[[Problem, int], float], problem: Problem) -> str:
+    """What a peer needs, or why there is no number."""
+    try:
+        need = run(problem, 40)
+    except ImportError:
+        return "not installed"
+    except Exception as error:
+        return type(error).__name__
+    return f"{need:.0f}" if math.isfinite(need) else "> 40"
+
+
+def shown(need: float, budget: int) -> str:
+    return "–" if math.isnan(need) else f"{need:.0f}" if math.isfinite(need) else f"> {budget}"
+
+
+def evaluations_table(dims: Sequence[int], peers: bool) -> str:
+    """Evaluations to 1 %."""
+    rows = []
+    for d in dims:
+        for problem in problems(d):
+            needed = {name: ours(problem, options, BUDGETS[d]) for name, options in ENGINES.items()}
+            mc = monte_carlo_need(problem)
+            best = np.nanmin(list(needed.values()))
+            extra = [attempt(run, problem) for run in (emukit_run, probnum_run)] if peers and d <= 2 else ["", ""]
+            cells = [shown(n, BUDGETS[d]) for n in needed.values()]
+            rows.append([d, problem.name, f"{mc:.0f}", *cells, f"{mc / needed['rbf']:.0f}", f"{mc / best:.0f}", *extra])
+    heads = ["d", "integrand", "Monte Carlo", *ENGINES, "MC / rbf", "MC / best", "Emukit", "ProbNum (BMC)"]
+    return table(heads, rows)
+
+
+def coverage_table(count: int) -> str:
+    """Shares of 95 % intervals that hold the truth, with the active design."""
+
+    def share(make: Callable[[np.random.Generator, int, bool], Problem], **options: object) -> float:
+        hits = []
+        for seed in range(count):
+            rng = np.random.default_rng(seed)
+            d, gaussian = 1 + seed % 3, seed // 3 % 2 == 0
+            problem = make(rng, d, gaussian)
+            result = integrate(problem.f, problem.measure, (0, 12, 30, 60)[d], random_state=rng, **options)
+            low, high = result.interval()
+            hits.append(low <= problem.truth <= high)
+        return float(np.mean(hits))
+
+    def family(index: int) -> Callable[[np.random.Generator, int, bool], Problem]:
+        return lambda rng, d, gaussian: genz(d, rng)[index]
+
+    def mixture(rng: np.random.Generator, d: int, gaussian: bool) -> Problem:
+        return gaussian_mixture(d, rng)
+
+    names = [p.name for p in genz(1, np.random.default_rng(0))]
+    rows: list[list[object]] = [
+        ["process draws", share(lambda rng, d, gaussian: process_draw(d, gaussian, rng))],
+        ["Gaussian mixtures", share(mixture)],
+        ["Gaussian mixtures, wsabi-l", share(mixture, warp="wsabi-l")],
+        ["Gaussian mixtures, wsabi-m", share(mixture, warp="wsabi-m")],
+        *[[f"Genz {name}", share(family(i))] for i, name in enumerate(names)],
+        ["Genz continuous, matern32", share(family(4), kernel="matern32")],
+        ["Genz discontinuous, matern32", share(family(5), kernel="matern32")],
+    ]
+    return table(["family", f"coverage of 95 % intervals ({count} problems)"], rows)
+
+
+def dense_gradient(log_joint: Callable[[Array], Array], mean: Array, variance: float) -> Array:
+    """∂m of the expected log joint under N(mean, variance·I), by a tensor rule: E[z log p] / s."""
+    d, s = len(mean), np.sqrt(variance)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    z = np.stack(np.meshgrid(*[nodes] * d, indexing="ij"), axis=-1).reshape(-1, d)
+    w = np.prod(np.stack(np.meshgrid(*[weights] * d, indexing="ij"), axis=-1).reshape(-1, d), axis=1)
+    w /= w.sum()
+    return (w * log_joint(mean + s * z)) @ z / s
+
+
+def gradient_table() -> str:
+    """Root mean square error of the bound's gradient at equal evaluations, on logistic posteriors."""
+    rows = []
+    for d in (1, 2, 3, 4):
+        rng = np.random.default_rng(d)
+        x, m = rng.standard_normal((40, d)), 0.3 * rng.standard_normal(d)
+        y = np.where(x @ np.ones(d) > 0.0, 1.0, -1.0)
+
+        def log_joint(t: Array, x: Array = x, y: Array = y) -> Array:
+            return -np.logaddexp(0.0, -(t @ x.T) * y).sum(axis=1) - 0.5 * np.sum(t**2, axis=1)
+
+        exact = dense_gradient(log_joint, m, 0.2)
+        n = 8 * (d + 1)
+
+        def error(estimate: GradientEstimate, exact: Array = exact) -> float:
+            return float(np.linalg.norm(estimate.mean - exact))
+
+        engine = GaussianQuadratureGradient(log_joint, samples=n)
+        started = time.perf_counter()
+        bq = [error(engine.estimate(m, 0.2 * np.eye(d), random_state=s)) for s in range(20)]
+        elapsed = (time.perf_counter() - started) / 20.0
+        mc = [error(score_gradient(log_joint, m, 0.2 * np.eye(d), n, random_state=s)) for s in range(20)]
+        rms = [float(np.sqrt(np.mean(np.square(e)))) for e in (bq, mc)]
+        rows.append([d, n, *rms, rms[1] / rms[0], 1000.0 * elapsed])
+    return table(["d", "evaluations", "quadrature rms", "score rms", "ratio", "quadrature ms"], rows)
+
+
+def subsample_table() -> str:
+    """Error of a mean over 5,000 rows from k of them, relative to that of a random mini-batch."""
+    rows = []
+    for d in (1, 2, 5, 10):
+        rng = np.random.default_rng(d)
+        data = rng.standard_normal((5_000, d)) + 3.0 * rng.integers(0, 2, (5_000, 1))
+        z = (data - data.mean(axis=0)) / data.std(axis=0)
+        lengths = np.full(d, np.sqrt(d))
+        for name, f in {
+            "smooth": np.sin(z.sum(axis=1) / np.sqrt(d)) + np.sum(z**2, axis=1) / d,
+            "rough": np.sign(z[:, 0]) + rng.standard_normal(5_000),
+        }.items():
+            for k in (25, 100):
+                chosen = subsample(data, k)
+                random = [subsample(data, k, "random", random_state=s).indices for s in range(100)]
+                base = np.sqrt(np.mean([(f[i].mean() - f.mean()) ** 2 for i in random]))
+                weighted = [quadrature_weights(z, i, lengths) @ f[i] - f.mean() for i in random[:20]]
+                active = [abs(w @ f[chosen.indices] - f.mean()) / base for w in (chosen.weights, np.full(k, 1.0 / k))]
+                rows.append(
+                    [d, name, k, *(float(a) for a in active), float(np.sqrt(np.mean(np.square(weighted))) / base)]
+                )
+    return table(["d", "f", "k", "active, weighted", "active, plain mean", "random, weighted"], rows)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dims", default="1,2,3")
+    parser.add_argument("--coverage", type=int, default=200, help="problems a family; 0 for none")
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--extras", action="store_true", help="gradients and subsamples too")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    print(environment("emukit", "probnum"))
+    if arguments.dims:
+        print(evaluations_table([int(d) for d in arguments.dims.split(",")], arguments.peers), flush=True)
+    if arguments.coverage:
+        print(coverage_table(arguments.coverage), flush=True)
+    if arguments.extras:
+        print(gradient_table(), subsample_table(), sep="\n\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Floor 5: the tables and figures of the source documents, one file each."""
