@@ -104,9 +104,7 @@ class GaussianKL:
         form = site_form(model)
         saved = checkpoint_for(checkpoint, model, self)
         ascent = self._climb(form, model, start, rules, verbose, saved)
-        parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
-        solution = form.solve(parameters)
-        assert solution is not None  # the ascent ended there
+        solution = full.solution_of(ascent.state)
         return Posterior(
             model=model,
             density=form.density(solution),
@@ -118,7 +116,7 @@ class GaussianKL:
             trace=ascent.trace,
             elapsed=time.perf_counter() - started,
             message=ascent.message + ("" if form.sites.log_concave else LOCAL),
-            sites=parameters,
+            sites=solution.parameters,
         )
 
     def _climb(
@@ -131,11 +129,15 @@ class GaussianKL:
         checkpoint: Checkpoint | None,
     ) -> Ascent[full.State]:
         firsts = _starts(form) if start is None else [matched_parameters(form, model, start)]
-        firsts = [first for first in firsts if full.evaluate(form, first, self.tol) is not None]
-        if not firsts:
+        evaluated = [full.evaluate(form, first, self.tol) for first in firsts]
+        states = [state for state in evaluated if state is not None]
+        if not states:
             raise ValueError("no start gives a finite bound; rescale the columns of H or pass start=")
-        ascents = [full.maximise_bound(form, f, rules, "Gaussian KL", verbose, checkpoint) for f in firsts[:1]]
-        ascents += [full.maximise_bound(form, f, rules, "Gaussian KL", verbose, None) for f in firsts[1:]]
+        saved = [checkpoint, *[None] * (len(states) - 1)]
+        ascents = [
+            full.maximise_bound(form, state, rules, "Gaussian KL", verbose, file)
+            for state, file in zip(states, saved, strict=True)
+        ]
         return max(ascents, key=lambda ascent: ascent.state.bound)
 
 

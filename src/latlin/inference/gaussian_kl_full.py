@@ -14,17 +14,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.site_form import SiteForm
+from latlin.inference.site_form import SiteForm, Solution
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.anderson import mix
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.linalg import solve_upper, symmetrise
+from latlin.numerics.linalg import Cholesky, solve_upper, symmetrise
 from latlin.numerics.line_search import backtrack
 
 Array = NDArray[np.float64]
 MEMORY = 8
 #: a site whose γ is below this is as good as absent; its logarithm stays finite
 FLOOR = 1e-30
+#: smallest unit of a coordinate; a row of zeros has no variance to measure in
+TINY = 1e-12
 
 
 class State(NamedTuple):
@@ -32,6 +34,8 @@ class State(NamedTuple):
 
     gamma: Array
     nu: Array
+    u: Array
+    factor: Array
     x: Array
     variance: Array
     bound: float
@@ -44,16 +48,13 @@ class State(NamedTuple):
 
 def maximise_bound(
     form: SiteForm,
-    first: SiteParameters,
+    start: State,
     rules: Rules,
     label: str,
     verbose: bool,
     checkpoint: Checkpoint | None,
 ) -> Ascent[State]:
-    """Climb the Gaussian KL bound from the site parameters `first`."""
-    start = evaluate(form, first, rules.gradient_tol)
-    if start is None:
-        raise ValueError("the start of the Gaussian KL ascent is not a proper Gaussian; start from another posterior")
+    """Climb the Gaussian KL bound from a state that `evaluate` gave."""
     coordinates = LogCoordinates(start) if form.sites.log_concave else PlainCoordinates(start)
 
     def step(state: State) -> tuple[State, Measure]:
@@ -77,9 +78,16 @@ def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | 
     # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
     gamma_hat = -2.0 * expected.d_var
     nu_hat = expected.d_mean + gamma_hat * solution.x
-    gradient = _gradient(form, parameters, solution.precision.factor, solution.x, gamma_hat, nu_hat, tol)
+    factor = solution.precision.factor
+    gradient = _gradient(form, parameters, factor, solution.x, gamma_hat, nu_hat, tol)
+    moments = (solution.u, factor, solution.x, variance)
     empty = np.zeros((0, 2 * len(variance)))
-    return State(*parameters, solution.x, variance, bound, gamma_hat, nu_hat, gradient, points=empty, residuals=empty)
+    return State(*parameters, *moments, bound, gamma_hat, nu_hat, gradient, points=empty, residuals=empty)
+
+
+def solution_of(state: State) -> Solution:
+    """The state as a member of the site form's family."""
+    return Solution(SiteParameters(state.gamma, state.nu), Cholesky(state.factor, 0.0), state.u, state.x)
 
 
 def _gradient(
@@ -103,8 +111,8 @@ class LogCoordinates:
     """(log γ, ν), each in the units of the first marginals, for concave sites: γ stays positive."""
 
     def __init__(self, start: State) -> None:
-        self._weight = np.maximum(start.gamma, FLOOR) * start.variance
-        self._spread = np.sqrt(start.variance)
+        self._weight = np.maximum(start.gamma * start.variance, TINY)
+        self._spread = np.sqrt(np.maximum(start.variance, TINY))
 
     def encode(self, gamma: Array, nu: Array) -> Array:
         return np.concatenate([self._weight * np.log(np.maximum(gamma, FLOOR)), self._spread * nu])
@@ -118,8 +126,8 @@ class PlainCoordinates:
     """(γ, ν) in the units of the first marginals, for sites whose γ may be negative."""
 
     def __init__(self, start: State) -> None:
-        self._variance = start.variance
-        self._spread = np.sqrt(start.variance)
+        self._variance = np.maximum(start.variance, TINY)
+        self._spread = np.sqrt(self._variance)
 
     def encode(self, gamma: Array, nu: Array) -> Array:
         return np.concatenate([self._variance * gamma, self._spread * nu])
