@@ -10,7 +10,7 @@ demo: $(VENV)/.core
 	$(VENV)/bin/latlin demo
 
 test: $(VENV)/.dev
-	$(RUN) -m pytest -n $(JOBS) -q
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) -q
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
