@@ -121,7 +121,7 @@ def attempt(run: Callable[[Problem, int], float], problem: Problem) -> str:
     except ImportError:
         return "not installed"
     except Exception as error:
-        return type(error).__name__
+        return f"fails: {type(error).__name__}"
     return f"{need:.0f}" if math.isfinite(need) else "> 40"
 
 
@@ -144,12 +144,12 @@ def evaluations_table(dims: Sequence[int], peers: bool) -> str:
     return table(heads, rows)
 
 
-def coverage_table(count: int) -> str:
+def coverage_table(count: int, others: int) -> str:
     """Shares of 95 % intervals that hold the truth, with the active design."""
 
-    def share(make: Callable[[np.random.Generator, int, bool], Problem], **options: object) -> float:
+    def share(make: Callable[[np.random.Generator, int, bool], Problem], n: int, **options: object) -> float:
         hits = []
-        for seed in range(count):
+        for seed in range(n):
             rng = np.random.default_rng(seed)
             d, gaussian = 1 + seed % 3, seed // 3 % 2 == 0
             problem = make(rng, d, gaussian)
@@ -165,16 +165,20 @@ def coverage_table(count: int) -> str:
         return gaussian_mixture(d, rng)
 
     names = [p.name for p in genz(1, np.random.default_rng(0))]
-    rows: list[list[object]] = [
-        ["process draws", share(lambda rng, d, gaussian: process_draw(d, gaussian, rng))],
-        ["Gaussian mixtures", share(mixture)],
-        ["Gaussian mixtures, wsabi-l", share(mixture, warp="wsabi-l")],
-        ["Gaussian mixtures, wsabi-m", share(mixture, warp="wsabi-m")],
-        *[[f"Genz {name}", share(family(i))] for i, name in enumerate(names)],
-        ["Genz continuous, matern32", share(family(4), kernel="matern32")],
-        ["Genz discontinuous, matern32", share(family(5), kernel="matern32")],
+    families: list[tuple[str, Callable[[np.random.Generator, int, bool], Problem], int, dict]] = [
+        ("process draws", lambda rng, d, gaussian: process_draw(d, gaussian, rng), count, {}),
+        ("Gaussian mixtures", mixture, count, {}),
+        ("Gaussian mixtures, wsabi-l", mixture, others, {"warp": "wsabi-l"}),
+        ("Gaussian mixtures, wsabi-m", mixture, others, {"warp": "wsabi-m"}),
+        *[(f"Genz {name}", family(i), others, {}) for i, name in enumerate(names)],
+        ("Genz continuous, matern32", family(4), others, {"kernel": "matern32"}),
+        ("Genz discontinuous, matern32", family(5), others, {"kernel": "matern32"}),
     ]
-    return table(["family", f"coverage of 95 % intervals ({count} problems)"], rows)
+    rows = []
+    for name, make, n, options in families:
+        rows.append([name, n, share(make, n, **options)])
+        logging.info("%s: %s", name, rows[-1])
+    return table(["family", "problems", "coverage of 95 % intervals"], rows)
 
 
 def dense_gradient(log_joint: Callable[[Array], Array], mean: Array, variance: float) -> Array:
@@ -242,17 +246,21 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dims", default="1,2,3")
-    parser.add_argument("--coverage", type=int, default=200, help="problems a family; 0 for none")
+    parser.add_argument(
+        "--coverage", type=int, default=200, help="smooth problems; a quarter of it for each other family"
+    )
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--extras", action="store_true", help="gradients and subsamples too")
+    parser.add_argument("--verbose", action="store_true", help="say how far it is")
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger().setLevel(logging.INFO if arguments.verbose else logging.ERROR)
     warnings.simplefilter("ignore")
     print(environment("emukit", "probnum"))
     if arguments.dims:
         print(evaluations_table([int(d) for d in arguments.dims.split(",")], arguments.peers), flush=True)
     if arguments.coverage:
-        print(coverage_table(arguments.coverage), flush=True)
+        print(coverage_table(arguments.coverage, max(arguments.coverage // 4, 1)), flush=True)
     if arguments.extras:
         print(gradient_table(), subsample_table(), sep="\n\n", flush=True)
 
