@@ -11,7 +11,9 @@ def tilted(log_phi, mean, var, centre):
     """log Z, mean and variance of N(mean, var)·φ, on panels that end at `centre`."""
     sd = np.sqrt(var)
     low, high = min(mean - 14 * sd, centre - sd), max(mean + 14 * sd, centre + sd)
-    edges = np.unique(np.concatenate([np.linspace(low, centre, 400), np.linspace(centre, high, 400)]))
+    # panels shrink towards the centre, where there may be a cusp
+    t = np.linspace(0.0, 1.0, 400) ** 3
+    edges = np.unique(np.concatenate([centre + (low - centre) * t, centre + (high - centre) * t]))
     half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
     x, w = (middle + half * NODES).ravel(), (half * WEIGHTS).ravel()
     logs = log_phi(x) - 0.5 * (x - mean) ** 2 / var - 0.5 * np.log(2 * np.pi * var)

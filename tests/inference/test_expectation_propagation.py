@@ -6,6 +6,7 @@ from scipy.stats import norm
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import ExpectationPropagation
 from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.laplace import Laplace
 from latlin.potentials.logit import Logit
 from latlin.potentials.probit import Probit
@@ -36,6 +37,7 @@ FAMILIES = {
     "logit": lambda labels, values: (Logit(labels), 0.0 * values),
     "probit": lambda labels, values: (Probit(labels), 0.0 * values),
     "laplace": lambda labels, values: (Laplace(values, 0.4), values),
+    "cusp": lambda labels, values: (GeneralisedNormal(0.6, values, 0.5), values),
     "step": lambda labels, values: (Step(labels, 0.0), 0.0 * values),
 }
 

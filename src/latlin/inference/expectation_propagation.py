@@ -147,8 +147,17 @@ def _sweep(form: SiteForm, state: State, sweep: Schedule, power: float, longest:
             moved = evaluate(form, sweep(state, power, length), power, length)
         except FloatingPointError:
             moved = None
+        if moved is not None and moved.improper:
+            moved = _relaxed(form, moved, power)
         if moved is not None:
-            grown = moved.residual > state.residual
+            grown = moved.residual >= state.residual
             return moved._replace(length=max(0.7 * length, SHORTEST) if grown else min(1.1 * length, longest))
         length *= 0.5
     return state
+
+
+def _relaxed(form: SiteForm, state: State, power: float) -> State | None:
+    """Negative precisions halved, each site's slope at its mean kept, so that improper cavities recover."""
+    x = form.projections.times(state.u)
+    change = np.where(state.gamma < 0.0, -0.5 * state.gamma, 0.0)
+    return evaluate(form, SiteParameters(state.gamma + change, state.nu + change * x), power, state.length)

@@ -50,7 +50,7 @@ class MeanField:
     """
 
     name: ClassVar[str] = "mean-field"
-    tol: float = 1e-8
+    tol: float = 1e-7
     max_iter: int = 500
 
     def run(

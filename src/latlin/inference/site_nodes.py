@@ -24,4 +24,4 @@ def site_nodes(sites: Sites, target: Target, power: float = 1.0) -> tuple[Array,
         # φ⁰ = 1, also where log φ = −∞
         return exponent * np.where(exponent > 0.0, potential.log_density(x + sites.offset), 0.0)
 
-    return lay_nodes(log_f, target, regions)
+    return lay_nodes(log_f, target, regions, kinks=not potential.smooth)

@@ -21,6 +21,9 @@ ORDER = 10
 OWN = np.linspace(-12.0, 12.0, 17)[:, None]
 TILTED = np.array([0.0, 1.5, 3.0, 4.5, 6.0, 8.0, 10.0, 14.0, 20.0, 28.0])
 TILTED = np.concatenate([-TILTED[:0:-1], TILTED])[:, None]
+#: distances from a kink, in widths of its region: powers |x|^q are integrated to 1e-11 from q = ½ on
+GRADED = 4.0 ** np.arange(-10.0, 0.0)
+GRADED = np.concatenate([-GRADED[::-1], GRADED])[:, None]
 
 
 class Target(NamedTuple):
@@ -32,7 +35,9 @@ class Target(NamedTuple):
     tilted_variance: Array
 
 
-def lay_nodes(log_f: Callable[[Array], Array], target: Target, regions: Regions) -> tuple[Array, Array]:
+def lay_nodes(
+    log_f: Callable[[Array], Array], target: Target, regions: Regions, *, kinks: bool = False
+) -> tuple[Array, Array]:
     """Nodes x and log weights, of shape (sites, nodes), with Σ exp(log w) g(x) = ∫ f(x) g(x) dx.
 
     Parameters
@@ -43,10 +48,14 @@ def lay_nodes(log_f: Callable[[Array], Array], target: Target, regions: Regions)
         What the g of interest look like: normal densities near these, times a polynomial.
     regions : sequence of (centre, width)
         Where f bends, see `latlin.numerics.quadrature`.
+    kinks : bool
+        f has kinks or cusps at the centres: panels shrink towards them.
     """
     m, s = target.mean, np.sqrt(target.variance)
     centre, width = (target.tilted_mean - m) / s, np.sqrt(target.tilted_variance) / s
     edges = [np.broadcast_to(OWN, (len(OWN), m.size)), centre + width * TILTED, *_region_edges(m, s, regions)]
+    if kinks:
+        edges += [(np.asarray(c) - m) / s + np.asarray(width) / s * GRADED for c, width in regions]
     low = np.minimum(OWN[0], centre + width * TILTED[0])
     high = np.maximum(OWN[-1], centre + width * TILTED[-1])
     z, w = _panels(edges, low, high, ORDER)
