@@ -1,7 +1,7 @@
 """Dense Bayesian logistic regression: MAP, Laplace and full Gaussian KL against scikit-learn and NumPyro.
 
-The floor is what a point estimate with error bars costs: scikit-learn's newton-cholesky MAP plus one Hessian, Cholesky and
-inverse. NumPyro's full-rank SVI is run until its ELBO is within 10 nats of the Gaussian KL optimum (or 20,000 steps).
+The floor is what a point estimate with error bars costs: scikit-learn's newton-cholesky MAP plus one Hessian, Cholesky
+and inverse. NumPyro's full-rank SVI runs until its ELBO is within 10 nats of the Gaussian KL optimum, or 20,000 steps.
 
     python benchmarks/logistic_dense.py [--peers] [--repeats 5]
 """
@@ -12,10 +12,10 @@ import argparse
 import time
 
 import numpy as np
-from _table import environment, seconds, table
 from scipy.linalg import lapack
 from sklearn.linear_model import LogisticRegression
 
+from _table import environment, seconds, table
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 
 SIZES = ((16000, 123), (2500, 500), (5000, 1000))
@@ -53,7 +53,7 @@ def numpyro_laplace(x: np.ndarray, y: np.ndarray) -> float:
     return time.perf_counter() - start
 
 
-def numpyro_model(x, y):  # noqa: ANN001, ANN201
+def numpyro_model(x, y):
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist

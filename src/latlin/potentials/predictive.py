@@ -8,7 +8,7 @@ mean and var.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.numerics import quadrature
 from latlin.numerics.rng import RandomState, generator
 
-if TYPE_CHECKING:
-    from latlin.potentials.base import Potential
-    from latlin.potentials.poisson import Poisson
-
 Array = NDArray[np.float64]
+#: a potential; the families are built on this file, so it does not name them
+Block = Any
 
 
 class Predictive(ABC):
@@ -35,7 +33,7 @@ class Predictive(ABC):
     mean: Array
     variance: Array
 
-    def __init__(self, potential: Potential, m: Array, v: Array, shape: tuple[int, ...]) -> None:
+    def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...]) -> None:
         self._potential, self._m, self._v, self._shape = potential, m, v, shape
 
     def __repr__(self) -> str:
@@ -58,7 +56,7 @@ class Predictive(ABC):
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Independent draws, shape (n, ..., sites)."""
 
-    def _at(self, y: ArrayLike) -> tuple[Potential, Array, Array, tuple[int, ...]]:
+    def _at(self, y: ArrayLike) -> tuple[Block, Array, Array, tuple[int, ...]]:
         """The potentials of observations y with their means and variances, flat, and the shape to return."""
         y = np.asarray(y, dtype=float)
         shape = np.broadcast_shapes(y.shape, self._shape)
@@ -77,19 +75,19 @@ def _probabilities(q: ArrayLike) -> Array:
     return q
 
 
-def _location_cdf(block: Potential, m: Array, v: Array, t: Array) -> tuple[Array]:
+def _location_cdf(block: Block, m: Array, v: Array, t: Array) -> tuple[Array]:
     # P(y ≤ t) = ∫ N(x|m, v) P(noise ≤ t − x) dx
     return (quadrature.gaussian_expectation(lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions()),)
 
 
-def _count_cdf(block: Poisson, m: Array, v: Array) -> tuple[Array]:
+def _count_cdf(block: Block, m: Array, v: Array) -> tuple[Array]:
     return (quadrature.gaussian_expectation(block._conditional_cdf, m, np.sqrt(v), block.regions()),)
 
 
 class LocationPredictive(Predictive):
     """y = x + noise, with the noise of the family."""
 
-    def __init__(self, potential: Potential, m: Array, v: Array, shape: tuple[int, ...]) -> None:
+    def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...]) -> None:
         super().__init__(potential, m, v, shape)
         centre, spread = potential._noise_moments()
         self.mean, self.variance = (m + centre).reshape(shape), (v + spread).reshape(shape)
@@ -141,7 +139,7 @@ class ClassPredictive(Predictive):
 
     probabilities: Array
 
-    def __init__(self, potential: Potential, m: Array, v: Array, shape: tuple[int, ...], n_classes: int) -> None:
+    def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...], n_classes: int) -> None:
         super().__init__(potential, m, v, shape)
         one = np.ones_like(m)
         tables = [np.exp(potential.observe(k)._tilted_moments(m, v, one).log_z) for k in range(n_classes)]
@@ -170,7 +168,7 @@ class CountPredictive(Predictive):
     """Counts 0, 1, 2, … without an upper end."""
 
     def __init__(
-        self, potential: Poisson, m: Array, v: Array, shape: tuple[int, ...], mean: Array, variance: Array
+        self, potential: Block, m: Array, v: Array, shape: tuple[int, ...], mean: Array, variance: Array
     ) -> None:
         super().__init__(potential, m, v, shape)
         self.mean, self.variance = mean.reshape(shape), variance.reshape(shape)
