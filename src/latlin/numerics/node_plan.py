@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.quadrature import Regions, _panels, _region_edges
+from latlin.numerics.quadrature import Regions, panels, region_edges
 
 Array = NDArray[np.float64]
 
@@ -53,12 +53,12 @@ def lay_nodes(
     """
     m, s = target.mean, np.sqrt(target.variance)
     centre, width = (target.tilted_mean - m) / s, np.sqrt(target.tilted_variance) / s
-    edges = [np.broadcast_to(OWN, (len(OWN), m.size)), centre + width * TILTED, *_region_edges(m, s, regions)]
+    edges = [np.broadcast_to(OWN, (len(OWN), m.size)), centre + width * TILTED, *region_edges(m, s, regions)]
     if kinks:
         edges += [(np.asarray(c) - m) / s + np.asarray(width) / s * GRADED for c, width in regions]
     low = np.minimum(OWN[0], centre + width * TILTED[0])
     high = np.maximum(OWN[-1], centre + width * TILTED[-1])
-    z, w = _panels(edges, low, high, ORDER)
+    z, w = panels(edges, low, high, ORDER)
     x = m + s * z
     with np.errstate(divide="ignore"):
         log_w = np.log(w * s) + log_f(x)

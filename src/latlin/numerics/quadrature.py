@@ -112,7 +112,7 @@ def gaussian_nodes(m: Array, s: Array, regions: Regions, order: int = 16) -> Nod
     """
     s = np.maximum(s, TINY_SD)
     own = np.broadcast_to(np.linspace(-REACH, REACH, 7)[:, None], (7, m.size))
-    z, w = _panels([own, *_region_edges(m, s, regions)], -REACH, REACH, order)
+    z, w = panels([own, *region_edges(m, s, regions)], -REACH, REACH, order)
     return Nodes(m + s * z, z, w * np.exp(-0.5 * z * z - LOG_SQRT_2PI))
 
 
@@ -138,7 +138,7 @@ def tilted_nodes(
     centres = [np.broadcast_to((np.asarray(c) - m) / s, m.shape) for c, _ in regions]
     low = np.minimum.reduce([*centres, np.zeros_like(m)]) - TILTED_REACH
     high = np.maximum.reduce([*centres, np.zeros_like(m)]) + TILTED_REACH
-    landmarks = _region_edges(m, s, regions)
+    landmarks = region_edges(m, s, regions)
     top = _summit(log_g, low, high, landmarks)
     half, drop = _fall(log_g, top, np.array([0.5, TILTED_DROP]))
     steps = np.array([2.0, 4.0, 6.0, 9.0, 12.0, 24.0, 48.0])[:, None]
@@ -148,7 +148,7 @@ def tilted_nodes(
     else:
         low, high = np.minimum(low, top - TILTED_REACH), np.maximum(high, top + TILTED_REACH)
         edges.append(np.broadcast_to(np.linspace(-12.0, 12.0, 9)[:, None], (9, m.size)))
-    z, w = _panels(edges, low, high, 16)
+    z, w = panels(edges, low, high, 16)
     with np.errstate(divide="ignore"):
         return z, np.log(w) + log_g(z) - LOG_SQRT_2PI
 
@@ -164,7 +164,7 @@ def moments(z: Array, log_w: Array) -> tuple[Array, Array, Array]:
     return top + np.log(total), centre, spread
 
 
-def _region_edges(m: Array, s: Array, regions: Regions) -> list[Array]:
+def region_edges(m: Array, s: Array, regions: Regions) -> list[Array]:
     """Edges (edges, sites) in z about each region's centre."""
     edges = []
     for centre, width in regions:
@@ -177,7 +177,7 @@ def _region_edges(m: Array, s: Array, regions: Regions) -> list[Array]:
     return edges
 
 
-def _panels(edges: list[Array], low: Array | float, high: Array | float, order: int) -> tuple[Array, Array]:
+def panels(edges: list[Array], low: Array | float, high: Array | float, order: int) -> tuple[Array, Array]:
     """Gauss–Legendre nodes and weights (nodes, sites) on the panels between the edges in [low, high]."""
     ends = [np.broadcast_to(end, edges[0][:1].shape) for end in (low, high)]
     cut = np.sort(np.clip(np.concatenate([*edges, *ends]), low, high), axis=0)
