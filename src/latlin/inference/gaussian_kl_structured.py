@@ -85,8 +85,9 @@ class Objective:
         if not np.isfinite(bound):
             return None
         by_mean = self.form.rows.transposed(expected.d_mean) - self.form.prior * m
-        by_theta = 2.0 * self.structure.pull([(expected.d_var, image)], self.prepared)
-        by_theta += 0.5 * self.structure.log_det_gradient(theta) - self.form.prior * weights * theta
+        by_theta = self.structure.pull([(2.0 * expected.d_var, image)], self.prepared)
+        by_theta += 0.5 * self.structure.log_det_gradient(theta)
+        by_theta -= (self.form.prior * weights) * theta
         gradient = np.concatenate([by_mean, by_theta])
         empty = np.zeros((0, len(point)))
         return State(point, bound, gradient, x, variance, *expected, steps=empty, changes=empty)
@@ -104,10 +105,14 @@ class Objective:
             image_dot = self.structure.image(theta_dot, self.prepared)
             # ṡ² = 2 (F h)·(Ḟ h)
             v_dot = 2.0 * self.structure.inner(image, image_dot, self.prepared)
-            by_mean = self.form.rows.transposed(site.mm * x_dot + site.mv * v_dot)
             terms = [(site.mv * x_dot + site.vv * v_dot, image), (state.d_var, image_dot)]
-            by_theta = 2.0 * self.structure.pull(terms, self.prepared)
-            return np.concatenate([self.form.prior * m_dot - by_mean, own * theta_dot - by_theta])
+            by_theta = self.structure.pull(terms, self.prepared)
+            by_theta *= -2.0
+            out = np.concatenate([self.form.prior * m_dot, by_theta])
+            out[: self.form.dim] -= self.form.rows.transposed(site.mm * x_dot + site.mv * v_dot)
+            by_theta = np.multiply(own, theta_dot, out=by_theta)
+            out[self.form.dim :] += by_theta
+            return out
 
         size = len(state.point)
         return LinearOperator((size, size), matvec=product, dtype=float)

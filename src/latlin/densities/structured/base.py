@@ -32,7 +32,7 @@ class Structure(Protocol):
     def size(self) -> int: ...
 
     @property
-    def trace_weights(self) -> Array:
+    def trace_weights(self) -> Array | float:
         """Weights ω of ∂ tr S/∂θ = 2ω∘θ."""
         ...
 
@@ -102,10 +102,7 @@ class Triangular:
     #: positions of the pivots in θ, one a coordinate
     pivots: Index
     size: int
-
-    @property
-    def trace_weights(self) -> Array:
-        return np.ones(self.size)
+    trace_weights: Array | float = 1.0
 
     def trace(self, theta: Array) -> float:
         return float(theta @ theta)

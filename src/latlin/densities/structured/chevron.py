@@ -38,13 +38,16 @@ class Chevron(Loadings, Triangular):
         order[self.first] = np.arange(self.rank)
         self.others = np.flatnonzero(order == self.rank)
         # row i of C reaches the coordinates that come i-th or later
-        self.free_loadings = np.arange(self.rank) <= order[:, None]
-        self.free_scale = order == self.rank
-        self.pivots = np.where(self.free_scale, dim * self.rank + np.arange(dim), np.arange(dim) * self.rank + order)
+        self.pivots = np.where(order == self.rank, dim * self.rank + np.arange(dim), np.arange(dim) * self.rank + order)
+
+    def restrict(self, theta: Array) -> None:
+        loadings, scale = self.split(theta)
+        loadings[self.first] = np.tril(loadings[self.first])
+        scale[self.first] = 0.0
 
     def factor(self, theta: Array) -> sparse.csr_array:
         """C, full rows on top, columns in the model's own order (triangular only after a permutation)."""
-        loadings, scale = self.split(theta)
+        loadings, scale = self.split(self.joined(*self.split(theta)))
         rest = sparse.diags_array(scale, format="csr")[self.others]
         return sparse.csr_array(sparse.vstack([sparse.csr_array(loadings.T), rest]))
 

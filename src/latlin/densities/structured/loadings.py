@@ -1,7 +1,7 @@
 """Factors F = [Θᵀ; diag(d)] of K long rows and a diagonal: the chevron and the low-rank structure.
 
 Both have projected variances ‖Θᵀh‖² + Σ_j d_j²h_j² and differ in which entries are free and in log det S. θ holds Θ
-(D×K, row by row) and then d; entries that a structure keeps at zero stay in θ, where nothing depends on them.
+(D×K, row by row) and then d. Entries that a structure keeps at zero stay in θ as zeros: every gradient is zero there.
 """
 
 from __future__ import annotations
@@ -25,30 +25,28 @@ class Image(NamedTuple):
 
 
 class Loadings:
-    """Parameters, images and pulls of [Θᵀ; diag(d)]; `free` masks the entries that may move."""
+    """Parameters, images and pulls of [Θᵀ; diag(d)]."""
 
     dim: int
     rank: int
     size: int
-    #: masks; True when every entry is free
-    free_loadings: NDArray[np.bool_] | bool = True
-    free_scale: NDArray[np.bool_] | bool = True
-
-    @property
-    def trace_weights(self) -> Array:
-        return np.ones(self.size)
+    trace_weights: Array | float = 1.0
 
     def trace(self, theta: Array) -> float:
         return float(theta @ theta)
 
     def split(self, theta: Array) -> tuple[Array, Array]:
-        """Θ and d, what is not free at zero."""
-        loadings, scale = theta[: -self.dim].reshape(self.dim, self.rank), theta[-self.dim :]
-        return loadings * self.free_loadings, scale * self.free_scale
+        """Θ and d, views of θ."""
+        return theta[: -self.dim].reshape(self.dim, self.rank), theta[-self.dim :]
 
     def joined(self, loadings: Array, scale: Array) -> Array:
-        """θ of Θ and d."""
-        return np.concatenate([np.ravel(loadings * self.free_loadings), scale * self.free_scale])
+        """θ of Θ and d, what is not free at zero."""
+        theta = np.concatenate([np.ravel(loadings), scale])
+        self.restrict(theta)
+        return theta
+
+    def restrict(self, theta: Array) -> None:
+        """Set what is not free to zero, in place."""
 
     def prepare(self, rows: Rows) -> Rows:
         return rows
@@ -61,7 +59,9 @@ class Loadings:
         return row_dots(a.long, b.long) + rows.scaled_inner(a.scaled, b.scaled)
 
     def pull(self, terms: Terms, rows: Rows) -> Array:
-        weighted = sum(weights[:, None] * image.long for weights, image in terms)
+        weighted = terms[0][0][:, None] * terms[0][1].long
+        for weights, image in terms[1:]:
+            weighted += weights[:, None] * image.long
         scale = rows.scaled_pull([(weights, image.scaled) for weights, image in terms])
         return self.joined(rows.block_transposed(weighted), terms[0][1].slope * scale)
 

@@ -60,7 +60,7 @@ class Subspace:
 
     @property
     def trace_weights(self) -> Array:
-        return self.joined(self.inner_structure.trace_weights, self.codim)
+        return self.joined(np.broadcast_to(self.inner_structure.trace_weights, self.inner_structure.size), self.codim)
 
     def trace(self, theta: Array) -> float:
         return float(self.trace_weights @ theta**2)
