@@ -27,7 +27,7 @@ from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
 #: a step is shortened to no less than this share of the one asked for
 SHORTEST = 0.02
-REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', which always converges"
+REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
 
 
 @dataclass(frozen=True)
