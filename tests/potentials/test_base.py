@@ -11,7 +11,22 @@ from scipy import stats
 from scipy.integrate import simpson
 
 from latlin.numerics.special import log_sigmoid
-from latlin.potentials import Custom, Logistic, Logit, Ordinal, Poisson, Potential, Probit
+from latlin.potentials import (
+    Cauchy,
+    Custom,
+    Gaussian,
+    GaussianMixture,
+    GeneralisedNormal,
+    Laplace,
+    Logistic,
+    Logit,
+    Ordinal,
+    Poisson,
+    Potential,
+    Probit,
+    Step,
+    StudentT,
+)
 
 BLOCKS = {
     "logit": Logit([1, 0, 1, 1]),
@@ -20,6 +35,13 @@ BLOCKS = {
     "poisson": Poisson([0, 4, 1, 2]),
     "ordinal": Ordinal([0, 2, 1, 2], cuts=[-0.5, 1.0]),
     "ordinal_logit": Ordinal([0, 2, 1, 2], cuts=[-0.5, 1.0], link="logit"),
+    "gaussian": Gaussian([0.0, 1.0, -2.0, 3.0], 0.5),
+    "laplace": Laplace(0.5, [1.0, 0.5, 2.0, 1.0]),
+    "step": Step([1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4]),
+    "student_t": StudentT([2.0, 3.0, 4.0, 50.0], 0.5),
+    "cauchy": Cauchy([0.0, 1.0, -2.0, 3.0], 0.5),
+    "generalised_normal": GeneralisedNormal([0.5, 1.0, 1.5, 3.0], 0.5),
+    "gaussian_mixture": GaussianMixture([[0.9, 0.1]] * 3 + [[0.5, 0.5]], [0.0, 0.5], [0.1, 1.0]),
     "custom": Custom(lambda x, y: log_sigmoid(x * y), args=[[1.0, -1.0, 1.0, -1.0]], log_concave=True),
 }
 MEAN, VAR = np.array([0.3, -1.0, 2.0, 0.5]), np.array([0.2, 1.0, 0.5, 3.0])

@@ -111,3 +111,21 @@ def test_bad_input(arguments: tuple, words: str):
 def test_it_knows_no_observation():
     with pytest.raises(ValueError, match="observation"):
         GaussianMixture([0.5, 0.5], 0.0, [1.0, 2.0]).predictive(0.0, 1.0)
+
+
+def test_the_parabola_of_a_narrow_gaussian_meets_the_quadrature():
+    site, m = GaussianMixture([0.5, 0.5], [-1.0, 1.0], [0.5, 2.0]), np.array([0.3, 40.0])
+    inside, outside = (site.tilted_moments(m, (factor * 0.5e-9) ** 2, 0.5) for factor in (0.999999, 1.000001))
+    np.testing.assert_allclose(inside.log_z, outside.log_z, rtol=1e-12)
+    np.testing.assert_allclose(inside.mean, outside.mean, rtol=1e-15)
+    np.testing.assert_allclose(inside.variance, outside.variance, rtol=1e-5)
+    point = site.tilted_moments(m, 0.0, 0.5)
+    np.testing.assert_allclose(point.log_z, 0.5 * site.log_density(m), rtol=1e-14)
+    np.testing.assert_array_equal(point.mean, m)
+
+
+def test_far_beyond_all_components():
+    site = GaussianMixture([0.5, 0.5], [-1.0, 1.0], [0.5, 2.0])
+    assert np.all(np.isfinite(site.tilted_moments(1e30, 1e12, 0.5)))
+    with pytest.raises(ValueError, match="overflows at mean 1e\\+200"):
+        site.expected_log(1e200, 1.0)

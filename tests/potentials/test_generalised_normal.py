@@ -96,3 +96,12 @@ def test_bad_input():
         GeneralisedNormal([1.0, -1.0])
     with pytest.raises(ValueError, match="overflows"):
         GeneralisedNormal(400.0).expected_log(50.0, 1.0)
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.5, 4.0])
+def test_the_parabola_of_a_narrow_gaussian_meets_the_rule(shape: float):
+    site, m = GeneralisedNormal(shape, 0.0, 0.5), np.array([0.3, -40.0])
+    inside, outside = (site.tilted_moments(m, (factor * 1e-9 * m) ** 2) for factor in (0.999999, 1.000001))
+    np.testing.assert_allclose(inside.log_z, outside.log_z, rtol=1e-11)
+    np.testing.assert_allclose(inside.mean, outside.mean, rtol=1e-14)
+    np.testing.assert_allclose(inside.variance, outside.variance, rtol=1e-5)

@@ -71,6 +71,34 @@ def _poisson(y: int) -> Callable[[mp.mpf], mp.mpf]:
     return lambda x: y * x - mp.exp(x) - mp.loggamma(y + 1)
 
 
+def _gaussian(loc: float, scale: float) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda x: -(((x - loc) / scale) ** 2) / 2 - mp.log(scale * mp.sqrt(2 * mp.pi))
+
+
+def _student(df: float, loc: float, scale: float) -> Callable[[mp.mpf], mp.mpf]:
+    half = mp.mpf(df + 1) / 2
+
+    def log_density(x: mp.mpf) -> mp.mpf:
+        constant = mp.loggamma(half) - mp.loggamma(half - 0.5) - mp.log(df * mp.pi) / 2 - mp.log(scale)
+        return constant - half * mp.log1p(((x - loc) / scale) ** 2 / df)
+
+    return log_density
+
+
+def _generalised(shape: float, loc: float, scale: float) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda x: mp.log(shape / (2 * scale * mp.gamma(1 / mp.mpf(shape)))) - abs((x - loc) / scale) ** shape
+
+
+def _mixture(*components: tuple[float, float, float]) -> Callable[[mp.mpf], mp.mpf]:
+    """Components (weight, loc, scale)."""
+
+    def log_density(x: mp.mpf) -> mp.mpf:
+        logs = [mp.log(weight) + _gaussian(loc, scale)(x) for weight, loc, scale in components]
+        return max(logs) + mp.log(mp.fsum(mp.exp(part - max(logs)) for part in logs))
+
+    return log_density
+
+
 SMALL_SDS = (1e-6, 1e-3, 0.1, 1.0, 7.0)
 TABLE = (
     Row("logit_one", lambda: potentials.Logit(1), _logit),
@@ -123,6 +151,74 @@ TABLE = (
         lambda x: x / 4 + mp.log(mp.sech((x - 3) / 2)),
         ((3.0, 2.0),),
         sds=(2e-3, 0.1, 1.0, 7.0, 100.0),
+    ),
+    Row("gaussian_unit", lambda: potentials.Gaussian(), _gaussian(0.0, 1.0)),
+    Row("gaussian_narrow", lambda: potentials.Gaussian(0.5, 0.125), _gaussian(0.5, 0.125), ((0.5, 0.125),)),
+    Row("laplace_unit", lambda: potentials.Laplace(), lambda x: -abs(x) - mp.log(2)),
+    Row(
+        "laplace_at_a_mean",
+        lambda: potentials.Laplace(-3.0, 0.125),
+        lambda x: -8 * abs(x + 3) - mp.log(0.25),
+        ((-3.0, 0.125),),
+    ),
+    Row("step_one", lambda: potentials.Step(1, 0.25), lambda x: mp.log(0.75 if x >= 0 else 0.25)),
+    Row(
+        "step_zero",
+        lambda: potentials.Step(0, 2.0**-20),
+        lambda x: mp.log(1 - mp.mpf(2) ** (-20) if x <= 0 else 2.0**-20),
+    ),
+    Row(
+        "student_t_three",
+        lambda: potentials.StudentT(3.0, 0.5, 0.5),
+        _student(3.0, 0.5, 0.5),
+        ((0.5, 0.5),),
+    ),
+    Row(
+        "student_t_heavy",
+        lambda: potentials.StudentT(0.5, -3.0, 0.125),
+        _student(0.5, -3.0, 0.125),
+        ((-3.0, 0.0625),),
+    ),
+    Row("student_t_light", lambda: potentials.StudentT(40.0), _student(40.0, 0.0, 1.0)),
+    Row("cauchy_unit", lambda: potentials.Cauchy(), lambda x: -mp.log(mp.pi * (1 + x * x))),
+    Row(
+        "cauchy_narrow",
+        lambda: potentials.Cauchy(-3.0, 0.0625),
+        lambda x: -mp.log(mp.pi / 16 * (1 + (16 * (x + 3)) ** 2)),
+        ((-3.0, 0.0625),),
+    ),
+    Row(
+        "generalised_normal_sparse",
+        lambda: potentials.GeneralisedNormal(0.5, -3.0, 0.25),
+        _generalised(0.5, -3.0, 0.25),
+        ((-3.0, 0.25),),
+        halvings=72,
+        default=1e-3,
+    ),
+    Row(
+        "generalised_normal_kinked",
+        lambda: potentials.GeneralisedNormal(1.5),
+        _generalised(1.5, 0.0, 1.0),
+        halvings=48,
+        default=1e-7,
+    ),
+    Row(
+        "generalised_normal_box",
+        lambda: potentials.GeneralisedNormal(6.0, 0.5, 2.0),
+        _generalised(6.0, 0.5, 2.0),
+        ((0.5, 2.0),),
+    ),
+    Row(
+        "gaussian_mixture_spike_and_slab",
+        lambda: potentials.GaussianMixture([0.75, 0.25], 0.0, [0.0625, 2.0]),
+        _mixture((0.75, 0.0, 0.0625), (0.25, 0.0, 2.0)),
+        ((-0.2, 0.06), (0.2, 0.06)),
+    ),
+    Row(
+        "gaussian_mixture_three",
+        lambda: potentials.GaussianMixture([0.5, 0.25, 0.25], [-2.0, 0.0, 1.5], [0.5, 0.25, 3.0]),
+        _mixture((0.5, -2.0, 0.5), (0.25, 0.0, 0.25), (0.25, 1.5, 3.0)),
+        ((-2.0, 0.5), (0.0, 0.25), (1.5, 3.0), (-0.7, 0.2), (-3.5, 0.5), (0.7, 0.2)),
     ),
 )
 NAMES = [row.name for row in TABLE]

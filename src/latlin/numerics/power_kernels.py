@@ -25,26 +25,26 @@ _DROP = 42.0
 _TINY = 1e-300
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _excess(x: float, mu: float, sd: float, b: float, q: float) -> float:
     """G(x) − 1."""
     return (x / sd) * ((x - mu) / sd) + b * q * x**q - 1.0
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _slope(x: float, mu: float, sd: float, b: float, q: float) -> float:
     """G′(x)."""
     return (2.0 * x - mu) / sd / sd + b * q * q * x ** (q - 1.0)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _positive(steep: bool, x: float, mu: float, sd: float, b: float, q: float) -> bool:
     if steep:
         return _slope(x, mu, sd, b, q) > 0.0
     return _excess(x, mu, sd, b, q) > 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _root(steep: bool, low: float, high: float, mu: float, sd: float, b: float, q: float) -> float:
     """Where G − 1, or G′ if `steep`, changes its sign between low and high, by bisection of log x."""
     rising = _positive(steep, high, mu, sd, b, q)
@@ -59,7 +59,7 @@ def _root(steep: bool, low: float, high: float, mu: float, sd: float, b: float, 
     return high
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _peaks(mu: float, sd: float, b: float, q: float) -> tuple[float, float]:
     """The places of the one or two maxima of the integrand in u = log x, the smaller first."""
     end = max(mu, 0.0) + 2.0 * sd
@@ -78,13 +78,13 @@ def _peaks(mu: float, sd: float, b: float, q: float) -> tuple[float, float]:
     return x, x
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _log_integrand(x: float, mu: float, sd: float, b: float, q: float) -> float:
     z = (x - mu) / sd
     return -0.5 * z * z - b * x**q + math.log(x)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _relative(tau: float, drift: float, scale: float, fall: float, q: float) -> float:
     """The log integrand at x e^t, t = τ + 1 − e^{−τ}, less that at x; drift = (x−μ)/σ, scale = x/σ, fall = βx^q."""
     t = tau - math.expm1(-tau)
@@ -92,7 +92,7 @@ def _relative(tau: float, drift: float, scale: float, fall: float, q: float) -> 
     return -0.5 * step * (2.0 * drift + step) - fall * math.expm1(q * t) + t
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _edge(start: float, step: float, drift: float, scale: float, fall: float, q: float) -> float:
     """A place beyond `start`, in the direction of `step`, where the integrand has dropped out."""
     while _relative(start + step, drift, scale, fall, q) > -_DROP:
@@ -107,7 +107,7 @@ def _edge(start: float, step: float, drift: float, scale: float, fall: float, q:
     return start + step
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _place(t: float) -> float:
     """τ with τ + 1 − e^{−τ} = t: Newton's method from the left, where it climbs."""
     tau = t - 1.0 if t >= 0.0 else -math.log1p(-t)
@@ -116,7 +116,7 @@ def _place(t: float) -> float:
     return tau
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _half_line(mu: float, sd: float, b: float, q: float) -> tuple[float, float, float]:
     """log ∫_0^∞ e^{−(x−μ)²/2σ² − βx^q} dx, and the mean of x − μ and the variance of x under that density."""
     left, right = _peaks(mu, sd, b, q)
@@ -134,8 +134,11 @@ def _half_line(mu: float, sd: float, b: float, q: float) -> tuple[float, float, 
     drift, scale, fall = (x - mu) / sd, x / sd, b * x**q
     start = _edge(first, -w_first, drift, scale, fall, q)
     stop = _edge(last, w_last, drift, scale, fall, q)
+    steps = (stop - start) / h
+    if not steps < 1e6:
+        return np.nan, np.nan, np.nan
     s0, s1, s2 = 0.0, 0.0, 0.0
-    for i in range(int((stop - start) / h) + 2):
+    for i in range(int(steps) + 2):
         tau = start + i * h
         e = math.expm1(tau - math.expm1(-tau))
         w = math.exp(_relative(tau, drift, scale, fall, q)) * (1.0 + math.exp(-tau))
@@ -146,12 +149,23 @@ def _half_line(mu: float, sd: float, b: float, q: float) -> tuple[float, float, 
     return f + math.log(h * s0), (x - mu) + x * e, x * x * max(s2 / s0 - e * e, 0.0)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy")
+def _narrow(mu: float, sd: float, b: float, q: float) -> tuple[float, float, float]:
+    """log Z, mean − μ and variance where σ ≪ |μ|: the factor is a parabola over such a width."""
+    if mu == 0.0:
+        return 0.0, 0.0, 0.0
+    fall, ratio = b * abs(mu) ** q, sd / mu
+    # in units of σ: slope −βq|μ|^q σ/μ, curvature −βq(q−1)|μ|^q (σ/μ)²
+    slope, t = -fall * q * ratio, 1.0 + fall * q * (q - 1.0) * ratio * ratio
+    return -fall - 0.5 * math.log(t) + 0.5 * slope * slope / t, sd * slope / t, sd * sd / t
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
 def _tilted(sites: Array, out: Array) -> None:
     for n in prange(sites.shape[1]):
         m, s, b, q = sites[0, n], sites[1, n], sites[2, n], sites[3, n]
-        if s == 0.0:
-            out[0, n], out[1, n], out[2, n] = -b * abs(m) ** q, 0.0, 0.0
+        if s <= 1e-9 * abs(m):
+            out[0, n], out[1, n], out[2, n] = _narrow(m, s, b, q)
             continue
         f_right, d_right, v_right = _half_line(m, s, b, q)
         f_left, d_left, v_left = _half_line(-m, s, b, q)

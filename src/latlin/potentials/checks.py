@@ -49,6 +49,13 @@ def counts(name: str, value: ArrayLike, below: int | None = None) -> Array:
     return array
 
 
+def refuse_overflow(what: str, m: Array, v: Array, *results: Array) -> None:
+    """Raise where a result is not finite, naming the mean and variance it came from."""
+    bad = ~np.all(np.isfinite(results), axis=0)
+    if np.any(bad):
+        raise ValueError(f"{what} overflows at mean {m[bad][0]:g}, var {v[bad][0]:g}")
+
+
 def common_length(**arrays: Array) -> int | None:
     """The one length of all one-dimensional arguments; None when all are scalars."""
     lengths = {name: len(array) for name, array in arrays.items() if np.ndim(array) > 0}

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from latlin.potentials.base import Array, Derivatives, Potential, QuadraticBound, TiltedMoments
-from latlin.potentials.checks import finite, positive
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
+from latlin.potentials.checks import finite, positive, refuse_overflow
 
 
 class GaussianMixture(Potential):
@@ -96,19 +96,39 @@ class GaussianMixture(Potential):
             found.append((self.locs[..., i] + y.real, np.abs(y.imag)))
         return found
 
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        with np.errstate(over="ignore", invalid="ignore"):
+            results = super()._expected_log(m, v)
+        refuse_overflow("the log density", m, v, *results)
+        return results
+
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         if not np.all(power == 1):
-            return super()._tilted_moments(m, v, power)
+            return self._by_power(m, v, power)
         total = v[:, None] + self.scales**2
         gap = self.locs - m[:, None]
         logs = np.log(self.weights) - 0.5 * (gap * gap / total + np.log(2 * np.pi * total))
         log_z = logsumexp(logs, axis=-1)
         share = np.exp(logs - log_z[:, None])
-        move = v[:, None] * gap / total
+        move = v[:, None] / total * gap
         shift = np.sum(share * move, axis=-1)
         inside = v[:, None] * self.scales**2 / total
         variance = np.sum(share * (inside + (move - shift[:, None]) ** 2), axis=-1)
         return TiltedMoments(log_z, m + shift, variance)
+
+    def _by_power(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        """By quadrature, or over a width so small that ψ is a parabola, by that."""
+        narrow = np.sqrt(v) <= 1e-9 * self.scales.min(axis=-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = super()._tilted_moments(m, np.where(narrow, 1.0, v), power)
+            first, second, _ = self.derivatives(m)
+            slope, u = power * first, np.where(narrow, v, 0.0)
+            u = u / (1 - power * second * u)
+            log_z = power * self.log_density(m) + 0.5 * (np.log1p(power * second * u) + slope * slope * u)
+            both = zip((log_z, m + slope * u, u), wide, strict=True)
+        results = [np.where(narrow, point, rest) for point, rest in both]
+        refuse_overflow("the log density", m, v, *results)
+        return TiltedMoments(*results)
 
     def _peaks(self, m: Array, v: Array, power: Array) -> tuple[tuple[Array, Array], ...]:
         """The peak that each component would make alone."""

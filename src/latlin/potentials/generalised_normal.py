@@ -8,7 +8,7 @@ from scipy.special import gammainc, gammaincc, gammaln
 
 from latlin.numerics.power_moments import absolute_moment
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
-from latlin.potentials.checks import finite, positive
+from latlin.potentials.checks import finite, positive, refuse_overflow
 
 
 class GeneralisedNormal(Potential):
@@ -72,8 +72,7 @@ class GeneralisedNormal(Potential):
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         s, q = self.scale, np.broadcast_to(self.shape, m.shape)
         moment, d_mean, d_var = absolute_moment(self._standard(m), np.sqrt(v) / s, q)
-        if not np.all(np.isfinite([moment, d_mean, d_var])):
-            raise ValueError(f"⟨|x − loc|^shape⟩ overflows: shape {q.max():g} is too large for these means")
+        refuse_overflow("|x − loc|^shape", m, v, moment, d_mean, d_var)
         return ExpectedLog(self._log_normaliser() - moment, -d_mean / s, -d_var / s**2)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
@@ -81,6 +80,7 @@ class GeneralisedNormal(Potential):
 
         s, q = self.scale, np.broadcast_to(self.shape, m.shape)
         log_z, shift, variance = tilted_by_exponential(self._standard(m), np.sqrt(v) / s, power, q)
+        refuse_overflow("|x − loc|^shape", m, v, log_z, shift, variance)
         return TiltedMoments(power * self._log_normaliser() + log_z, m + s * shift, s**2 * variance)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:

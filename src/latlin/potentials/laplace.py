@@ -63,12 +63,12 @@ class Laplace(Potential):
         return ExpectedLog(value, -sign / self.scale, np.where(v > 0, -density / some / self.scale, 0.0))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        s = np.where(v > 0, np.sqrt(v), 1.0)
-        a, k = (m - self.loc) / s, power * s / self.scale
+        d = m - self.loc
+        # a point mass is a Gaussian 1e-150 times as wide as it is far away
+        s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(d), 1))
+        a, k = d / s, power * s / self.scale
         z = two_halves(_log_half(a, k), a - k, _log_half(-a, k), -a - k)
-        log_z = np.where(v > 0, z.log_z, -k * np.abs(a)) - power * np.log(2 * self.scale)
-        mean = np.where(v > 0, self.loc + s * z.mean, m)
-        return TiltedMoments(log_z, mean, v * z.variance)
+        return TiltedMoments(z.log_z - power * np.log(2 * self.scale), self.loc + s * z.mean, v * z.variance)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         # −|r| ≥ −½(r²/ξ + ξ); the bound closes on the kink as ξ → 0

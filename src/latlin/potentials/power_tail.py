@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, QuadraticBound, TiltedMoments
+from latlin.potentials.checks import refuse_overflow
 
 
 class PowerTail(NamedTuple):
@@ -46,6 +47,7 @@ class PowerTail(NamedTuple):
 
         shift = (m - self.centre) / self.width
         log_z, pull, variance = tilted_by_power(shift, np.sqrt(v) / self.width, power * self.exponent)
+        refuse_overflow("the squared distance from loc", m, v, log_z, pull, variance)
         return TiltedMoments(power * self.log_normaliser + log_z, m - self.width * pull, self.width**2 * variance)
 
     def quadratic_bound(self, xi: Array) -> QuadraticBound:

@@ -65,7 +65,7 @@ class Step(Potential):
         if np.any(self.eps == 0):
             raise ValueError("eps must be positive for the expectation of a log: with eps = 0 it is −∞")
         right, wrong = self._levels()
-        s = np.where(v > 0, np.sqrt(v), 1.0)
+        s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(m), 1))
         a = self.y * m / s
         jump = np.where(v > 0, right - wrong, 0.0) * np.exp(-0.5 * a * a) / np.sqrt(2 * np.pi)
         # ⟨ψ⟩ = log(1−ε) − log((1−ε)/ε) Φ(−a)
@@ -74,7 +74,7 @@ class Step(Potential):
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         right, wrong = self._levels()
-        s = np.where(v > 0, np.sqrt(v), 1.0)
+        s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(m), 1))
         a = self.y * m / s
         lost = np.where(power > 0, wrong, 0.0)
         z = two_halves(power * right + log_ndtr(a), a, power * lost + log_ndtr(-a), -a)
