@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from latlin.inference.affine_kl import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.gaussian_kl import GaussianKL
@@ -17,7 +18,8 @@ from latlin.inference.posterior import Posterior
 
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
-    engine.name: engine for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL)
+    engine.name: engine
+    for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL, AffineKL)
 }
 
 

@@ -1,0 +1,47 @@
+"""Limited-memory quasi-Newton directions for an ascent whose state must fit in a checkpoint.
+
+The optimiser of SciPy keeps its memory to itself; here the last steps and changes of the gradient are arrays of the
+caller's state, so that the one ascent loop can show, save and resume the fit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def ascent_direction(gradient: Array, steps: Array, changes: Array) -> Array:
+    """The direction −H g of the two-loop recursion, for a function to be maximised.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (n,)
+    steps, changes : ndarray of shape (memory, n)
+        Past steps and the *falls* of the gradient along them, oldest first; each pair has a positive product.
+
+    Examples
+    --------
+    >>> curvature = np.array([1.0, 10.0])
+    >>> steps = np.eye(2)
+    >>> ascent_direction(np.array([1.0, 1.0]), steps, steps * curvature).round(3)
+    array([1. , 0.1])
+    """
+    direction = gradient.copy()
+    shares = np.empty(len(steps))
+    for k in range(len(steps) - 1, -1, -1):
+        shares[k] = steps[k] @ direction / (steps[k] @ changes[k])
+        direction -= shares[k] * changes[k]
+    if len(steps):
+        direction *= (steps[-1] @ changes[-1]) / (changes[-1] @ changes[-1])
+    for k in range(len(steps)):
+        direction += (shares[k] - changes[k] @ direction / (steps[k] @ changes[k])) * steps[k]
+    return direction
+
+
+def remember(steps: Array, changes: Array, step: Array, change: Array, memory: int) -> tuple[Array, Array]:
+    """The memory with one more pair, if its curvature is of use, and without the oldest beyond `memory`."""
+    if step @ change <= 1e-10 * np.sqrt((step @ step) * (change @ change)):
+        return steps, changes
+    return np.concatenate([steps[1 - memory :], step[None]]), np.concatenate([changes[1 - memory :], change[None]])
