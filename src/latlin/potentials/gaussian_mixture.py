@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from latlin.numerics.quadrature import gaussian_nodes
+from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
 
@@ -56,23 +58,32 @@ class GaussianMixture(Potential):
         values = {name: np.broadcast_to(value, shape) for name, value in given.items()}
         self._store(arrays=self.parameters if len(shape) == 2 else (), super_gaussian=_even(values), **values)
 
-    def _logs(self, x: ArrayLike) -> tuple[Array, Array]:
-        """log π_k N(x | μ_k, s_k²) and its slope in x, components last."""
-        r = (np.asarray(x, dtype=float)[..., None] - self.locs) / self.scales
-        return np.log(self.weights / self.scales) - 0.5 * (r * r + np.log(2 * np.pi)), -r / self.scales
+    def _parts(self, x: ArrayLike) -> tuple[Array, Array, Array, Array]:
+        """ψ, and by component (first axis): its share of φ, the slope of its log, its precision."""
+        x = np.asarray(x, dtype=float)
+        weights, locs, scales = (self._components(value, x.ndim) for value in (self.weights, self.locs, self.scales))
+        r = (x - locs) / scales
+        logs = np.log(weights / scales) - LOG_SQRT_2PI - 0.5 * r * r
+        top = logs.max(axis=0)
+        share = np.exp(logs - top)
+        total = share.sum(axis=0)
+        return top + np.log(total), share / total, -r / scales, scales**-2.0
+
+    def _components(self, value: Array, ndim: int) -> Array:
+        """A parameter with its components first, to go with x of so many axes."""
+        first = np.moveaxis(value, -1, 0)
+        return first.reshape(first.shape[:1] + (1,) * (ndim - first.ndim + 1) + first.shape[1:])
 
     def log_density(self, x: ArrayLike) -> Array:
-        return np.asarray(logsumexp(self._logs(x)[0], axis=-1))
+        return self._parts(x)[0]
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        logs, slope = self._logs(x)
-        share = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
-        precision = self.scales**-2.0
-        first = np.sum(share * slope, axis=-1)
-        c = slope - first[..., None]
+        _, share, slope, precision = self._parts(x)
+        first = np.sum(share * slope, axis=0)
+        c = slope - first
         # with moments over components: ψ″ = var(l′) − ⟨1/s²⟩, ψ‴ = third central moment − 3 cov(l′, 1/s²)
-        second = np.sum(share * (c * c - precision), axis=-1)
-        return Derivatives(first, second, np.sum(share * c * (c * c - 3 * precision), axis=-1))
+        second = np.sum(share * (c * c - precision), axis=0)
+        return Derivatives(first, second, np.sum(share * c * (c * c - 3 * precision), axis=0))
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """The zeros of e^{l_j} + e^{l_k} in the complex plane: l_j − l_k = iπ, a quadratic equation in x."""
@@ -98,9 +109,18 @@ class GaussianMixture(Potential):
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         with np.errstate(over="ignore", invalid="ignore"):
-            results = super()._expected_log(m, v)
+            results = self._in_blocks(GaussianMixture._expected_block, m, v)
         refuse_overflow("the log density", m, v, *results)
-        return results
+        return ExpectedLog(*results)
+
+    def _expected_block(self, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        """⟨ψ⟩, ⟨ψ′⟩ and ½⟨ψ″⟩ from one pass over the components."""
+        x, _, w = gaussian_nodes(m, np.sqrt(v), self.regions())
+        psi, share, slope, precision = self._parts(x)
+        first = np.einsum("kns,kns->ns", share, slope)
+        slope -= first
+        second = np.einsum("kns,kns->ns", share, slope * slope - precision)
+        return tuple(np.einsum("ns,ns->s", w, f) for f in (psi, first, 0.5 * second))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         if not np.all(power == 1):
@@ -140,10 +160,9 @@ class GaussianMixture(Potential):
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         loc = self.locs[..., 0]
-        logs, _ = self._logs(loc + xi)
-        top = logsumexp(logs, axis=-1)
+        top, share, _, precision = self._parts(loc + xi)
         # a = −ψ′(loc + ξ)/ξ = ⟨1/s²⟩ over components
-        a = np.sum(np.exp(logs - top[..., None]) / self.scales**2, axis=-1)
+        a = np.sum(share * precision, axis=0)
         return QuadraticBound(a, a * loc, top + 0.5 * a * (xi - loc) * (xi + loc))
 
     def observe(self, y: ArrayLike) -> NoReturn:
