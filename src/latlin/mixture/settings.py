@@ -12,6 +12,7 @@ from latlin.mixture.gradient_terms import CONTROL_VARIATES
 from latlin.mixture.model import Mixture
 from latlin.mixture.priors import STRUCTURES, PriorWords, Summary
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
+from latlin.mixture.sweep import slices
 from latlin.mixture.weights import WEIGHT_PRIORS
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
@@ -153,6 +154,12 @@ def check_rows(values: NDArray[Any], components: int, missing_allowed: bool) -> 
         raise ValueError(
             f"n_components={components} needs at least as many rows with positive weight, got n_samples={len(values)}"
         )
-    seen = np.isfinite(values).any(axis=0) if missing_allowed else np.ones(values.shape[1], dtype=bool)
+    if not missing_allowed:
+        return
+    seen = np.zeros(values.shape[1], dtype=bool)
+    for part in slices(len(values)):
+        seen |= ~np.isnan(values[part]).all(axis=0)
+        if seen.all():
+            return
     if not seen.all():
         raise ValueError(f"feature {int(np.flatnonzero(~seen)[0])} of X has no observed value")

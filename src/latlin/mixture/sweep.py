@@ -109,9 +109,9 @@ class IncompleteRows:
 
 def make_rows(values: NDArray[Any], weights: Array | None) -> Rows | IncompleteRows:
     """Wrap data, sorting rows with missing entries by pattern."""
-    missing = np.isnan(values)
-    if not missing.any():
+    if not any(np.isnan(values[part]).any() for part in slices(len(values))):
         return Rows(values, weights)
+    missing = np.isnan(values)
     patterns, labels = np.unique(missing, axis=0, return_inverse=True)
     order = np.argsort(labels.ravel(), kind="stable")
     own = np.ones(len(values)) if weights is None else weights
