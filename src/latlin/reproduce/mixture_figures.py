@@ -1,0 +1,226 @@
+"""Figures 6.1–6.7 of 004_3d1e57c98b1fd450: every algorithm on one mixture, as figures, one table and an animation.
+
+N = 700 rows of 7 clusters, K = 10 components, unit covariance known; log-likelihood error
+ln p(X | π, μ true) − ln p(X | E[π], E[μ]) against iterations and seconds. Negative errors are possible: the fit may
+explain these rows better than the truth does.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.mixture import BayesianGaussianMixture
+from latlin.mixture.fitting import Trace
+from latlin.mixture.schedules import Constant, Exponential, StepRule
+from latlin.numerics.alerts import ConvergenceWarning
+
+Array = NDArray[np.float64]
+ROWS, CLUSTERS, COMPONENTS = 700, 7, 10
+
+
+class Problem(NamedTuple):
+    """The data and the mixture they came from."""
+
+    rows: Array
+    weights: Array
+    means: Array
+
+
+class Run(NamedTuple):
+    """One curve of one figure."""
+
+    figure: str
+    name: str
+    trace: Trace
+
+
+class Recipe(NamedTuple):
+    """What a curve is made of."""
+
+    figure: str
+    name: str
+    algorithm: str
+    options: dict[str, Any]
+
+
+def make_problem(seed: int = 0) -> Problem:
+    """700 rows of 7 unit-covariance clusters, at least 5 apart.
+
+    Examples
+    --------
+    >>> make_problem().rows.shape
+    (700, 2)
+    """
+    rng = np.random.default_rng(seed)
+    means: list[Array] = []
+    while len(means) < CLUSTERS:
+        candidate = rng.uniform(-15.0, 15.0, 2)
+        if all(np.linalg.norm(candidate - other) >= 5.0 for other in means):
+            means.append(candidate)
+    labels = rng.integers(CLUSTERS, size=ROWS)
+    centres = np.array(means)
+    rows = centres[labels] + rng.standard_normal((ROWS, 2))
+    return Problem(rows, np.bincount(labels, minlength=CLUSTERS) / ROWS, centres)
+
+
+def recipes() -> list[Recipe]:
+    """Every curve of Figures 6.1–6.7. The document's steps are s·exp(−0.01 t)."""
+
+    def steps(scale: float = 1.0) -> StepRule:
+        return Exponential(scale)
+
+    all_five = [
+        Recipe("6.1", "CAVI", "natural", {"step": Constant()}),
+        Recipe("6.1", "GD", "gradient", {"step": steps()}),
+        Recipe("6.1", "SGD, S = 100", "sgd", {"step": steps(), "batch_size": 100}),
+        Recipe("6.1", "SNGD, S = 100", "stochastic-natural", {"step": steps(), "batch_size": 100}),
+        Recipe("6.1", "PW, L = 1", "pathwise", {"step": steps(0.3), "n_draws": 1}),
+        Recipe("6.1", "score with baseline, L = 20", "score", {"n_draws": 20}),
+        Recipe("6.1", "plain score, L = 20", "score", {"n_draws": 20, "control_variate": None}),
+        Recipe("6.1", "GD, Adam", "gradient", {}),
+    ]
+    scales = [Recipe("6.2", f"s = {s:g}", "gradient", {"step": steps(s)}) for s in (0.1, 0.5, 1.0, 2.0, 10.0)]
+    sizes = (1, 10, 100, 700)
+    batches = [Recipe("6.3", f"S = {s}", "sgd", {"step": steps(), "batch_size": s}) for s in sizes]
+    natural = [Recipe("6.4", f"S = {s}", "stochastic-natural", {"step": steps(), "batch_size": s}) for s in sizes]
+    pair = [
+        Recipe("6.5", "SNGD, S = 10", "stochastic-natural", {"step": steps(), "batch_size": 10}),
+        Recipe("6.5", "SGD, S = 10", "sgd", {"step": steps(), "batch_size": 10}),
+        Recipe("6.5", "SNGD, S = 10, (t + 10)^−0.6", "stochastic-natural", {"batch_size": 10}),
+    ]
+    draws = (1, 5, 20)
+    paths = [Recipe("6.6", f"L = {l}", "pathwise", {"n_draws": l}) for l in draws]
+    weighted = [Recipe("6.7", f"L = {l}", "iwae", {"n_draws": l}) for l in draws]
+    return [*all_five, *scales, *batches, *natural, *pair, *paths, *weighted]
+
+
+def fit(problem: Problem, recipe: Recipe, iterations: int) -> Run:
+    """One curve: a fixed number of iterations, the error after each."""
+    model = BayesianGaussianMixture(
+        COMPONENTS,
+        covariance="fixed",
+        algorithm=recipe.algorithm,
+        n_init=1,
+        split_merge=0,
+        max_iter=iterations,
+        tol=0.0,
+        evaluate_every=1,
+        random_state=0,
+        **recipe.options,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(problem.rows, truth=(problem.weights, problem.means))
+    return Run(recipe.figure, recipe.name, model.trace_)
+
+
+def table(runs: Iterable[Run]) -> str:
+    """Error and bound at the end, iterations to within 1 nat of the best error of all, pace; Markdown."""
+    runs = list(runs)
+    goal = min(float(run.trace.log_likelihood_error.min()) for run in runs) + 1.0
+    lines = [
+        "| figure | run | error at the end | bound | iterations to 1 nat | ms an iteration |",
+        "|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        error = run.trace.log_likelihood_error
+        reached = np.flatnonzero(error <= goal)
+        first = str(int(run.trace.iterations[reached[0]])) if len(reached) else "never"
+        pace = 1e3 * run.trace.seconds[-1] / run.trace.iterations[-1]
+        lines.append(
+            f"| {run.figure} | {run.name} | {error[-1]:.1f} | {run.trace.bound[-1]:.1f} | {first} | {pace:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
+    """Write `mixture-figures.md`, one PNG a figure and `mixture.gif` into `folder`; returns their paths."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    problem = make_problem()
+    iterations = 30 if quick else 400
+    runs = [fit(problem, recipe, iterations) for recipe in recipes()]
+    report = target / "mixture-figures.md"
+    report.write_text(table(runs) + "\n", encoding="utf8")
+    figures = sorted({run.figure for run in runs})
+    drawn = [_draw(target, name, [run for run in runs if run.figure == name]) for name in figures]
+    return [report, *drawn, _animate(target, problem, 6 if quick else 40)]
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("the mixture figures need matplotlib: install latlin[plot]") from error
+    matplotlib.use("Agg", force=False)
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _draw(folder: Path, name: str, runs: list[Run]) -> Path:
+    """Error against iterations and against seconds."""
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for curve in runs:
+        axes[0].plot(curve.trace.iterations, curve.trace.log_likelihood_error, label=curve.name)
+        axes[1].plot(curve.trace.seconds, curve.trace.log_likelihood_error)
+    axes[0].set(xlabel="iterations", ylabel="log-likelihood error", title=f"Figure {name}")
+    axes[0].set_yscale("symlog", linthresh=10.0)
+    axes[1].set(xlabel="seconds", xscale="log")
+    axes[0].legend(fontsize="small")
+    path = folder / f"figure-{name}.png"
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return path
+
+
+def _frames(problem: Problem, count: int) -> list[tuple[Array, Array]]:
+    """Weights and means after 1, 2, … steps of coordinate ascent from one seeding."""
+    frames = []
+    for steps in range(1, count + 1):
+        model = BayesianGaussianMixture(
+            COMPONENTS, covariance="fixed", n_init=1, split_merge=0, max_iter=steps, tol=0.0, random_state=0
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(problem.rows)
+        frames.append((model.weights_, model.means_))
+    return frames
+
+
+def _animate(folder: Path, problem: Problem, count: int) -> Path:
+    """The components as circles of one and two standard deviations, opaque by weight, step by step."""
+    pyplot = _pyplot()
+    from matplotlib.animation import FuncAnimation, PillowWriter
+    from matplotlib.patches import Circle
+
+    figure, axis = pyplot.subplots(figsize=(5, 5), layout="constrained")
+    axis.scatter(*problem.rows.T, s=4, color="0.6")
+    axis.set_aspect("equal")
+    circles = [
+        [axis.add_patch(Circle((0, 0), radius, fill=False, linewidth=2)) for radius in (1.0, 2.0)]
+        for _ in range(COMPONENTS)
+    ]
+    frames = _frames(problem, count)
+
+    def show(index: int) -> list[Any]:
+        weights, means = frames[index]
+        for rings, weight, mean in zip(circles, weights, means, strict=True):
+            for ring in rings:
+                ring.set_center(mean)
+                ring.set_alpha(min(1.0, 7.0 * float(weight)))
+        axis.set_title(f"coordinate ascent, step {index + 1}")
+        return [ring for rings in circles for ring in rings]
+
+    path = folder / "mixture.gif"
+    FuncAnimation(figure, show, frames=count).save(path, writer=PillowWriter(fps=6))
+    pyplot.close(figure)
+    return path
