@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, compare, infer
 from latlin.engines import GaussianKL
-from latlin.potentials import Laplace, Logit, StudentT
+from latlin.potentials import Custom, Laplace, Logit, StudentT
 
 X = np.array([[1.0, 0.5], [0.2, -1.0], [-0.7, 0.1]])
 Y = [1, 0, 0]
@@ -24,7 +25,7 @@ CASES = {
     "three-dimensional H": (lambda: SiteFactor(np.ones((1, 2, 3)), Logit([1])), r"at most 2 dimensions"),
     "vector H": (lambda: SiteFactor([1.0, 2.0], Logit([1, 0])), r"SiteFactor H must be a non-empty matrix"),
     "empty H": (lambda: SiteFactor(np.ones((0, 2)), Logit(Y)), r"SiteFactor H is empty"),
-    "text H": (lambda: SiteFactor([["a", "b"]], Logit([1])), r"SiteFactor H must be numeric"),
+    "text H": (lambda: SiteFactor([["a", "b"]], Logit([1])), r"SiteFactor H must hold real numbers"),
     "rows and labels": (lambda: SiteFactor(X, Logit([1, 0])), r"number of sites: .*'H': 3, 'potential': 2"),
     "rows and weights": (lambda: SiteFactor(X, Logit(Y), weight=[1.0, 2.0]), r"'weight': 2"),
     "rows and offsets": (lambda: SiteFactor(X, Logit(Y), offset=np.ones(4)), r"'offset': 4"),
@@ -48,6 +49,21 @@ CASES = {
     "unknown engine": (lambda: infer(model(), "mcmc"), r"engine must be one of auto, map, laplace, .*got 'mcmc'"),
     "engine object": (lambda: infer(model(), 3), r"name or an object of latlin.engines, got int"),
     "covariance": (lambda: GaussianKL(covariance="round"), r"covariance must be .*got 'round'"),
+    "engine class": (lambda: infer(model(), GaussianKL), r"name or an object of latlin.engines"),
+    "D differs alike": (
+        lambda: model(SiteFactor(X, Logit(Y)), SiteFactor(np.ones((3, 4)), Logit(Y))),
+        r"differ in the dimension of w: .* has 2, .* has 4",
+    ),
+    "complex H": (lambda: SiteFactor([[1j, 1.0]], Logit([1])), r"must hold real numbers, got complex"),
+    "operator with NaN": (
+        lambda: infer(model(GaussianFactor(dim=2), SiteFactor(aslinearoperator(X * NAN), Logit(Y))), "gkl"),
+        r"operator whose products are not",
+    ),
+    "project": (lambda: infer(model(), "gkl").project([1.0, 2.0]), r"H must be a non-empty matrix"),
+    "project D": (lambda: infer(model(), "gkl").project(np.ones((2, 3))), r"H must have 2 columns"),
+    "logpdf": (lambda: infer(model(), "gkl").logpdf(0.0), r"rows of length 2, got shape \(\)"),
+    "flat curvature": (lambda: infer(model(SiteFactor(X, Logit(X[:, 0] > 0))), "laplace"), r"curvature vanishes"),
+    "tolerance": (lambda: infer(model(), GaussianKL(tol=-1.0)), r"tol must be a number of at least 0, got -1"),
     "model": (lambda: infer(X), r"model must be a LatentLinearModel, got ndarray"),
     "start": (lambda: infer(model(), "gkl", start=X), r"start must be a Posterior, got ndarray"),
     "improper": (lambda: infer(model(SiteFactor(X[:1], Laplace(0.0, 1.0))), "gkl"), r"posterior is improper"),
@@ -59,6 +75,18 @@ def test_bad_input_is_named(name):
     action, message = CASES[name]
     with pytest.raises(ValueError, match=message):
         action()
+
+
+def test_factors_are_immutable():
+    factor = SiteFactor(X, Logit(Y))
+    with pytest.raises(AttributeError, match="immutable"):
+        factor.weight = 2.0
+
+
+def test_a_site_of_weight_zero_is_absent_even_where_it_is_minus_infinity():
+    wall = Custom(lambda x: np.where(x > 1.0, 0.0, -np.inf))
+    with_wall = model(GaussianFactor(dim=2), SiteFactor(X, Logit(Y)), SiteFactor(X, wall, weight=0.0))
+    assert infer(with_wall, "map").mean == pytest.approx(infer(model(), "map").mean)
 
 
 def test_laplace_at_a_kink_names_the_engines_that_apply():

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
-from latlin.potentials import Gaussian, GeneralisedNormal, Laplace, Logit, Poisson, StudentT
+from latlin.potentials import Gaussian, GaussianMixture, GeneralisedNormal, Laplace, Logit, Poisson, StudentT
 from reference import brute_force, log_joint
 
 rng = np.random.default_rng(11)
@@ -49,6 +49,18 @@ def test_mode_and_curvature(name):
     assert laplace.log_evidence == pytest.approx(expected, abs=1e-6)
     assert laplace.evidence_kind == "approximation"
     assert laplace.log_evidence == pytest.approx(brute_force(model, laplace)[0], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "potential", [GaussianMixture([0.5, 0.5], [-3.0, 3.0], [1.0, 1.0]), StudentT(2.0, [-5.0, 5.0], 0.5)]
+)
+def test_a_minimum_between_two_modes_is_left(potential):
+    rows = np.ones((potential.size or 1, 1))
+    model = LatentLinearModel([GaussianFactor(cov=100.0, dim=1), SiteFactor(rows, potential)])
+    w = infer(model, "map").mean
+    nearby = log_joint(model, w + np.array([[-0.01], [0.0], [0.01]]))
+    assert nearby.argmax() == 1
+    assert abs(w[0]) > 2.0
 
 
 def test_map_is_scikit_learns_penalised_maximum():

@@ -46,6 +46,34 @@ def test_a_step_that_returns_its_own_state_ends_the_loop():
     assert result.n_iter == 1
 
 
+def test_a_gradient_that_is_not_a_number_is_not_convergence():
+    def lost(point):
+        return Point(point.x, point.steps + 1), Measure(0.0, float("nan"))
+
+    assert not ascend(lost, START, Rules(max_iter=3), warn=False).converged
+
+
+def test_idle_steps_end_early():
+    def idle(point):
+        return Point(point.x, point.steps + 1), Measure(1.0, 1e-5)
+
+    result = ascend(idle, START, Rules(max_iter=1000), warn=False)
+    assert not result.converged
+    assert 20 <= result.n_iter <= 25
+
+
+@pytest.mark.parametrize("bad", [{"gradient_tol": -1.0}, {"gradient_tol": "a"}, {"max_iter": 0}, {"max_iter": 1.5}])
+def test_rules_are_checked(bad):
+    with pytest.raises(ValueError, match="must be"):
+        Rules(**bad)
+
+
+def test_warnings_point_at_the_caller():
+    with pytest.warns(ConvergenceWarning) as caught:
+        ascend(halve, START, Rules(max_iter=1))
+    assert caught[0].filename == __file__
+
+
 def test_no_warning_when_it_is_not_wanted():
     assert not ascend(halve, START, Rules(max_iter=2), warn=False).converged
 
@@ -59,7 +87,7 @@ def test_a_fall_of_a_monotone_objective_is_said():
 
 
 def test_a_non_finite_objective_is_an_error():
-    with pytest.raises(FloatingPointError, match="became nan at step 1"):
+    with pytest.raises(ValueError, match="became nan at step 1"):
         ascend(lambda p: (p, Measure(float("nan"), 1.0)), START, Rules())
 
 

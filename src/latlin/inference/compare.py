@@ -82,7 +82,7 @@ def compare(
     Comparison
     """
     rows, posteriors = [], {}
-    for engine in engines:
+    for engine in [engines] if isinstance(engines, str) else engines:
         resolved = resolve(engine)
         label = engine if isinstance(engine, str) else _label(resolved)
         try:

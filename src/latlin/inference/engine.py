@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.ascent import Checkpoint
+from latlin.potentials.base import Potential
 
 if TYPE_CHECKING:
     from latlin.inference.model import LatentLinearModel
@@ -40,24 +42,32 @@ def checkpoint_for(path: str | os.PathLike[str] | None, model: LatentLinearModel
 
 
 def fingerprint(model: LatentLinearModel, engine: object) -> str:
-    """A digest of every number in the model and of the engine's options, but not of when it stops."""
-    options = {name: value for name, value in sorted(vars(engine).items()) if name not in STOPPING}
-    digest = hashlib.sha256(f"{type(engine).__name__}{options!r}".encode())
+    """A digest of what the model computes and of the engine's options, but not of when it stops."""
+    digest = hashlib.sha256(type(engine).__name__.encode())
+    for name, value in sorted(vars(engine).items()):
+        if name not in STOPPING:
+            digest.update(name.encode())
+            _digest(digest, value)
     for factor in (*model.gaussians, *model.sites):
-        _digest(digest, factor)
+        digest.update(type(factor).__name__.encode())
+        for name, value in sorted(vars(factor).items()):
+            digest.update(name.encode())
+            _digest(digest, value)
     return digest.hexdigest()
 
 
 def _digest(digest: hashlib._Hash, value: Any) -> None:
+    """Arrays by their bytes, operators by a product, potentials by their values; anything else by its repr."""
+    if sparse.issparse(value):
+        csr = sparse.csr_array(value)
+        value = np.concatenate([csr.shape, csr.indptr, csr.indices, csr.data])
+    elif isinstance(value, LinearOperator):
+        value = value @ np.random.default_rng(0).standard_normal((value.shape[1], 3))
+    elif isinstance(value, Potential):
+        digest.update(type(value).__name__.encode())
+        value = value.log_density(np.linspace(-3.0, 3.0, 7)[:, None] * np.ones(value.size or 1))
     if isinstance(value, np.ndarray):
+        digest.update(f"{value.shape}{value.dtype}".encode())
         digest.update(np.ascontiguousarray(value).tobytes())
-    elif sparse.issparse(value):
-        for part in (value.data, value.indices, value.indptr):
-            digest.update(part.tobytes())
-    elif hasattr(value, "__dict__") and type(value).__module__.startswith("latlin."):
-        digest.update(type(value).__name__.encode("utf8"))
-        for name, part in sorted(vars(value).items()):
-            digest.update(name.encode("utf8"))
-            _digest(digest, part)
     else:
-        digest.update(repr(value).encode("utf8"))
+        digest.update(repr(value).encode())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,15 +19,20 @@ from latlin.inference.engine import checkpoint_for
 from latlin.inference.exact_family import ExactFamily
 from latlin.inference.gaussian_kl_options import Options, plan_of, structured_posterior
 from latlin.inference.gaussian_kl_plans import Plan
+from latlin.inference.gaussian_kl_second_order import second_order
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.newton import find_mode
 from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import SiteForm, site_form
 from latlin.inference.sites import SiteParameters
 from latlin.inference.starts import matched_parameters
+from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 
 Array = NDArray[np.float64]
+#: accelerated steps before second-order ones are tried, and the largest dimension for which they are
+QUICK = 60
+SECOND_ORDER = 200
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
@@ -103,7 +108,7 @@ class GaussianKL:
         started = time.perf_counter()
         form = site_form(model)
         saved = checkpoint_for(checkpoint, model, self)
-        ascent = self._climb(form, model, start, rules, verbose, saved)
+        ascent = self._finished(form, model, self._climb(form, model, start, rules, verbose, saved), rules, verbose)
         solution = full.solution_of(ascent.state)
         return Posterior(
             model=model,
@@ -128,17 +133,50 @@ class GaussianKL:
         verbose: bool,
         checkpoint: Checkpoint | None,
     ) -> Ascent[full.State]:
+        quick = replace(rules, max_iter=min(QUICK, rules.max_iter))
         firsts = _starts(form) if start is None else [matched_parameters(form, model, start)]
-        evaluated = [full.evaluate(form, first, self.tol) for first in firsts]
-        states = [state for state in evaluated if state is not None]
+        states = _finite(form, firsts, self.tol) or _finite(form, [_at_centres(form)], self.tol)
         if not states:
-            raise ValueError("no start gives a finite bound; rescale the columns of H or pass start=")
+            raise ValueError(
+                "no start gives a finite bound: rescale the columns of H, pass start=, "
+                "or use engine 'ep' if a site is −∞ somewhere"
+            )
         saved = [checkpoint, *[None] * (len(states) - 1)]
         ascents = [
-            full.maximise_bound(form, state, rules, "Gaussian KL", verbose, file)
+            full.maximise_bound(form, state, quick, "Gaussian KL", verbose, file, warn=False)
             for state, file in zip(states, saved, strict=True)
         ]
         return max(ascents, key=lambda ascent: ascent.state.bound)
+
+    def _finished(
+        self, form: SiteForm, model: LatentLinearModel, ascent: Ascent[full.State], rules: Rules, verbose: bool
+    ) -> Ascent[full.State]:
+        """The ascent, gone on with by second-order steps in (m, C) where the accelerated ones crawl."""
+        left = rules.max_iter - ascent.n_iter
+        if ascent.converged or (left < 1 and ascent.n_iter < QUICK):
+            return _warned(ascent)
+        state = ascent.state
+        if model.dim <= SECOND_ORDER and left > 0:
+            newton = second_order(model, form.density(full.solution_of(state)), replace(rules, max_iter=left))
+            jumped = full.evaluate(form, matched_parameters(form, model, newton), self.tol)
+            if jumped is not None and jumped.bound >= state.bound:
+                state = jumped
+        last = full.maximise_bound(form, state, replace(rules, max_iter=max(left, 1)), "Gaussian KL", verbose, None)
+        trace = np.concatenate([ascent.trace, last.trace])
+        message = f"{last.message}, after {ascent.n_iter} accelerated steps and second-order ones"
+        return replace(last, trace=trace, n_iter=len(trace), message=message)
+
+
+def _warned(ascent: Ascent[full.State]) -> Ascent[full.State]:
+    if not ascent.converged:
+        alert(ascent.message, ConvergenceWarning)
+    return ascent
+
+
+def _finite(form: SiteForm, firsts: list[SiteParameters], tol: float) -> list[full.State]:
+    """The states at those site parameters that have a finite bound."""
+    evaluated = [full.evaluate(form, first, tol) for first in firsts]
+    return [state for state in evaluated if state is not None]
 
 
 def _starts(form: SiteForm) -> list[SiteParameters]:

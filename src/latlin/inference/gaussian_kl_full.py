@@ -53,6 +53,7 @@ def maximise_bound(
     label: str,
     verbose: bool,
     checkpoint: Checkpoint | None,
+    warn: bool = True,
 ) -> Ascent[State]:
     """Climb the Gaussian KL bound from a state that `evaluate` gave."""
     coordinates = LogCoordinates(start) if form.sites.log_concave else PlainCoordinates(start)
@@ -62,7 +63,7 @@ def maximise_bound(
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, reached.gradient)
 
-    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint)
+    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
 
 
 def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | None:
@@ -71,10 +72,10 @@ def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | 
     if solution is None:
         return None
     variance = form.variances(solution)
-    expected = form.sites.expected_log(solution.x, variance)
-    bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
-    if not np.isfinite(bound):
+    expected = form.sites.finite_expected_log(solution.x, variance)
+    if expected is None:
         return None
+    bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
     # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
     gamma_hat = -2.0 * expected.d_var
     nu_hat = expected.d_mean + gamma_hat * solution.x

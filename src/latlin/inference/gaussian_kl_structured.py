@@ -78,7 +78,9 @@ class Objective:
             return None
         image = self.structure.image(theta, self.prepared)
         x, variance = self.form.rows.times(m), self.structure.inner(image, image, self.prepared)
-        expected = self.form.sites.expected_log(x, variance)
+        expected = self.form.sites.finite_expected_log(x, variance)
+        if expected is None:
+            return None
         weights = self.structure.trace_weights
         squares = float(m @ m) + self.structure.trace(theta)
         bound = float(expected.value.sum()) - 0.5 * self.form.prior * squares + 0.5 * log_det + self.form.constant

@@ -37,7 +37,8 @@ def infer(
     ----------
     model : LatentLinearModel
     engine : str or engine object
-        A short name ("map", "laplace", "gkl", or "auto") or an object of `latlin.engines` with its options.
+        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl", or "auto") or an object of
+        `latlin.engines` with its options.
     start : Posterior, optional
         Where to start, for example the posterior of a similar model.
     verbose : bool
@@ -74,6 +75,6 @@ def resolve(engine: str | Engine) -> Engine:
         if engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(['auto', *ENGINES])}, got {engine!r}")
         return ENGINES[engine]()
-    if not callable(getattr(engine, "run", None)):
+    if isinstance(engine, type) or not callable(getattr(engine, "run", None)):
         raise ValueError(f"engine must be a name or an object of latlin.engines, got {type(engine).__name__}")
     return engine

@@ -80,12 +80,20 @@ def _refuse_kinks(form: SiteForm) -> None:
 
 def _curvature(form: SiteForm, ascent: Ascent[Mode]) -> Solution:
     solution = form.solve(ascent.state.parameters)
-    if solution is None:
+    if solution is None or _vanishes(form, solution):
         raise ValueError(
-            "the posterior has no negative definite curvature where Newton's method stopped "
-            f"({ascent.message}); use engine 'gkl' or 'ep'"
+            "the curvature vanishes or has the wrong sign where Newton's method stopped "
+            f"(step {ascent.n_iter}, gradient {ascent.gradient:.2g}): use engine 'gkl' or 'ep', or add a GaussianFactor if the posterior is improper"
         )
     return solution
+
+
+def _vanishes(form: SiteForm, solution: Solution) -> bool:
+    """Without a proper prior: the sites' typical curvature is the unit, and next to nothing of it is left."""
+    if form.quadratic is None:
+        return False
+    smallest = np.linalg.svd(solution.precision.factor, compute_uv=False)[-1]
+    return bool(smallest**2 < 1e-4)
 
 
 def _log_evidence(form: SiteForm, mode: Mode, solution: Solution) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,19 @@ from latlin.potentials.base import Potential
 Array = NDArray[np.float64]
 
 
-class GaussianFactor:
+class _Sealed:
+    """What is built once and then only read; arrays such as H are kept as they came, not copied."""
+
+    def _seal(self) -> None:
+        self.__dict__["_sealed"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_sealed" in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
+        super().__setattr__(name, value)
+
+
+class GaussianFactor(_Sealed):
     """N(Hw | mean, cov).
 
     Parameters
@@ -39,12 +52,13 @@ class GaussianFactor:
     def __init__(self, mean: ArrayLike = 0.0, cov: ArrayLike = 1.0, H: Any = None, dim: int | None = None) -> None:
         self.mean = _finite(mean, "GaussianFactor mean", max_ndim=1)
         self.cov = _finite(cov, "GaussianFactor cov", max_ndim=2)
-        self.H: Any = None if H is None else _matrix(H, "GaussianFactor H")
+        self.H: Any = None if H is None else checked_matrix(dense_operator(H), "GaussianFactor H")
         self.size = self._common_size(dim)
         self.dim = self.size if self.H is None else self.H.shape[1]
         if dim is not None and self.dim != dim:
             raise ValueError(f"GaussianFactor dim is {dim}, but its other arguments have dimension {self.dim}")
         self.factor = self._check_covariance()
+        self._seal()
 
     def _common_size(self, dim: int | None) -> int | None:
         sizes = {"mean": self.mean.shape, "cov": self.cov.shape}
@@ -75,7 +89,7 @@ class GaussianFactor:
         return f"GaussianFactor({kind} covariance on {on})"
 
 
-class SiteFactor:
+class SiteFactor(_Sealed):
     """∏_n φ_n(h_nᵀw + offset_n)^{weight_n}.
 
     Parameters
@@ -99,13 +113,14 @@ class SiteFactor:
         if not isinstance(potential, Potential):
             raise ValueError(f"SiteFactor potential must be a latlin potential, got {type(potential).__name__}")
         self.potential = potential
-        self.H: Any = None if H is None else _matrix(H, "SiteFactor H")
+        self.H: Any = None if H is None else checked_matrix(H, "SiteFactor H")
         self.weight = None if weight is None else _finite(weight, "SiteFactor weight", max_ndim=1)
         self.offset = None if offset is None else _finite(offset, "SiteFactor offset", max_ndim=1)
         if self.weight is not None and np.any(self.weight < 0.0):
             raise ValueError(f"SiteFactor weight must not be negative, got {self.weight.min():g}")
         self.size = self._common_size()
         self.dim = self.size if self.H is None else self.H.shape[1]
+        self._seal()
 
     def _common_size(self) -> int | None:
         known = {"H": None if self.H is None else self.H.shape[0], "potential": self.potential.size}
@@ -153,6 +168,8 @@ class LatentLinearModel:
     dim: int
 
     def __init__(self, factors: Iterable[GaussianFactor | SiteFactor]) -> None:
+        if not isinstance(factors, Iterable):
+            raise ValueError(f"factors must be a list of factors, got {type(factors).__name__}")
         listed = list(factors)
         for factor in listed:
             if not isinstance(factor, GaussianFactor | SiteFactor):
@@ -163,10 +180,6 @@ class LatentLinearModel:
         object.__setattr__(self, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
         object.__setattr__(self, "dim", _common_dim(listed))
 
-    @property
-    def n_sites(self) -> int:
-        return sum(self.site_count(factor) for factor in self.sites)
-
     def site_count(self, factor: SiteFactor) -> int:
         """Number of sites of a factor; one on the coordinates has `dim` of them."""
         return self.dim if factor.size is None else factor.size
@@ -176,17 +189,21 @@ class LatentLinearModel:
 
 
 def _common_dim(factors: list[GaussianFactor | SiteFactor]) -> int:
-    dims = {repr(factor): factor.dim for factor in factors if factor.dim is not None}
+    dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
     if not dims:
         raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
-    if len(set(dims.values())) > 1:
-        raise ValueError(f"factors differ in the dimension of w: {dims}")
-    return next(iter(dims.values()))
+    if len({dim for _, dim in dims}) > 1:
+        said = ", ".join(f"{name} has {dim}" for name, dim in dims)
+        raise ValueError(f"factors differ in the dimension of w: {said}")
+    return int(dims[0][1])
 
 
 def _finite(value: ArrayLike, name: str, max_ndim: int) -> Array:
+    raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    if raw.dtype.kind not in "biufO":
+        raise ValueError(f"{name} must hold real numbers, got {raw.dtype}")
     try:
-        array = np.asarray(value, dtype=float)
+        array = raw.astype(float, copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be numeric, got {value!r}") from error
     if array.ndim > max_ndim:
@@ -199,9 +216,11 @@ def _finite(value: ArrayLike, name: str, max_ndim: int) -> Array:
     return array
 
 
-def _matrix(value: Any, name: str) -> Any:
-    """A finite, non-empty matrix: C-ordered array, CSR, or the LinearOperator as it came."""
+def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:
+    """A finite, non-empty matrix of `dim` columns: C-ordered array, CSR, or the LinearOperator as it came."""
     if isinstance(value, LinearOperator):
+        if 0 in value.shape:
+            raise ValueError(f"{name} must be a non-empty matrix, got shape {value.shape}")
         return value
     if sparse.issparse(value):
         matrix = sparse.csr_array(value, dtype=float)
@@ -210,10 +229,17 @@ def _matrix(value: Any, name: str) -> Any:
         matrix = np.ascontiguousarray(_finite(value, name, max_ndim=2))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"{name} must be a non-empty matrix, got shape {matrix.shape}")
+    if dim is not None and matrix.shape[1] != dim:
+        raise ValueError(f"{name} must have {dim} columns, got shape {matrix.shape}")
     return matrix
 
 
+def dense_operator(value: Any) -> Any:
+    """A LinearOperator as the array of its rows; anything else as it is."""
+    return np.asarray(value @ np.eye(value.shape[1]), float) if isinstance(value, LinearOperator) else value
+
+
 def _positive_int(value: int, name: str) -> int:
-    if int(value) != value or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
     return int(value)

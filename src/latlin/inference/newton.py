@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.site_form import SiteForm, Solution
+from latlin.inference.site_form import SiteForm
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
 
 Array = NDArray[np.float64]
+#: gradient below which an indefinite Hessian means a saddle or a minimum, to be left along its curvature
+FLAT = 1e-4
 
 
 class Mode(NamedTuple):
@@ -73,24 +75,36 @@ def _mode(form: SiteForm, u: Array, x: Array, objective: float) -> Mode:
 
 def _newton_step(form: SiteForm, mode: Mode) -> Mode | None:
     """The longest of the steps 1, ½, ¼, … that raises the log joint, or None."""
-    target = _target(form, mode)
-    if target is None:
+    found = _direction(form, mode)
+    if found is None:
         return None
-    direction, shift = target.u - mode.u, target.x - mode.x
+    direction, shift = found
 
     def evaluate(length: float) -> tuple[float, tuple[Array, Array]]:
         u, x = mode.u + length * direction, mode.x + length * shift
         return _log_joint(form, u, x), (u, x)
 
     slope = float(log_joint_gradient(form, mode) @ direction)
-    found = backtrack(evaluate, mode.objective, slope, slack=1e-2 * rounding(mode.objective))
-    return None if found is None else _mode(form, *found[2], found[1])
+    best = backtrack(evaluate, mode.objective, slope, slack=1e-2 * rounding(mode.objective))
+    return None if best is None else _mode(form, *best[2], best[1])
 
 
-def _target(form: SiteForm, mode: Mode) -> Solution | None:
-    """Where Newton's step goes; |γ| stands in for γ where the Hessian is not definite."""
+def _direction(form: SiteForm, mode: Mode) -> tuple[Array, Array] | None:
+    """Newton's step in u and x; where the Hessian is not definite, one with |γ|, floored by a typical curvature."""
     target = form.solve(mode.parameters)
-    if target is None:
-        gamma = np.abs(mode.curvature)
-        target = form.solve(SiteParameters(gamma, mode.slope + gamma * mode.x))
-    return target
+    if target is not None:
+        return target.u - mode.u, target.x - mode.x
+    if np.abs(log_joint_gradient(form, mode)).max() < FLAT:
+        return _escape(form, mode)
+    gamma = np.maximum(np.abs(mode.curvature), 1e-3 * form.sites.typical_precision())
+    target = form.solve(SiteParameters(gamma, mode.slope + gamma * mode.x))
+    return None if target is None else (target.u - mode.u, target.x - mode.x)
+
+
+def _escape(form: SiteForm, mode: Mode) -> tuple[Array, Array] | None:
+    """Away from a saddle or a minimum: one standard length along the direction of most negative curvature."""
+    values, vectors = np.linalg.eigh(form.precision(-mode.curvature), UPLO="U")
+    if values[0] >= 0.0:
+        return None
+    direction = vectors[:, 0] / np.sqrt(-values[0])
+    return direction, form.projections.times(direction)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.kl_bound import gaussian_kl_bound
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.rng import RandomState
 
@@ -96,11 +96,14 @@ class Posterior:
 
     def logpdf(self, w: ArrayLike) -> Array:
         """Log density at one w or each row of a matrix."""
-        return self.density.logpdf(w)
+        points = np.asarray(w, float)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.model.dim:
+            raise ValueError(f"w must be one vector or rows of length {self.model.dim}, got shape {points.shape}")
+        return self.density.logpdf(points)
 
     def project(self, H: Any) -> Any:
         """Marginals of Hw, one a row of H: `.mean`, `.variance` and the density."""
-        return self.density.project(H)
+        return self.density.project(checked_matrix(dense_operator(H), "H", self.model.dim))
 
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.

@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.densities.whitening import Whitening
-from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.model import LatentLinearModel, SiteFactor, dense_operator
 from latlin.numerics.linalg import gram, whitened_squares
 
 Array = NDArray[np.float64]
@@ -129,4 +129,7 @@ def _rows(factor: SiteFactor, dim: int) -> Any:
     if isinstance(factor.H, np.ndarray) or sparse.issparse(factor.H):
         return factor.H
     # a LinearOperator: a full covariance needs its rows one by one
-    return np.ascontiguousarray(factor.H @ np.eye(dim), dtype=float)
+    rows = np.ascontiguousarray(dense_operator(factor.H))
+    if not np.all(np.isfinite(rows)):
+        raise ValueError("SiteFactor H must be finite, got an operator whose products are not")
+    return rows

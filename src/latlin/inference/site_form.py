@@ -83,17 +83,21 @@ class SiteForm:
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
         """The Gaussian with these site parameters, or None when its precision is not positive definite."""
-        p = self.projections.gram(parameters.gamma)
-        if self.quadratic is None:
-            p[np.diag_indices(self.rank)] += 1.0
-        else:
-            p += self.quadratic
         try:
-            chol = cholesky(p, overwrite=True)
+            chol = cholesky(self.precision(parameters.gamma), overwrite=True)
         except ValueError:
             return None
         u = chol.solve(self.linear + self.projections.transposed_times(parameters.nu))
         return Solution(parameters, chol, u, self.projections.times(u))
+
+    def precision(self, gamma: Array) -> Array:
+        """Upper triangle of P = Λ̃ + H̃ᵀΓH̃."""
+        p = self.projections.gram(gamma)
+        if self.quadratic is None:
+            p[np.diag_indices(self.rank)] += 1.0
+        else:
+            p += self.quadratic
+        return p
 
     def variances(self, solution: Solution) -> Array:
         """Variances of the projections x_n."""
@@ -128,6 +132,8 @@ class SiteForm:
 
     def coordinates(self, w: Array) -> Array:
         """The coordinate vector of a w."""
+        if np.shape(w) != self.mean.shape:
+            raise ValueError(f"start has dimension {len(w)}, but the model has {len(self.mean)}")
         inner = self.whitening.solve(np.asarray(w, float) - self.mean)
         return inner if self.basis is None else self.basis.T @ inner
 
@@ -149,11 +155,12 @@ def site_form(model: LatentLinearModel) -> SiteForm:
     """The family for a model, in the smaller of its two spaces."""
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), Sites.of(model)
-    _check_magnitude(rows)
+    _check_magnitude(rows, "SiteFactor H")
+    _check_magnitude(part.measured_rows, "GaussianFactor H")
     if part.whitening is None:
         return _improper(part, rows, sites)
     few = 0 < len(sites) + len(part.measured_values) < model.dim
-    if few and (isinstance(part.whitening, DiagonalWhitening) or not _is_identity(rows)):
+    if few:
         return _reduced(part, part.whitening, rows, sites)
     return _proper(part, part.whitening, rows, sites)
 
@@ -236,17 +243,17 @@ def _whitened(rows: Any, whitening: Whitening) -> Projections:
         return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
     if isinstance(whitening, DiagonalWhitening):
         return SparseProjections(whitening.rows(rows))
-    if _is_identity(rows):
+    if _is_coordinates(rows):
         return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
     return SparseProjections(rows, whitening)
 
 
-def _is_identity(rows: Any) -> bool:
+def _is_coordinates(rows: Any) -> bool:
     return sparse.issparse(rows) and rows.shape[0] == rows.shape[1] == rows.nnz
 
 
-def _check_magnitude(rows: Any) -> None:
+def _check_magnitude(rows: Any, name: str) -> None:
     values = rows.data if sparse.issparse(rows) else rows
     largest = float(np.abs(values).max()) if np.size(values) else 0.0
     if largest > 1e140:
-        raise ValueError(f"SiteFactor H has entries as large as {largest:.3g}; rescale its columns to below 1e140")
+        raise ValueError(f"{name} has entries as large as {largest:.3g}; rescale its columns to below 1e140")

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.model import LatentLinearModel
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
+from latlin.potentials.checks import UnboundedExpectation
 
 Array = NDArray[np.float64]
 
@@ -95,15 +96,23 @@ class Sites:
         """weight_n ψ_n(x_n + o_n), for x of shape (..., n_sites)."""
         x = np.asarray(x, float) + self.offset
         parts = [potential.log_density(x[..., span]) for span, potential in self.blocks]
-        return self.weight * (np.concatenate(parts, axis=-1) if parts else np.zeros(x.shape))
+        return self._weighted(np.concatenate(parts, axis=-1) if parts else np.zeros(x.shape))
 
     def derivatives(self, x: Array) -> Derivatives:
         first, second, third = self._ask(lambda p, m: p.derivatives(m), x + self.offset, count=3)
-        return Derivatives(self.weight * first, self.weight * second, self.weight * third)
+        return Derivatives(self._weighted(first), self._weighted(second), self._weighted(third))
 
     def expected_log(self, mean: Array, var: Array) -> ExpectedLog:
         value, d_mean, d_var = self._ask(lambda p, m, v: p.expected_log(m, v), mean + self.offset, var, count=3)
-        return ExpectedLog(self.weight * value, self.weight * d_mean, self.weight * d_var)
+        return ExpectedLog(self._weighted(value), self._weighted(d_mean), self._weighted(d_var))
+
+    def finite_expected_log(self, mean: Array, var: Array) -> ExpectedLog | None:
+        """`expected_log`, or None where it is not finite (a Poisson rate beyond the largest number, a site of −∞)."""
+        try:
+            expected = self.expected_log(mean, var)
+        except UnboundedExpectation:
+            return None
+        return expected if all(np.all(np.isfinite(part)) for part in expected) else None
 
     def tilted_moments(self, mean: Array, var: Array, power: float = 1.0) -> TiltedMoments:
         log_z, tilted_mean, variance = self._ask(
@@ -130,6 +139,10 @@ class Sites:
         expected = self.expected_log(x, (epsilon * _joined(widths)) ** 2)
         # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
         return expected.value, expected.d_mean, 2.0 * expected.d_var
+
+    def _weighted(self, values: Array) -> Array:
+        """weight × values, and 0 for a site of weight 0 whatever its value: φ⁰ = 1."""
+        return np.multiply(self.weight, values, out=np.zeros_like(values), where=self.weight > 0.0)
 
     def _ask(self, question: Callable[..., Any], *arguments: Array, count: int) -> Sequence[Array]:
         answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]

@@ -1,5 +1,8 @@
 """The warnings of the library. A test run turns them into errors."""
 
+import sys
+import warnings
+
 
 class ConvergenceWarning(UserWarning):
     """An iteration stopped before it met its tolerance; the text has the numbers and a remedy."""
@@ -11,3 +14,11 @@ class MonotonicityWarning(RuntimeWarning):
 
 class NumericalWarning(RuntimeWarning):
     """A matrix had to be changed to be factorised; the text says by how much."""
+
+
+def alert(message: str, category: type[Warning]) -> None:
+    """Warn, pointing at the first line outside the library that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("latlin."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning
+from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning, alert
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.progress import progress
 
 State = TypeVar("State", bound=tuple)
+#: steps without any progress, to the last digit, after which more would be idle
+PATIENCE = 20
 
 
 class Measure(NamedTuple):
@@ -42,7 +44,8 @@ class Rules:
     objective_tol : float
         Largest change of the objective at convergence, relative to 1 + |objective|.
     max_iter : int
-        Steps at most.
+        Steps at most. An objective that stands still to the last digit for `PATIENCE` steps, with a gradient that does
+        not fall either, ends the loop earlier.
     monotone : bool
         The objective never falls by more than rounding; a fall gives a `MonotonicityWarning`.
     remedy : str
@@ -54,6 +57,13 @@ class Rules:
     max_iter: int = 200
     monotone: bool = False
     remedy: str = "raise max_iter"
+
+    def __post_init__(self) -> None:
+        for name, value in (("tol", self.gradient_tol), ("objective_tol", self.objective_tol)):
+            if not isinstance(value, Real) or not value >= 0.0:
+                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be a positive integer, got {self.max_iter!r}")
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ def ascend(
     measure = Measure(-np.inf, np.inf)
     if checkpoint is not None and os.path.exists(checkpoint.path):
         state, measure, trace = _resume(checkpoint, type(state))
-    saved = time.perf_counter()
+    saved, best, idle = time.perf_counter(), measure.gradient, 0
     converged = _has_converged(trace, measure, rules)
     with progress(label, rules.max_iter, verbose) as bar:
         while not converged and len(trace) < rules.max_iter:
@@ -130,7 +140,8 @@ def ascend(
             trace.append(float(measure.objective))
             _check_rise(trace, rules, label)
             converged = _has_converged(trace, measure, rules)
-            if state is before:
+            best, idle = _idleness(trace, measure, best, idle)
+            if state is before or idle >= PATIENCE:
                 break
             bar.advance(f"objective {measure.objective:.6g}, gradient {measure.gradient:.1e}")
             if checkpoint is not None and time.perf_counter() - saved > checkpoint.every:
@@ -140,9 +151,15 @@ def ascend(
         _save(checkpoint, state, measure, trace)
     message = _verdict(trace, measure, converged, rules, label)
     if warn and not converged:
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        alert(message, ConvergenceWarning)
     elapsed = time.perf_counter() - started
     return Ascent(state, np.array(trace), float(measure.gradient), converged, len(trace), elapsed, message)
+
+
+def _idleness(trace: list[float], measure: Measure, best: float, idle: int) -> tuple[float, int]:
+    """The smallest gradient so far, and for how many steps neither it nor the objective has moved."""
+    moved = len(trace) < 2 or abs(trace[-1] - trace[-2]) > 1e-15 * abs(trace[-1])
+    return min(best, measure.gradient), 0 if moved or measure.gradient < 0.9 * best else idle + 1
 
 
 def rounding(objective: float) -> float:
@@ -151,7 +168,7 @@ def rounding(objective: float) -> float:
 
 
 def _has_converged(trace: list[float], measure: Measure, rules: Rules) -> bool:
-    if measure.gradient > rules.gradient_tol or not trace:
+    if not (trace and measure.gradient <= rules.gradient_tol):
         return False
     change = abs(trace[-1] - trace[-2]) if len(trace) > 1 else 0.0
     return change <= rules.objective_tol * (1.0 + abs(trace[-1]))
@@ -159,11 +176,14 @@ def _has_converged(trace: list[float], measure: Measure, rules: Rules) -> bool:
 
 def _check_rise(trace: list[float], rules: Rules, label: str) -> None:
     if not np.isfinite(trace[-1]):
-        raise FloatingPointError(f"{label}: the objective became {trace[-1]} at step {len(trace)}")
+        raise ValueError(
+            f"{label}: the objective became {trace[-1]} at step {len(trace)}; "
+            "rescale the columns of H, or start from another posterior"
+        )
     if rules.monotone and len(trace) > 1 and trace[-1] < trace[-2] - rounding(trace[-2]):
         fall = trace[-2] - trace[-1]
         text = f"{label}: the bound fell by {fall:.3g} at step {len(trace)}, from {trace[-2]:.12g}"
-        warnings.warn(text, MonotonicityWarning, stacklevel=4)
+        alert(text, MonotonicityWarning)
 
 
 def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules, label: str) -> str:

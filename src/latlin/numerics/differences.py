@@ -36,6 +36,7 @@ def three_derivatives(f: Callable[[Array], Array], x: Array, scale: ArrayLike) -
     h = STEP * np.asarray(scale, dtype=float)
     points = np.arange(-HALF, HALF + 1) / HALF
     values = np.stack([f(x + h * point) for point in points])
-    values = values - values[HALF]
+    with np.errstate(invalid="ignore"):  # NaN where f is infinite: there is no derivative
+        values = values - values[HALF]
     first, second, third = np.tensordot(_stencils(), values, axes=1)
     return first / h, second / h**2, third / h**3

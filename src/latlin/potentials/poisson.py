@@ -8,7 +8,7 @@ from scipy.special import gammaincc, gammaln, wrightomega
 
 from latlin.numerics import quadrature
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
-from latlin.potentials.checks import counts
+from latlin.potentials.checks import UnboundedExpectation, counts
 from latlin.potentials.predictive import CountPredictive, Predictive
 
 #: largest log of a finite number
@@ -107,11 +107,11 @@ def tilted_mode(m: Array, v: Array, count: Array, power: Array) -> tuple[Array, 
 
 
 def expected_rate(m: Array, v: Array) -> Array:
-    """⟨e^x⟩ = e^{m + v/2} under N(x|m, v), or a ValueError where it is too large for a number."""
+    """⟨e^x⟩ = e^{m + v/2} under N(x|m, v), or an error where it is too large for a number."""
     exponent = m + 0.5 * v
     if np.any(exponent > LOG_MAX):
         worst = int(np.argmax(exponent))
-        raise ValueError(
+        raise UnboundedExpectation(
             f"the expected Poisson rate exp(mean + var/2) overflows at mean {m[worst]:g}, var {v[worst]:g}; "
             "start nearer to the data or use a narrower prior"
         )
