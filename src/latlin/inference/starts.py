@@ -6,13 +6,13 @@ import numpy as np
 
 from latlin.inference.gaussian_part import gaussian_part
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import Posterior
+from latlin.inference.posterior import Density, Posterior
 from latlin.inference.site_form import SiteForm
 from latlin.inference.sites import SiteParameters
 
 
-def matched_parameters(form: SiteForm, model: LatentLinearModel, start: Posterior) -> SiteParameters:
-    """The site parameters that match the sites' expected slopes and curvatures under another posterior."""
+def matched_parameters(form: SiteForm, model: LatentLinearModel, start: Density) -> SiteParameters:
+    """The site parameters that match the sites' expected slopes and curvatures under another density."""
     if len(start.mean) != model.dim:
         raise ValueError(f"start has dimension {len(start.mean)}, but the model has {model.dim}")
     x, variance = form.marginals(start)
