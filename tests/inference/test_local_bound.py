@@ -5,6 +5,11 @@ from scipy.optimize import approx_fprime, minimize
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import LocalBound
+from latlin.inference.double_loop import centres, inner_objective, maximise_local_bound
+from latlin.inference.exact_family import ExactFamily
+from latlin.inference.site_form import site_form
+from latlin.inference.sites import SiteParameters
+from latlin.numerics.ascent import Rules
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.generalised_normal import GeneralisedNormal
@@ -195,3 +200,17 @@ def test_sites_without_a_quadratic_bound_are_refused():
 def test_bad_options(options, text):
     with pytest.raises(ValueError, match=text):
         LocalBound(**options)
+
+
+@pytest.mark.parametrize("name", ["logit", "laplace"])
+def test_the_inner_problem_touches_the_bound_at_the_optimum(name):
+    potential, centre = CONCAVE[name]
+    form = site_form(model_of(potential))
+    family = ExactFamily(form)
+    state = maximise_local_bound(family, family.first(), Rules(gradient_tol=1e-10), label="test").state
+    solution = form.solve(SiteParameters(state.gamma, state.nu))
+    inner = inner_objective(family, centres(form.sites), state.variance, state.u, state.x)
+    # B = inner + ½ log det(2πP⁻¹) + ½ Σ a_n v_n
+    rest = 0.5 * (form.rank * np.log(2 * np.pi) - solution.precision.log_det) + 0.5 * state.gamma @ state.variance
+    assert inner + rest == pytest.approx(state.bound, abs=1e-8)
+    np.testing.assert_allclose(centres(form.sites), centre - ROWS @ MU, atol=1e-12)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.test_brute_force import PROBLEMS
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import ExpectationPropagation
 from latlin.potentials.cauchy import Cauchy
@@ -55,6 +56,11 @@ def test_random_problems(family, seed):
         assert best.log_evidence <= log_z + SLACK
 
 
+@pytest.mark.parametrize("name", [n for n, m in PROBLEMS.items() if m.sites[0].potential.super_gaussian])
+def test_every_brute_force_problem(name):
+    check_rungs(PROBLEMS[name])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_below_brute_force_in_two_dimensions(family, seed):
@@ -84,3 +90,12 @@ def test_expectation_propagation_is_closest_for_smooth_log_concave_sites(family)
     post = infer(model, ExpectationPropagation())
     assert abs(post.log_evidence - log_z) < log_z - best.log_evidence
     assert np.abs(post.mean - mean).max() < 0.02 * np.sqrt(model.gaussians[0].cov)
+
+
+@pytest.mark.parametrize("seed", [121, 135, 202])
+def test_gaussian_kl_needs_the_start_at_the_local_bound(seed):
+    # several modes: from the mode that Newton's method finds, the ascent ends below the local bound's own Gaussian
+    rng = np.random.default_rng(seed)
+    dim, n = int(rng.integers(1, 4)), int(rng.integers(2, 8))
+    sites = SiteFactor(rng.standard_normal((n, dim)), StudentT(1.0, 8 * rng.standard_normal(n), 0.2))
+    check_rungs(LatentLinearModel([GaussianFactor(cov=25.0, dim=dim), sites]))

@@ -140,11 +140,12 @@ def _best_mean(family: Family, centre: Array, state: State) -> _Mean:
         return moved, Measure(moved.objective, change)
 
     rules = Rules(gradient_tol=0.1 * state.gradient, objective_tol=np.inf, max_iter=INNER_STEPS)
-    first = _Mean(state.u, state.x, _inner_objective(family, centre, z, state.u, state.x))
+    first = _Mean(state.u, state.x, inner_objective(family, centre, z, state.u, state.x))
     return ascend(step, first, rules, warn=False).state
 
 
-def _inner_objective(family: Family, centre: Array, z: Array, u: Array, x: Array) -> float:
+def inner_objective(family: Family, centre: Array, z: Array, u: Array, x: Array) -> float:
+    """What the inner problem maximises: the expected site bounds at the best ξ, and the Gaussian factors at u."""
     a, b, c = family.sites.quadratic_bound(_distance(x - centre, z))
     return family.log_gaussian(u) + float(np.sum(-0.5 * a * (x**2 + z) + b * x + c))
 
@@ -168,7 +169,7 @@ def _newton(family: Family, centre: Array, z: Array, mean: _Mean) -> _Mean:
 
     def evaluate(length: float) -> tuple[float, _Mean]:
         u, x = mean.u + length * du, mean.x + length * dx
-        objective = _inner_objective(family, centre, z, u, x)
+        objective = inner_objective(family, centre, z, u, x)
         return objective, _Mean(u, x, objective)
 
     found = backtrack(evaluate, mean.objective, 0.0, slack=1e-3 * rounding(mean.objective), max_halvings=20)
