@@ -28,6 +28,7 @@ from latlin.inference.site_form import SiteForm, Solution, site_form
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.quasi_newton import ascent_direction, remember
+from latlin.potentials.base import Potential
 
 Array = NDArray[np.float64]
 MEMORY = 20
@@ -123,6 +124,9 @@ class AffineKL:
     def _bound(self, form: SiteForm, solution: Solution, family: str | Base) -> AffineBound:
         """The bound of one family, from a rotation and shapes that suit it."""
         kind = FAMILIES[family] if isinstance(family, str) else type(family)
+        steep = [type(p).__name__ for p in form.sites.potentials if kind.polynomial_tails and _is_steep(p)]
+        if steep:
+            raise ValueError(f"{', '.join(steep)} sites have no expectation under a base with tails like {kind.name}")
         begin = best_start(form, solution, kind.cumulants)
         base = family if isinstance(family, Base) else kind.starting(form.rank, begin.third, begin.fourth)
         return AffineBound(form, solution, begin.rotation, base, self.optimise_shape and base.n_free > 0)
@@ -175,6 +179,15 @@ class AffineKL:
             return replace(posterior, message=message, bound_error=0.0, **kept)  # type: ignore[arg-type]
         message = f"{posterior.message}; {lost:.3g} nat below Gaussian KL, which this base does not hold"
         return replace(posterior, message=message)
+
+
+def _is_steep(potential: Potential) -> bool:
+    """The log density falls faster than a parabola far out."""
+    centre, width = potential.regions()[0]
+    far = np.stack(np.broadcast_arrays(centre - 1e4 * width, centre + 1e4 * width)).reshape(2, -1)
+    with np.errstate(all="ignore"):
+        values = potential.log_density(far)
+    return not bool(np.all(np.abs(values) < 1e12))
 
 
 def _state(bound: AffineBound, point: Array, level: int) -> State:

@@ -45,6 +45,8 @@ class Base(ABC):
     n_free: ClassVar[int] = 0
     #: the Gaussian is a member
     has_gaussian: ClassVar[bool] = False
+    #: tails fall as a power, so that no exponential has an expectation
+    polynomial_tails: ClassVar[bool] = False
     #: orders of the cumulants that the shape moves
     cumulants: ClassVar[tuple[int, ...]] = ()
 

@@ -31,6 +31,7 @@ class StudentT(Base):
 
     name = "student-t"
     n_free = 1
+    polynomial_tails = True
     cumulants = (4,)
 
     def __init__(self, df: ArrayLike = 5.0) -> None:
