@@ -30,7 +30,7 @@ def scatter(y, count):
 def test_projection_and_gram(dtype, tol):
     state, rows = problem(dtype=dtype)
     F, psi, mean = (np.asarray(a, dtype=np.float64) for a in (state.loadings, state.noise, state.mean))
-    partial = np.empty((kernels.n_chunks(300), 3, 5))
+    partial = np.empty((kernels.n_runs(300), 3, 5))
     kernels.project_chunks(state.loadings, state.noise, state.mean, rows, partial)
     np.testing.assert_allclose(partial.sum(axis=0), (F / psi) @ (rows - mean).T, rtol=tol, atol=tol)
     np.testing.assert_allclose(state.gram, (F / psi) @ F.T, rtol=tol)
@@ -64,7 +64,7 @@ def test_threads_do_not_change_the_numbers(monkeypatch):
     results = []
     for threshold in (1, 10**9):
         monkeypatch.setattr(kernels, "PARALLEL_FROM", threshold)
-        state, rows = problem(d=1000)
+        state, rows = problem(d=20_000)
         OnlineEM().advance(state, rows, expect(state, rows))
         results.append((state.loadings.copy(), state.noise.copy(), state.gram.copy()))
     for one, other in zip(*results, strict=True):

@@ -1,7 +1,7 @@
 """Compiled passes over the long arrays of streaming factor analysis.
 
-Loadings are K×d (Fᵀ), rows are b×d. A pass walks over chunks of coordinates that fit in the cache and runs in
-parallel; what it sums over the coordinates is kept per chunk in float64 and added in a fixed order, so the
+Loadings are K×d (Fᵀ), rows are b×d. A pass walks over chunks of coordinates that fit in the cache, runs of chunks in
+parallel; what it sums over the coordinates is kept per run in float64 and added in a fixed order, so the
 numbers do not depend on the number of threads. Storage may be float32. `fastmath` here lets the compiler
 vectorise sums inside a chunk; the tests compare every pass with plain float64 NumPy.
 
@@ -21,15 +21,16 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 CHUNK = 128
+RUN = 64 * CHUNK
 PARALLEL_FROM = 65_536
 MAX_LOG_STEP = 1.0
 
 Floats = NDArray[np.floating]
 
 
-def n_chunks(dim: int) -> int:
-    """How many chunks cover `dim` coordinates."""
-    return -(-dim // CHUNK)
+def n_runs(dim: int) -> int:
+    """How many runs of chunks cover `dim` coordinates."""
+    return -(-dim // RUN)
 
 
 def _twice(kernel: Callable[..., None]) -> Callable[..., None]:
@@ -62,24 +63,25 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
 
 @_twice
 def project_chunks(loadings, noise, mean, rows, partial):  # type: ignore[no-untyped-def]
-    """partial[c] = FᵀΨ⁻¹(x_i − c) summed over the coordinates of chunk c, shape (chunks, K, b)."""
+    """partial[r] = FᵀΨ⁻¹(x_i − c) summed over the coordinates of run r, shape (runs, K, b)."""
     rank, dim = loadings.shape
-    for c in prange(partial.shape[0]):
-        lo = c * CHUNK
-        hi = min(lo + CHUNK, dim)
-        centre, variance = mean[lo:hi], noise[lo:hi]
-        weighted = np.empty(hi - lo)
-        for i in range(rows.shape[0]):
-            row = rows[i, lo:hi]
-            for j in range(hi - lo):
-                weighted[j] = (np.float64(row[j]) - centre[j]) / variance[j]
-            for k in range(rank):
-                partial[c, k, i] = _dot(loadings[k, lo:hi], weighted)
+    for r in prange(partial.shape[0]):
+        partial[r] = 0.0
+        for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
+            hi = min(lo + CHUNK, dim)
+            centre, variance = mean[lo:hi], noise[lo:hi]
+            weighted = np.empty(hi - lo)
+            for i in range(rows.shape[0]):
+                row = rows[i, lo:hi]
+                for j in range(hi - lo):
+                    weighted[j] = (np.float64(row[j]) - centre[j]) / variance[j]
+                for k in range(rank):
+                    partial[r, k, i] += _dot(loadings[k, lo:hi], weighted)
 
 
 @njit(cache=True, inline="always", fastmath=True)
 def _chunk_gram(loadings, noise, lo, hi, partial):  # type: ignore[no-untyped-def]
-    """partial[k, l ≤ k] = FᵀΨ⁻¹F over the coordinates lo … hi."""
+    """Add FᵀΨ⁻¹F over the coordinates lo … hi to the lower triangle of `partial`."""
     rank = loadings.shape[0]
     scaled = np.empty((rank, hi - lo))
     root = np.empty(hi - lo)
@@ -91,16 +93,17 @@ def _chunk_gram(loadings, noise, lo, hi, partial):  # type: ignore[no-untyped-de
         for j in range(root.size):
             out[j] = row[j] * root[j]
         for l in range(k + 1):
-            partial[k, l] = _dot(out, scaled[l])
+            partial[k, l] += _dot(out, scaled[l])
 
 
 @_twice
 def gram_chunks(loadings, noise, partial):  # type: ignore[no-untyped-def]
-    """partial[c] = lower triangle of FᵀΨ⁻¹F over chunk c, shape (chunks, K, K)."""
+    """partial[r] = lower triangle of FᵀΨ⁻¹F over run r, shape (runs, K, K)."""
     dim = loadings.shape[1]
-    for c in prange(partial.shape[0]):
-        lo = c * CHUNK
-        _chunk_gram(loadings, noise, lo, min(lo + CHUNK, dim), partial[c])
+    for r in prange(partial.shape[0]):
+        partial[r] = 0.0
+        for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
+            _chunk_gram(loadings, noise, lo, min(lo + CHUNK, dim), partial[r])
 
 
 @njit(cache=True, inline="always", fastmath=True)
@@ -124,42 +127,64 @@ def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ig
         centre[j] += first[j] / (count + b)
 
 
-@_twice
-def em_chunks(loadings, noise, mean, rows, mix, weights, gamma, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
+@njit(cache=True, fastmath=True)
+def _em_chunk(loadings, noise, mean, rows, mix, weights, gamma, count, floor, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
     """One M-step of online EM with its parameter expansion, fused with the mean and the next FᵀΨ⁻¹F.
 
     F ← mix·F + weights·Y;  ψ ← (1−γ)(ψ + Σ_k F_k²)_old + γ diag(YᵀCY)/b − (Σ_k F_k²)_new, at least the floor.
-    `mix` is lower triangular. `floored[c]` counts the coordinates of a chunk that met the floor.
+    `mix` is lower triangular. Returns how many met the floor.
     """
-    rank, dim = loadings.shape
-    for c in prange(partial.shape[0]):
-        lo = c * CHUNK
-        hi = min(lo + CHUNK, dim)
-        new = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        moment, residual = np.zeros(hi - lo), np.zeros(hi - lo)
-        _gather(mean, rows, weights, count, lo, hi, new, moment)
-        for k in range(rank):
-            old = loadings[k, lo:hi]
-            for j in range(hi - lo):
-                residual[j] += np.float64(old[j]) * old[j]
-            for l in range(k + 1):
-                _add(new[k], mix[k, l], loadings[l, lo:hi])
-        psi = noise[lo:hi]
+    rank = loadings.shape[0]
+    new = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    moment, residual = np.zeros(hi - lo), np.zeros(hi - lo)
+    _gather(mean, rows, weights, count, lo, hi, new, moment)
+    for k in range(rank):
+        old = loadings[k, lo:hi]
         for j in range(hi - lo):
-            moment[j] = (1.0 - gamma) * (psi[j] + residual[j]) + gamma * moment[j]
-            residual[j] = moment[j]
-        for k in range(rank):
-            source, target = new[k], loadings[k, lo:hi]
-            for j in range(hi - lo):
-                target[j] = source[j]
-                residual[j] -= np.float64(source[j]) * source[j]
-        hits = 0
+            residual[j] += np.float64(old[j]) * old[j]
+        for l in range(k + 1):
+            _add(new[k], mix[k, l], loadings[l, lo:hi])
+    psi = noise[lo:hi]
+    for j in range(hi - lo):
+        moment[j] = (1.0 - gamma) * (psi[j] + residual[j]) + gamma * moment[j]
+        residual[j] = moment[j]
+    for k in range(rank):
+        source, target = new[k], loadings[k, lo:hi]
         for j in range(hi - lo):
-            least = max(floor * moment[j], tiny)
-            hits += residual[j] < least
-            psi[j] = max(residual[j], least)
-        floored[c] = hits
-        _chunk_gram(loadings, noise, lo, hi, partial[c])
+            target[j] = source[j]
+            residual[j] -= np.float64(source[j]) * source[j]
+    hits = 0
+    for j in range(hi - lo):
+        least = max(floor * moment[j], tiny)
+        hits += residual[j] < least
+        psi[j] = max(residual[j], least)
+    _chunk_gram(loadings, noise, lo, hi, partial)
+    return hits
+
+
+@_twice
+def em_chunks(loadings, noise, mean, rows, mix, weights, gamma, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
+    """`_em_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
+    dim = loadings.shape[1]
+    for r in prange(partial.shape[0]):
+        partial[r] = 0.0
+        floored[r] = 0
+        for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
+            floored[r] += _em_chunk(
+                loadings,
+                noise,
+                mean,
+                rows,
+                mix,
+                weights,
+                gamma,
+                count,
+                floor,
+                tiny,
+                partial[r],
+                lo,
+                min(lo + CHUNK, dim),
+            )
 
 
 @njit(cache=True, inline="always", fastmath=True)
@@ -185,54 +210,72 @@ def _grow(variance, step, tiny):  # type: ignore[no-untyped-def]
     return hits
 
 
-@_twice
-def scaled_gradient_chunks(  # type: ignore[no-untyped-def]
-    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored
-):
+@njit(cache=True, fastmath=True)
+def _scaled_chunk(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
     """F ← F + rate (Ψ + ½FFᵀ)∇_F, β ← β + 2 rate ∇_β: A − ½(HF + F) and E[(d − Fh)²]/ψ − 1."""
-    rank, dim = loadings.shape
-    for c in prange(partial.shape[0]):
-        lo = c * CHUNK
-        hi = min(lo + CHUNK, dim)
-        combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        residual = np.zeros(hi - lo)
-        _gather(mean, rows, weights, count, lo, hi, combined, residual)
-        _residual(loadings, second, lo, hi, combined, product, residual)
-        for k in range(rank):
-            f, hf, a = loadings[k, lo:hi], product[k], combined[k]
-            for j in range(hi - lo):
-                f[j] += rate * (a[j] - 0.5 * (hf[j] + f[j]))
-        psi = noise[lo:hi]
+    rank = loadings.shape[0]
+    combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    residual = np.zeros(hi - lo)
+    _gather(mean, rows, weights, count, lo, hi, combined, residual)
+    _residual(loadings, second, lo, hi, combined, product, residual)
+    for k in range(rank):
+        f, hf, a = loadings[k, lo:hi], product[k], combined[k]
         for j in range(hi - lo):
-            residual[j] = rate * (residual[j] / psi[j] - 1.0)
-        floored[c] = _grow(psi, residual, tiny)
-        _chunk_gram(loadings, noise, lo, hi, partial[c])
+            f[j] += rate * (a[j] - 0.5 * (hf[j] + f[j]))
+    psi = noise[lo:hi]
+    for j in range(hi - lo):
+        residual[j] = rate * (residual[j] / psi[j] - 1.0)
+    hits = _grow(psi, residual, tiny)
+    _chunk_gram(loadings, noise, lo, hi, partial)
+    return hits
 
 
 @_twice
-def gradient_chunks(  # type: ignore[no-untyped-def]
-    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored
-):
+def scaled_gradient_chunks(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored):  # type: ignore[no-untyped-def]
+    """`_scaled_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
+    dim = loadings.shape[1]
+    for r in prange(partial.shape[0]):
+        partial[r] = 0.0
+        floored[r] = 0
+        for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
+            floored[r] += _scaled_chunk(
+                loadings, noise, mean, rows, second, weights, rate, count, tiny, partial[r], lo, min(lo + CHUNK, dim)
+            )
+
+
+@njit(cache=True, fastmath=True)
+def _gradient_chunk(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
     """F ← F + rate ∇_F, β ← β + rate ∇_β with (3.27)–(3.29): Ψ⁻¹(A − HF) and ½(E[(d − Fh)²]/ψ − 1)."""
-    rank, dim = loadings.shape
-    for c in prange(partial.shape[0]):
-        lo = c * CHUNK
-        hi = min(lo + CHUNK, dim)
-        combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        residual = np.zeros(hi - lo)
-        _gather(mean, rows, weights, count, lo, hi, combined, residual)
-        _residual(loadings, second, lo, hi, combined, product, residual)
-        psi = noise[lo:hi]
-        for k in range(rank):
-            f, hf, a = loadings[k, lo:hi], product[k], combined[k]
-            for j in range(hi - lo):
-                f[j] += rate * (a[j] - hf[j]) / psi[j]
+    rank = loadings.shape[0]
+    combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    residual = np.zeros(hi - lo)
+    _gather(mean, rows, weights, count, lo, hi, combined, residual)
+    _residual(loadings, second, lo, hi, combined, product, residual)
+    psi = noise[lo:hi]
+    for k in range(rank):
+        f, hf, a = loadings[k, lo:hi], product[k], combined[k]
         for j in range(hi - lo):
-            residual[j] = 0.5 * rate * (residual[j] / psi[j] - 1.0)
-        floored[c] = _grow(psi, residual, tiny)
-        _chunk_gram(loadings, noise, lo, hi, partial[c])
+            f[j] += rate * (a[j] - hf[j]) / psi[j]
+    for j in range(hi - lo):
+        residual[j] = 0.5 * rate * (residual[j] / psi[j] - 1.0)
+    hits = _grow(psi, residual, tiny)
+    _chunk_gram(loadings, noise, lo, hi, partial)
+    return hits
+
+
+@_twice
+def gradient_chunks(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored):  # type: ignore[no-untyped-def]
+    """`_gradient_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
+    dim = loadings.shape[1]
+    for r in prange(partial.shape[0]):
+        partial[r] = 0.0
+        floored[r] = 0
+        for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
+            floored[r] += _gradient_chunk(
+                loadings, noise, mean, rows, second, weights, rate, count, tiny, partial[r], lo, min(lo + CHUNK, dim)
+            )
 
 
 @njit(cache=True, inline="always", fastmath=True)
@@ -245,34 +288,61 @@ def _adam(first, second, gradient, betas, corrections):  # type: ignore[no-untyp
         gradient[j] = corrections[0] * m / (np.sqrt(corrections[1] * v) + 1e-8)
 
 
+@njit(cache=True, fastmath=True)
+def _adam_chunk(  # type: ignore[no-untyped-def]
+    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, moments, betas, corrections, lo, hi
+):
+    """Adam's step on F and β = log ψ with (3.27)–(3.29); `moments` has shape (2, K+1, d), β last."""
+    rank = loadings.shape[0]
+    combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
+    residual, gradient = np.zeros(hi - lo), np.empty(hi - lo)
+    _gather(mean, rows, weights, count, lo, hi, combined, residual)
+    _residual(loadings, second, lo, hi, combined, product, residual)
+    psi = noise[lo:hi]
+    for k in range(rank):
+        hf, a = product[k], combined[k]
+        for j in range(hi - lo):
+            gradient[j] = (np.float64(a[j]) - hf[j]) / psi[j]
+        _adam(moments[0, k, lo:hi], moments[1, k, lo:hi], gradient, betas, corrections)
+        _add(loadings[k, lo:hi], rate, gradient)
+    for j in range(hi - lo):
+        residual[j] = 0.5 * (residual[j] / psi[j] - 1.0)
+    _adam(moments[0, rank, lo:hi], moments[1, rank, lo:hi], residual, betas, corrections)
+    for j in range(hi - lo):
+        residual[j] *= rate
+    hits = _grow(psi, residual, tiny)
+    _chunk_gram(loadings, noise, lo, hi, partial)
+    return hits
+
+
 @_twice
 def adam_chunks(  # type: ignore[no-untyped-def]
     loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored, moments, betas, corrections
 ):
-    """Adam's step on F and β = log ψ with (3.27)–(3.29); `moments` has shape (2, K+1, d), β last."""
-    rank, dim = loadings.shape
-    for c in prange(partial.shape[0]):
-        lo = c * CHUNK
-        hi = min(lo + CHUNK, dim)
-        combined = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        product = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-        residual, gradient = np.zeros(hi - lo), np.empty(hi - lo)
-        _gather(mean, rows, weights, count, lo, hi, combined, residual)
-        _residual(loadings, second, lo, hi, combined, product, residual)
-        psi = noise[lo:hi]
-        for k in range(rank):
-            hf, a = product[k], combined[k]
-            for j in range(hi - lo):
-                gradient[j] = (np.float64(a[j]) - hf[j]) / psi[j]
-            _adam(moments[0, k, lo:hi], moments[1, k, lo:hi], gradient, betas, corrections)
-            _add(loadings[k, lo:hi], rate, gradient)
-        for j in range(hi - lo):
-            residual[j] = 0.5 * (residual[j] / psi[j] - 1.0)
-        _adam(moments[0, rank, lo:hi], moments[1, rank, lo:hi], residual, betas, corrections)
-        for j in range(hi - lo):
-            residual[j] *= rate
-        floored[c] = _grow(psi, residual, tiny)
-        _chunk_gram(loadings, noise, lo, hi, partial[c])
+    """`_adam_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
+    dim = loadings.shape[1]
+    for r in prange(partial.shape[0]):
+        partial[r] = 0.0
+        floored[r] = 0
+        for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
+            floored[r] += _adam_chunk(
+                loadings,
+                noise,
+                mean,
+                rows,
+                second,
+                weights,
+                rate,
+                count,
+                tiny,
+                partial[r],
+                moments,
+                betas,
+                corrections,
+                lo,
+                min(lo + CHUNK, dim),
+            )
 
 
 @_twice

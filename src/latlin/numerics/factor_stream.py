@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.factor_kernels import em_chunks, gram_chunks, n_chunks, project_chunks
+from latlin.numerics.factor_kernels import em_chunks, gram_chunks, n_runs, project_chunks
 from latlin.numerics.linalg import cholesky, solve_upper, symmetrise
 from latlin.numerics.low_rank import LowRankNormal, blocks
 
@@ -133,9 +133,9 @@ class OnlineEM:
 
 
 def scratch(state: FactorState) -> tuple[Array, NDArray[np.int64]]:
-    """Room for the sums of a pass: (chunks, K, K) and (chunks,)."""
+    """Room for the sums of a pass: (runs, K, K) and (runs,)."""
     rank, dim = state.loadings.shape
-    return np.zeros((n_chunks(dim), rank, rank)), np.zeros(n_chunks(dim), dtype=np.int64)
+    return np.zeros((n_runs(dim), rank, rank)), np.zeros(n_runs(dim), dtype=np.int64)
 
 
 def finish(state: FactorState, partial: Array, floored: NDArray[np.int64], isotropic: bool) -> None:
@@ -152,7 +152,7 @@ def finish(state: FactorState, partial: Array, floored: NDArray[np.int64], isotr
 def expect(state: FactorState, rows: Floats) -> Latents:
     """The E-step (3.26), (3.31) for a block of rows; refuses rows that are not finite."""
     b, rank = len(rows), len(state.gram)
-    partial = np.empty((n_chunks(rows.shape[1]), rank, b))
+    partial = np.empty((n_runs(rows.shape[1]), rank, b))
     project_chunks(state.loadings, state.noise, state.mean, rows, partial)
     projected = partial.sum(axis=0)
     if not np.isfinite(projected).all():
@@ -172,10 +172,11 @@ def start(rows: Floats, rank: int, *, floor: float = 0.05) -> FactorState:
     """
     w, dim = rows.shape
     kind = rows.dtype
-    mean = np.concatenate([rows[:, part].mean(axis=0, dtype=np.float64) for part in blocks(dim)])
+    mean = np.empty(dim, dtype=kind)
     scatter = np.zeros((w, w))
     for part in blocks(dim):
-        y = rows[:, part] - mean[part]
+        mean[part] = rows[:, part].mean(axis=0, dtype=np.float64)
+        y = rows[:, part].astype(np.float64) - mean[part]
         scatter += y @ y.T
     values, vectors = np.linalg.eigh(scatter / (w - 1))
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
@@ -192,12 +193,12 @@ def start(rows: Floats, rank: int, *, floor: float = 0.05) -> FactorState:
     noise = np.empty(dim, dtype=kind)
     tiny = max(1e-10 * total / dim, 1e-30)
     for part in blocks(dim):
-        y = rows[:, part] - mean[part]
+        y = rows[:, part].astype(np.float64) - mean[part]
         f = (gains * vectors[:, :used]).T @ y
         variance = np.einsum("nd,nd->d", y, y) / (w - 1)
         noise[part] = np.maximum(np.maximum(variance - (f * f).sum(axis=0), floor * variance), tiny)
         loadings[:used, part] = f
-    state = FactorState(mean.astype(kind), loadings, noise, np.zeros((rank, rank)), w, 0, 0, tiny, {})
+    state = FactorState(mean, loadings, noise, np.zeros((rank, rank)), w, 0, 0, tiny, {})
     refresh_gram(state)
     return state
 
@@ -251,12 +252,13 @@ class FactorStream:
             raise ValueError(f"warm_up must be at least {rank + 2} for {rank} factors, got {self.warm_up}")
         self.dtype = np.dtype(dtype)
         self.state: FactorState | None = None
-        self._waiting: list[Floats] = []
+        self._waiting = np.empty((0, dim), dtype=self.dtype)
+        self._filled = 0
 
     @property
     def count(self) -> int:
         """Observations seen."""
-        return len(self._waiting) if self.state is None else self.state.count
+        return self._filled if self.state is None else self.state.count
 
     @property
     def floored(self) -> int:
@@ -281,14 +283,13 @@ class FactorStream:
             return self.rule.density(self.state)
         if self.count < 2:
             raise ValueError(f"a density needs at least 2 observations, {self.count} came")
-        early = start(np.stack(self._waiting), self.rank)
+        early = start(self._waiting[: self._filled], self.rank)
         return LowRankNormal(early.mean, early.loadings, early.noise)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the stream would need to go on, as arrays (the stream's own, not copies)."""
         if self.state is None:
-            waiting = np.stack(self._waiting) if self._waiting else np.empty((0, self.dim), self.dtype)
-            return {"waiting": waiting}
+            return {"waiting": self._waiting[: self._filled]}
         s = self.state
         numbers = np.array([s.count, s.updates, s.floored])
         kept = {"mean": s.mean, "loadings": s.loadings, "noise": s.noise, "gram": s.gram}
@@ -298,7 +299,8 @@ class FactorStream:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what `arrays` gave."""
         if "waiting" in arrays:
-            self.state, self._waiting = None, list(np.array(arrays["waiting"], dtype=self.dtype))
+            self.state, self._filled = None, 0
+            self._wait(np.asarray(arrays["waiting"], dtype=self.dtype))
             return
         if arrays["loadings"].shape != (self.rank, self.dim):
             shape = arrays["loadings"].shape
@@ -309,20 +311,25 @@ class FactorStream:
         gram = np.array(arrays["gram"], dtype=np.float64)
         tiny = float(arrays["tiny"])
         self.state = FactorState(mean, loadings, noise, gram, count, updates, floored, tiny, extra)
-        self._waiting = []
+        self._release()
 
     def _wait(self, rows: Floats) -> Floats:
         """Keep rows until the warm-up is complete, then start; returns the rows that are left."""
-        take = self.warm_up - len(self._waiting)
         if not np.isfinite(rows.sum(axis=1, dtype=np.float64)).all():
             raise ValueError("the rows of a block must be finite")
-        self._waiting.extend(np.array(row) for row in rows[:take])
-        if len(self._waiting) == self.warm_up:
-            buffer = np.stack(self._waiting)
-            self._waiting = []
-            self.state = start(buffer, self.rank)
+        if self._filled == 0 and len(rows):
+            self._waiting = np.empty((self.warm_up, self.dim), dtype=self.dtype)
+        take = min(self.warm_up - self._filled, len(rows))
+        self._waiting[self._filled : self._filled + take] = rows[:take]
+        self._filled += take
+        if self._filled == self.warm_up:
+            self.state = start(self._waiting, self.rank)
+            self._release()
             if self.rule.isotropic:
                 self.state.noise[:] = self.state.noise.mean(dtype=np.float64)
                 refresh_gram(self.state)
             self.rule.begin(self.state)
         return rows[take:]
+
+    def _release(self) -> None:
+        self._waiting, self._filled = np.empty((0, self.dim), dtype=self.dtype), 0

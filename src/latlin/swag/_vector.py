@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-
-try:
-    import torch
-    from torch import nn
-except ImportError as error:
-    raise ImportError("latlin.swag needs PyTorch: install latlin[torch]") from error
+from torch import nn
 
 Vector = NDArray[np.float32]
 

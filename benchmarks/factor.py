@@ -1,0 +1,57 @@
+"""Factor analysis in memory against scikit-learn: N = 10,000, d = 500, K = 20, to the same log-likelihood.
+
+Run: python benchmarks/factor.py [--rows 10000] [--features 500] [--factors 20] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+
+import numpy as np
+from sklearn.decomposition import FactorAnalysis as SklearnFactorAnalysis
+
+from _table import environment, seconds, table
+from latlin.factor import FactorAnalysis
+
+
+def draw(n: int, d: int, rank: int, seed: int = 0) -> np.ndarray:
+    """Rows of a factor model with standard normal loadings and noise variances in (0.5, 2)."""
+    rng = np.random.default_rng(seed)
+    loadings, noise = rng.standard_normal((rank, d)), rng.uniform(0.5, 2.0, d)
+    return rng.standard_normal((n, rank)) @ loadings + np.sqrt(noise) * rng.standard_normal((n, d))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--features", type=int, default=500)
+    parser.add_argument("--factors", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    X = draw(arguments.rows, arguments.features, arguments.factors)
+    rank, repeats = arguments.factors, arguments.repeats
+    runs = {
+        "latlin ml": lambda: FactorAnalysis(rank).fit(X),
+        "latlin em": lambda: FactorAnalysis(rank, method="em").fit(X),
+        "latlin online-em, one pass": lambda: FactorAnalysis(rank, method="online-em", random_state=0).fit(X),
+        "latlin isotropic": lambda: FactorAnalysis(rank, noise="isotropic").fit(X),
+        "scikit-learn randomized": lambda: SklearnFactorAnalysis(rank, random_state=0).fit(X),
+        "scikit-learn lapack": lambda: SklearnFactorAnalysis(rank, svd_method="lapack").fit(X),
+    }
+    timed = {name: seconds(run, repeats, warm="latlin" in name) for name, run in runs.items()}
+    fastest = min(time for name, (time, _) in timed.items() if "scikit" in name)
+    rows = [
+        [name, time, fastest / time, f"{model.score(X) * len(X):.4f}", model.n_iter_]
+        for name, (time, model) in timed.items()
+    ]
+    sys.stdout.write(f"{environment('scikit-learn', 'numba')}\n")
+    sys.stdout.write(f"N = {arguments.rows}, d = {arguments.features}, K = {rank}, best of {repeats}\n\n")
+    columns = ["fit", "seconds", "× faster than scikit-learn's faster", "log-likelihood", "iterations"]
+    sys.stdout.write(table(columns, rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()
