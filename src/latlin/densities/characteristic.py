@@ -32,8 +32,8 @@ GAUSSIAN_REACH = 8.0
 ORDER = 16
 #: half the phase a panel may span, so that its nodes resolve the highest frequency
 PHASE = 8.0
-#: sites at least before a second thread pays
-SITES_PER_THREAD = 4
+#: factors φ_d(a_d t_j) a thread should have to read at least, about ten milliseconds of work
+WORK_PER_THREAD = 500_000
 
 
 class Grid(NamedTuple):
@@ -146,7 +146,8 @@ def expect(
     ends = f(beta + sigma * np.stack([-view.half_width, view.half_width]))
     p0, p1 = 0.5 * (ends[1] + ends[0]), 0.5 * (ends[1] - ends[0]) / view.half_width
     rest = weight * (f(beta + sigma * z) - p0 - p1 * z)
-    chunks = max(1, min(get_num_threads(), len(beta) // SITES_PER_THREAD))
+    work = int(view.counts.sum()) * alpha.shape[1]
+    chunks = max(1, min(get_num_threads(), len(beta), work // WORK_PER_THREAD))
     value, d_shift, d_a, d_table = kernels.expectations(
         np.ascontiguousarray(rest.T),
         np.ascontiguousarray(z.T),

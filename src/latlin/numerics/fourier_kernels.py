@@ -142,7 +142,87 @@ def _multiply(p: Array, q: Array, out: Array) -> None:
         out[0, j] = re
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, fastmath=FAST)
+def _site(
+    f: Array,
+    z: Array,
+    width: float,
+    count: int,
+    a: Array,
+    row: Integers,
+    table: Array,
+    step: float,
+    d_a: Array,
+    d_table: Array,
+) -> tuple[float, float]:
+    """One site of `expectations`: its value and shift derivative; the others are written into d_a and d_table."""
+    used, root, sign = np.empty(len(a), np.int64), np.empty(len(a)), np.empty(len(a))
+    active = _active(a, used, root, sign)
+    t = np.pi / width * np.arange(1, count + 1)
+    roots = np.sqrt(t) / step
+    # rows Re and Im of (C_j/R) ∏ φ_e over the factors behind, and of the products of those before
+    behind, phi = np.empty((2, count)), np.empty((active, 4, count))
+    before, without = np.empty((active + 1, 2, count)), np.empty((2, count))
+    _transform(f, z, width, behind[0], behind[1])
+    before[0, 0], before[0, 1] = 1.0, 0.0
+    for i in range(active):
+        _read(table[row[used[i]]], root[i], roots, sign[i], phi[i])
+        _multiply(before[i], phi[i], before[i + 1])
+    _multiply(behind, before[active], without)
+    value = 0.5 * f.sum() / width + without[0].sum()
+    # a shift multiplies Φ by e^{it}
+    d_shift = -(t * without[1]).sum()
+    for i in range(active - 1, -1, -1):
+        _multiply(behind, before[i], without)
+        d_a[used[i]] = (t * (without[0] * phi[i, 2] - without[1] * phi[i, 3])).sum()
+        if len(d_table):
+            _scatter(root[i], roots, sign[i], without[0], without[1], d_table[row[used[i]]])
+        _multiply(behind, phi[i], behind)
+    return value, d_shift
+
+
+@njit(cache=True)
+def _serial(
+    f: Array,
+    z: Array,
+    half_width: Array,
+    counts: Integers,
+    a: Array,
+    row: Integers,
+    table: Array,
+    step: float,
+    value: Array,
+    d_shift: Array,
+    d_a: Array,
+    d_table: Array,
+) -> None:
+    for n in range(len(value)):
+        value[n], d_shift[n] = _site(f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[0])
+
+
+@njit(cache=True, parallel=True)
+def _parallel(
+    f: Array,
+    z: Array,
+    half_width: Array,
+    counts: Integers,
+    a: Array,
+    row: Integers,
+    table: Array,
+    step: float,
+    value: Array,
+    d_shift: Array,
+    d_a: Array,
+    d_table: Array,
+) -> None:
+    chunks = len(d_table)
+    for chunk in prange(chunks):
+        for n in range(chunk, len(value), chunks):
+            value[n], d_shift[n] = _site(
+                f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[chunk]
+            )
+
+
 def expectations(
     f: Array,
     z: Array,
@@ -173,7 +253,7 @@ def expectations(
     step : float
         Spacing of the table in √s.
     chunks : int
-        Blocks of sites that may run side by side.
+        Blocks of sites that run side by side.
     with_shapes : bool
         Also give the derivatives with respect to the table.
 
@@ -183,35 +263,13 @@ def expectations(
         The expectation and its derivative with respect to a shift of z.
     d_a : ndarray of shape (sites, dim)
     d_table : ndarray of shape (chunks, rows, 2, nodes)
-        Derivative with respect to Re φ and Im φ at the nodes (empty unless asked for).
+        Derivative with respect to Re φ and Im φ at the nodes (no rows unless asked for).
     """
     sites, dim = a.shape
     value, d_shift, d_a = np.zeros(sites), np.zeros(sites), np.zeros((sites, dim))
-    d_table = np.zeros((chunks if with_shapes else 0, table.shape[0], 2, table.shape[2]))
-    for chunk in prange(chunks):
-        used, root, sign = np.empty(dim, np.int64), np.empty(dim), np.empty(dim)
-        for n in range(chunk, sites, chunks):
-            active, width, count = _active(a[n], used, root, sign), half_width[n], counts[n]
-            t = np.pi / width * np.arange(1, count + 1)
-            roots = np.sqrt(t) / step
-            # rows Re and Im of λ = (C_j/R) ∏ φ_e over the factors behind, and of the products of those before
-            behind, phi = np.empty((2, count)), np.empty((active, 4, count))
-            before, without = np.empty((active + 1, 2, count)), np.empty((2, count))
-            _transform(f[n], z[n], width, behind[0], behind[1])
-            before[0, 0], before[0, 1] = 1.0, 0.0
-            for i in range(active):
-                _read(table[row[used[i]]], root[i], roots, sign[i], phi[i])
-                _multiply(before[i], phi[i], before[i + 1])
-            _multiply(behind, before[active], without)
-            # a shift multiplies Φ by e^{it}
-            value[n] = 0.5 * f[n].sum() / width + without[0].sum()
-            d_shift[n] = -(t * without[1]).sum()
-            for i in range(active - 1, -1, -1):
-                _multiply(behind, before[i], without)
-                d_a[n, used[i]] = (t * (without[0] * phi[i, 2] - without[1] * phi[i, 3])).sum()
-                if with_shapes:
-                    _scatter(root[i], roots, sign[i], without[0], without[1], d_table[chunk, row[used[i]]])
-                _multiply(behind, phi[i], behind)
+    d_table = np.zeros((chunks, len(table) if with_shapes else 0, 2, table.shape[2]))
+    kernel = _serial if chunks == 1 else _parallel
+    kernel(f, z, half_width, counts, a, row, table, step, value, d_shift, d_a, d_table)
     return value, d_shift, d_a, d_table
 
 

@@ -1,0 +1,80 @@
+"""Affine-independent KL against Gaussian KL, in the two settings whose cost the source reports, and its scaling.
+
+The source (002_71af9439e55c646f §6.7) took 8 s against 0.2 s for D = N = 10 logistic regression with skew-normal bases,
+and 250 s against 5 s for kernel regression with D = N = 100 and generalised normal bases of a fixed shape, on other
+machines. There is no other implementation to compare with.
+
+    python benchmarks/affine.py [--repeats 3] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from _table import environment, seconds, table
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.densities.bases import GeneralisedNormal, SkewNormal
+from latlin.engines import AffineKL
+from latlin.inference.affine_bound import AffineBound
+from latlin.inference.site_form import site_form
+from latlin.reproduce import figure_6_4, table_6_1
+
+
+def fits(repeats: int, quick: bool) -> list[tuple]:
+    """Rows: setting, seconds of both engines, their ratio, ratio to the source, gain in the bound, steps, error."""
+    size = 30 if quick else 100
+    kernel = table_6_1.model_of(table_6_1.friedman(0, size, 1))
+    fixed = GeneralisedNormal(table_6_1.SHAPE)
+    cases = [
+        ("logistic D = N = 10, skew-normal", figure_6_4.problem(0, 10, 0)[0], AffineKL("skew-normal"), 8.0),
+        (f"kernel D = N = {size}, tol 1e-3", kernel, AffineKL(fixed, optimise_shape=False, tol=1e-3), 250.0),
+        (f"kernel D = N = {size}, tol 1e-4", kernel, AffineKL(fixed, optimise_shape=False, tol=1e-4), 250.0),
+    ]
+    rows = []
+    for name, model, engine, source in cases:
+        plain, gaussian = seconds(lambda model=model: infer(model, "gkl"), repeats)
+        cost, affine = seconds(lambda model=model, engine=engine: infer(model, engine), repeats)
+        gain = affine.log_evidence - gaussian.log_evidence
+        rows.append((name, plain, cost, cost / plain, source / cost, gain, affine.n_iter, affine.bound_error))
+    return rows
+
+
+def one_bound(dim: int, sites: int, repeats: int) -> float:
+    """Seconds of one bound with its gradient, shapes included."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((sites, dim)) / np.sqrt(dim)
+    labels = rng.random(sites) < 0.5
+    model = LatentLinearModel([GaussianFactor(dim=dim), SiteFactor(3.0 * rows, potentials.Logit(labels))])
+    form = site_form(model)
+    solution = form.solve(infer(model, "gkl").sites)
+    bound = AffineBound(form, solution, np.eye(form.rank), SkewNormal(np.full(form.rank, 1.5)), True)
+    point = bound.start() + 0.01 * rng.standard_normal(bound.start().size)
+    return seconds(lambda: bound.evaluate(point, 1), 5 * repeats)[0]
+
+
+def slope(x: list[int], y: list[float]) -> float:
+    """Of log y against log x."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    arguments = parser.parse_args()
+    print(environment("numba"), "\n")
+    columns = ("setting", "G-KL s", "AI-KL s", "ratio", "source/ours", "gain, nat", "steps", "error, nat")
+    print(table(columns, fits(arguments.repeats, arguments.quick)), "\n")
+    sizes = [20, 40, 80] if arguments.quick else [50, 100, 200, 400]
+    by_sites = [one_bound(40, 4 * n, arguments.repeats) for n in sizes]
+    by_dim = [one_bound(n, 400, arguments.repeats) for n in sizes]
+    print("one bound and gradient, skew-normal, seconds\n")
+    rows = [("N, D = 40", *by_sites), ("D, N = 400", *by_dim)]
+    print(table(("grows", *(f"{4 * n} / {n}" for n in sizes)), rows), "\n")
+    print(f"log–log slope in N {slope(sizes, by_sites):.2f}, in D {slope(sizes, by_dim):.2f}")
+
+
+if __name__ == "__main__":
+    main()
