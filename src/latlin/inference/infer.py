@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from latlin.inference.affine_kl import AffineKL
+from latlin.inference.auto import Auto
 from latlin.inference.engine import Engine
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.gaussian_kl import GaussianKL
@@ -70,8 +71,8 @@ def infer(
 def resolve(engine: str | Engine) -> Engine:
     """An engine object from a name or from itself."""
     if isinstance(engine, str):
-        if engine == "auto":
-            return GaussianKL()
+        if engine == Auto.name:
+            return Auto()
         if engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(['auto', *ENGINES])}, got {engine!r}")
         return ENGINES[engine]()

@@ -1,0 +1,99 @@
+"""The engine for a model, by its size, sparsity, log-concavity and smoothness; the choice is said in the message.
+
+A Gaussian with a full covariance is the best bound for its price while min(N, D) is a few thousand. Small models with
+kinks or heavy tails, or with fewer sites than dimensions, have peaked or skewed posteriors, where an affine-independent
+density earns its time. Models too large for a full covariance get a structured one, whose cost is the number of
+non-zeros times its rank.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from latlin.inference.affine_kl import AffineKL
+from latlin.inference.engine import Engine
+from latlin.inference.gaussian_kl import GaussianKL
+from latlin.inference.mean_field import MeanField
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.posterior import Posterior
+from latlin.inference.sites import Sites
+
+#: min(N, D) up to which a full covariance is fitted, and dimension up to which D×D may be formed at all
+FULL = 2000
+SQUARE = 20_000
+#: dimension up to which kinks and heavy tails, and up to which few data, are worth a non-Gaussian density
+SMALL = 8
+SKEWED = 60
+#: full rows of a chevron, and the number of parameters it may have
+RANK = 50
+PARAMETERS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Chooses an engine for the model, runs it and says why in `Posterior.message`."""
+
+    name: ClassVar[str] = "auto"
+
+    def run(
+        self,
+        model: LatentLinearModel,
+        *,
+        start: Posterior | None = None,
+        verbose: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Posterior:
+        """Approximate the posterior of `model`; see `latlin.infer`."""
+        engine, reason = choose(model)
+        post = engine.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+        return replace(post, message=f"auto: {reason}; {post.message}")
+
+
+def choose(model: LatentLinearModel) -> tuple[Engine, str]:
+    """An engine and the reason for it."""
+    sites = Sites.of(model)
+    n, d = len(sites), model.dim
+    if _independent(model):
+        return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
+    if not _fits_full(model, n):
+        return _structured(model, sites)
+    if sites.gaussian:
+        return GaussianKL(), "every factor is Gaussian, so Gaussian KL is exact"
+    rough = not sites.log_concave or not all(potential.smooth for potential in sites.potentials)
+    if d <= SMALL and rough:
+        return AffineKL(), f"sites with kinks or heavy tails in {d} dimensions, where a Gaussian is too stiff"
+    if n < d <= SKEWED and not rough:
+        return AffineKL(base="skew-normal"), f"{n} sites in {d} dimensions: few data leave the posterior skewed"
+    return GaussianKL(), f"{n} sites in {d} dimensions: a full covariance is affordable and its bound the tightest"
+
+
+def _independent(model: LatentLinearModel) -> bool:
+    """Nothing couples two coordinates, and no coordinate has two blocks of sites."""
+    diagonal = all(factor.H is None and factor.factor is None for factor in model.gaussians)
+    return diagonal and bool(model.gaussians) and len(model.sites) == 1 and model.sites[0].H is None
+
+
+def _fits_full(model: LatentLinearModel, n: int) -> bool:
+    measured = sum(factor.H.shape[0] for factor in model.gaussians if factor.H is not None)
+    matrices = [*(factor.H for factor in model.sites), *(factor.H for factor in model.gaussians)]
+    if any(isinstance(matrix, LinearOperator) for matrix in matrices):
+        return model.dim <= FULL
+    return min(n + measured, model.dim) <= FULL and model.dim <= SQUARE
+
+
+def _structured(model: LatentLinearModel, sites: Sites) -> tuple[Engine, str]:
+    size = f"{len(sites)} sites in {model.dim} dimensions are too many for a full covariance"
+    matrices = [factor.H for factor in model.sites if factor.H is not None]
+    if any(isinstance(matrix, LinearOperator) for matrix in matrices):
+        return GaussianKL(covariance="diagonal"), f"{size}, and H is an operator: a diagonal one"
+    if not sites.log_concave:
+        return GaussianKL(covariance="diagonal"), f"{size}, and the sites are not log-concave: a diagonal one"
+    if model.dim * (RANK + 1) > PARAMETERS:
+        return GaussianKL(covariance="diagonal"), f"{size} or a chevron of {RANK} rows: a diagonal one"
+    kind = "sparse" if any(sparse.issparse(matrix) for matrix in matrices) else "dense"
+    return GaussianKL(covariance="chevron", rank=RANK), f"{size}, H is {kind}: a chevron of {RANK} full rows"
