@@ -157,9 +157,11 @@ def ascend(
 
 
 def _idleness(trace: list[float], measure: Measure, best: float, idle: int) -> tuple[float, int]:
-    """The smallest gradient so far, and for how many steps neither it nor the objective has moved."""
+    """The gradient when something last moved, and for how many steps neither it nor the objective has."""
     moved = len(trace) < 2 or abs(trace[-1] - trace[-2]) > 1e-15 * abs(trace[-1])
-    return min(best, measure.gradient), 0 if moved or measure.gradient < 0.9 * best else idle + 1
+    if moved or measure.gradient < 0.9 * best:
+        return measure.gradient, 0
+    return best, idle + 1
 
 
 def rounding(objective: float) -> float:
