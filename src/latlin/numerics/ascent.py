@@ -23,7 +23,7 @@ from latlin.numerics.progress import progress
 
 State = TypeVar("State", bound=tuple)
 #: steps without any progress, to the last digit, after which more would be idle
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Measure(NamedTuple):
