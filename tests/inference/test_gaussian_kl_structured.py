@@ -214,14 +214,14 @@ def test_operators():
     exact = infer(logistic(squares), GaussianKL(covariance="diagonal"))
     assert exact.evidence_kind == "lower bound"
     assert np.isclose(exact.log_evidence, dense.log_evidence, rtol=0, atol=1e-8)
-    only = LinearOperator(X.shape, matvec=X.dot, rmatvec=X.T.dot, dtype=float)
-    probed = infer(logistic(only), GaussianKL(covariance="diagonal", probes=4000))
+    only = LinearOperator(X.shape, matvec=X.dot, rmatvec=X.T.dot, matmat=X.dot, rmatmat=X.T.dot, dtype=float)
+    probed = infer(logistic(only), GaussianKL(covariance="diagonal", probes=300))
     assert probed.evidence_kind == "approximation"
     assert "random signs" in probed.message
-    assert np.isclose(probed.log_evidence, dense.log_evidence, atol=0.2)
-    inside = infer(logistic(only), GaussianKL(covariance="subspace", rank=4, probes=4000))
+    assert np.isclose(probed.log_evidence, dense.log_evidence, atol=0.3)
+    inside = infer(logistic(only), GaussianKL(covariance="subspace", rank=4, probes=300))
     assert np.isclose(
-        inside.log_evidence, infer(logistic(), GaussianKL(covariance="subspace", rank=4)).log_evidence, atol=0.2
+        inside.log_evidence, infer(logistic(), GaussianKL(covariance="subspace", rank=4)).log_evidence, atol=0.3
     )
     with pytest.raises(ValueError, match="LinearOperator"):
         infer(logistic(only), GaussianKL(covariance="banded", bandwidth=1))

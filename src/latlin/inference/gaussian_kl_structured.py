@@ -21,8 +21,8 @@ from latlin.densities.structured.base import Structure
 from latlin.inference.site_curvature import site_curvature
 from latlin.inference.structured_form import StructuredForm
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.lbfgs import ascent_direction, remember
 from latlin.numerics.line_search import backtrack
+from latlin.numerics.quasi_newton import ascent_direction, remember
 from latlin.potentials.base import ExpectedLog
 
 Array = NDArray[np.float64]
@@ -172,9 +172,8 @@ def _quasi_newton(objective: Objective, state: State) -> State | None:
     if moved is None:
         return _search(objective, state, inverse * state.gradient) if len(state.steps) else None
     step, change = moved.point - state.point, state.gradient - moved.gradient
-    if step @ change <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
-        return moved._replace(steps=state.steps, changes=state.changes)
-    return moved._replace(steps=remember(state.steps, step, MEMORY), changes=remember(state.changes, change, MEMORY))
+    steps, changes = remember(state.steps, state.changes, step, change, MEMORY)
+    return moved._replace(steps=steps, changes=changes)
 
 
 def _search(objective: Objective, state: State, direction: Array) -> State | None:

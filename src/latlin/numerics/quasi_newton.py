@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-def ascent_direction(gradient: Array, steps: Array, changes: Array) -> Array:
+def ascent_direction(gradient: Array, steps: Array, changes: Array, inverse: Array | float = 1.0) -> Array:
     """The direction −H g of the two-loop recursion, for a function to be maximised.
 
     Parameters
@@ -20,6 +20,8 @@ def ascent_direction(gradient: Array, steps: Array, changes: Array) -> Array:
     gradient : ndarray of shape (n,)
     steps, changes : ndarray of shape (memory, n)
         Past steps and the *falls* of the gradient along them, oldest first; each pair has a positive product.
+    inverse : ndarray of shape (n,), optional
+        A diagonal guess of the inverse of minus the Hessian, to which the newest pair gives its scale.
 
     Examples
     --------
@@ -33,8 +35,9 @@ def ascent_direction(gradient: Array, steps: Array, changes: Array) -> Array:
     for k in range(len(steps) - 1, -1, -1):
         shares[k] = steps[k] @ direction / (steps[k] @ changes[k])
         direction -= shares[k] * changes[k]
+    direction *= inverse
     if len(steps):
-        direction *= (steps[-1] @ changes[-1]) / (changes[-1] @ changes[-1])
+        direction *= (steps[-1] @ changes[-1]) / (changes[-1] @ (inverse * changes[-1]))
     for k in range(len(steps)):
         direction += (shares[k] - changes[k] @ direction / (steps[k] @ changes[k])) * steps[k]
     return direction

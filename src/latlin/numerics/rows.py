@@ -159,38 +159,36 @@ def _block(group: Group, values: Array) -> Array:
 
 
 class SparseRows:
-    """A CSR matrix and its transpose; compiled products whose cost is the number of non-zeros (times the width)."""
+    """A CSR matrix; compiled products whose cost is the number of non-zeros (times the width)."""
 
     def __init__(self, matrix: sparse.csr_array) -> None:
         from latlin.numerics import structured_kernels as kernels  # loads the compiler: when first needed
 
         self.matrix = matrix
         self.shape: tuple[int, int] = matrix.shape
-        flipped = matrix.tocsc()
         self._kernels = kernels
-        self._forward = (matrix.indptr, matrix.indices, matrix.data, kernels.pieces(matrix.indptr))
-        self._back = (flipped.indptr, flipped.indices, flipped.data, kernels.pieces(flipped.indptr))
+        self._arrays = (matrix.indptr, matrix.indices, matrix.data, kernels.pieces(matrix.indptr))
 
     def times(self, u: Array) -> Array:
-        return self._kernels.times(*self._forward, u)
+        return self._kernels.times(*self._arrays, u)
 
     def transposed(self, r: Array) -> Array:
-        return self._kernels.times(*self._back, r)
+        return self._kernels.transposed_times(*self._arrays, r, self.shape[1])
 
     def block_times(self, block: Array) -> Array:
-        return self._kernels.block_times(*self._forward, np.ascontiguousarray(block))
+        return self._kernels.block_times(*self._arrays, np.ascontiguousarray(block))
 
     def block_transposed(self, block: Array) -> Array:
-        return self._kernels.block_times(*self._back, np.ascontiguousarray(block))
+        return self._kernels.transposed_block_times(*self._arrays, np.ascontiguousarray(block), self.shape[1])
 
     def energy(self, weights: Array) -> Array:
-        return self._kernels.squares_times(*self._back, weights)
+        return self._kernels.transposed_squares_times(*self._arrays, weights, self.shape[1])
 
     def scaled_image(self, scale: Array) -> Array:
         return scale
 
     def scaled_inner(self, a: Array, b: Array) -> Array:
-        return self._kernels.squares_times(*self._forward, a * b)
+        return self._kernels.squares_times(*self._arrays, a * b)
 
     def scaled_pull(self, terms: Terms) -> Array:
         return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)
@@ -203,8 +201,8 @@ class SparseRows:
         return values
 
     def factor_inner(self, pattern: Pattern, a: Array, b: Array) -> Array:
-        return self._kernels.factor_inner(*self._forward, pattern.columns, pattern.entries, a, b, pattern.dim)
+        return self._kernels.factor_inner(*self._arrays, pattern.columns, pattern.entries, a, b, pattern.dim)
 
     def factor_pull(self, pattern: Pattern, terms: Terms) -> Array:
         weights, values = (np.array([term[i] for term in terms]) for i in range(2))
-        return self._kernels.factor_pull(*self._forward, pattern.columns, pattern.entries, weights, values, pattern.dim)
+        return self._kernels.factor_pull(*self._arrays, pattern.columns, pattern.entries, weights, values, pattern.dim)

@@ -1,7 +1,7 @@
 """Compiled products of sparse rows h_n (CSR) with vectors, squares, narrow matrices and sparse triangular factors.
 
-Every loop over rows is split into pieces with equally many non-zeros, one a thread, so that a few long rows (or
-columns, when the arrays are those of the transposed matrix) do not leave the other threads idle.
+Every loop over rows is split into pieces with equally many non-zeros, one a thread. Products with the transpose scatter
+into one copy of the result a piece, so that no second copy of the matrix is needed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Index = NDArray[np.integer]
-#: pieces a thread, and the smallest number of non-zeros worth one
-PIECES = 4
+#: pieces, and so copies of a transposed product, at most; and the smallest number of non-zeros worth a piece
+PIECES = 8
 SMALLEST = 8192
 
 
 def pieces(indptr: Index) -> NDArray[np.int64]:
-    """Row numbers that split the rows into pieces of about equally many non-zeros."""
-    count = int(min(max(1, indptr[-1] // SMALLEST), PIECES * get_num_threads(), max(1, len(indptr) - 1)))
-    return _split(indptr, count)
-
-
-def _split(indptr: Index, count: int) -> NDArray[np.int64]:
-    targets = np.linspace(0, int(indptr[-1]), count + 1)
-    edges = np.searchsorted(indptr, targets).astype(np.int64)
+    """Row numbers that split the rows into as many pieces as threads, of about equally many non-zeros."""
+    count = int(min(max(1, indptr[-1] // SMALLEST), get_num_threads(), PIECES, max(1, len(indptr) - 1)))
+    edges = np.searchsorted(indptr, np.linspace(0, int(indptr[-1]), count + 1)).astype(np.int64)
     edges[0], edges[-1] = 0, len(indptr) - 1
     return edges
 
@@ -57,34 +52,68 @@ def squares_times(indptr: Index, indices: Index, data: Array, edges: Index, v: A
 
 
 @njit(cache=True, parallel=True)
-def both_times(indptr: Index, indices: Index, data: Array, edges: Index, u: Array, v: Array) -> tuple[Array, Array]:
-    """H u and (H∘H) v in one pass over the matrix."""
-    linear, square = np.empty(indptr.size - 1), np.empty(indptr.size - 1)
+def transposed_times(indptr: Index, indices: Index, data: Array, edges: Index, r: Array, dim: int) -> Array:
+    """Hᵀ r."""
+    partial = np.zeros((edges.size - 1, dim))
     for piece in prange(edges.size - 1):
+        total = partial[piece]
         for n in range(edges[piece], edges[piece + 1]):
-            first, second = 0.0, 0.0
             for k in range(indptr[n], indptr[n + 1]):
-                h = data[k]
-                first += h * u[indices[k]]
-                second += h * h * v[indices[k]]
-            linear[n], square[n] = first, second
-    return linear, square
+                total[indices[k]] += data[k] * r[n]
+    return partial.sum(axis=0)
+
+
+@njit(cache=True, parallel=True)
+def transposed_squares_times(indptr: Index, indices: Index, data: Array, edges: Index, r: Array, dim: int) -> Array:
+    """(H∘H)ᵀ r."""
+    partial = np.zeros((edges.size - 1, dim))
+    for piece in prange(edges.size - 1):
+        total = partial[piece]
+        for n in range(edges[piece], edges[piece + 1]):
+            for k in range(indptr[n], indptr[n + 1]):
+                total[indices[k]] += data[k] * data[k] * r[n]
+    return partial.sum(axis=0)
 
 
 @njit(cache=True, parallel=True)
 def block_times(indptr: Index, indices: Index, data: Array, edges: Index, block: Array) -> Array:
-    """H Θ for a narrow C-ordered matrix Θ."""
+    """H Θ for a narrow C-ordered matrix Θ; four non-zeros at a time."""
     width = block.shape[1]
-    out = np.empty((indptr.size - 1, width))
+    out = np.zeros((indptr.size - 1, width))
     for piece in prange(edges.size - 1):
         for n in range(edges[piece], edges[piece + 1]):
-            row = out[n]
-            row[:] = 0.0
-            for k in range(indptr[n], indptr[n + 1]):
-                h, source = data[k], block[indices[k]]
-                for c in range(width):
-                    row[c] += h * source[c]
+            row, k, end = out[n], indptr[n], indptr[n + 1]
+            while k + 4 <= end:
+                p, q, r, s = data[k], data[k + 1], data[k + 2], data[k + 3]
+                a, b = block[indices[k]], block[indices[k + 1]]
+                c, d = block[indices[k + 2]], block[indices[k + 3]]
+                for i in range(width):
+                    row[i] += p * a[i] + q * b[i] + r * c[i] + s * d[i]
+                k += 4
+            while k < end:
+                p, a = data[k], block[indices[k]]
+                for i in range(width):
+                    row[i] += p * a[i]
+                k += 1
     return out
+
+
+@njit(cache=True, parallel=True)
+def transposed_block_times(indptr: Index, indices: Index, data: Array, edges: Index, block: Array, dim: int) -> Array:
+    """Hᵀ W for a narrow C-ordered matrix W: rows are scattered, which keeps frequent columns in the cache."""
+    width = block.shape[1]
+    partial = np.zeros((edges.size - 1, dim, width))
+    for piece in prange(edges.size - 1):
+        total = partial[piece]
+        for n in range(edges[piece], edges[piece + 1]):
+            source = block[n]
+            for k in range(indptr[n], indptr[n + 1]):
+                h, target = data[k], total[indices[k]]
+                for i in range(width):
+                    target[i] += h * source[i]
+    for piece in range(1, edges.size - 1):
+        partial[0] += partial[piece]
+    return partial[0]
 
 
 @njit(cache=True)
