@@ -83,7 +83,8 @@ def _curvature(form: SiteForm, ascent: Ascent[Mode]) -> Solution:
     if solution is None or _vanishes(form, solution):
         raise ValueError(
             "the curvature vanishes or has the wrong sign where Newton's method stopped "
-            f"(step {ascent.n_iter}, gradient {ascent.gradient:.2g}): use engine 'gkl' or 'ep', or add a GaussianFactor if the posterior is improper"
+            f"(step {ascent.n_iter}, gradient {ascent.gradient:.2g}): use engine 'gkl' or 'ep', "
+            "or add a GaussianFactor if the posterior is improper"
         )
     return solution
 

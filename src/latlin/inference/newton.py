@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from latlin.inference.site_form import SiteForm
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.linalg import dot
 from latlin.numerics.line_search import backtrack
 
 Array = NDArray[np.float64]
@@ -21,13 +22,14 @@ FLAT = 1e-4
 
 
 class Mode(NamedTuple):
-    """A point u, its projections x, the log joint there, and the sites' ψ′ and ψ″."""
+    """A point u, its projections x, the log joint with its gradient there, and the sites' ψ′ and ψ″."""
 
     u: Array
     x: Array
     objective: float
     slope: Array
     curvature: Array
+    gradient: Array
 
     @property
     def parameters(self) -> SiteParameters:
@@ -49,18 +51,12 @@ def find_mode(
     def step(mode: Mode) -> tuple[Mode, Measure]:
         moved = _newton_step(form, mode)
         reached = mode if moved is None else moved
-        size = float(np.abs(log_joint_gradient(form, reached)).max(initial=0.0))
+        size = float(np.abs(reached.gradient).max(initial=0.0))
         return reached, Measure(reached.objective, size)
 
     x = form.projections.times(start)
     first = _mode(form, start, x, _log_joint(form, start, x))
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
-
-
-def log_joint_gradient(form: SiteForm, mode: Mode) -> Array:
-    """b̃ − Λ̃u + H̃ᵀψ′(x)."""
-    pull = form.linear - form.times_quadratic(mode.u)
-    return pull + form.projections.transposed_times(mode.slope)
 
 
 def _log_joint(form: SiteForm, u: Array, x: Array) -> float:
@@ -70,7 +66,9 @@ def _log_joint(form: SiteForm, u: Array, x: Array) -> float:
 
 def _mode(form: SiteForm, u: Array, x: Array, objective: float) -> Mode:
     slopes = form.sites.derivatives(x)
-    return Mode(u, x, objective, slopes.first, slopes.second)
+    # b̃ − Λ̃u + H̃ᵀψ′(x)
+    gradient = form.linear - form.times_quadratic(u) + form.projections.transposed_times(slopes.first)
+    return Mode(u, x, objective, slopes.first, slopes.second, gradient)
 
 
 def _newton_step(form: SiteForm, mode: Mode) -> Mode | None:
@@ -84,7 +82,7 @@ def _newton_step(form: SiteForm, mode: Mode) -> Mode | None:
         u, x = mode.u + length * direction, mode.x + length * shift
         return _log_joint(form, u, x), (u, x)
 
-    slope = float(log_joint_gradient(form, mode) @ direction)
+    slope = dot(mode.gradient, direction)
     best = backtrack(evaluate, mode.objective, slope, slack=1e-2 * rounding(mode.objective))
     return None if best is None else _mode(form, *best[2], best[1])
 
@@ -94,7 +92,7 @@ def _direction(form: SiteForm, mode: Mode) -> tuple[Array, Array] | None:
     target = form.solve(mode.parameters)
     if target is not None:
         return target.u - mode.u, target.x - mode.x
-    if np.abs(log_joint_gradient(form, mode)).max() < FLAT:
+    if np.abs(mode.gradient).max() < FLAT:
         return _escape(form, mode)
     gamma = np.maximum(np.abs(mode.curvature), 1e-3 * form.sites.typical_precision())
     target = form.solve(SiteParameters(gamma, mode.slope + gamma * mode.x))

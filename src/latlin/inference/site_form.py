@@ -26,7 +26,7 @@ from latlin.inference.gaussian_part import LOG_2PI, GaussianPart, gaussian_part
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.projections import DenseProjections, Projections, SparseProjections, stacked_rows
 from latlin.inference.sites import SiteParameters, Sites
-from latlin.numerics.linalg import Cholesky, cholesky, gram, symmetrise
+from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 
 Array = NDArray[np.float64]
 
@@ -105,7 +105,7 @@ class SiteForm:
 
     def log_gaussian(self, u: Array) -> float:
         """Log of the Gaussian factors at u."""
-        return self.constant + float(self.linear @ u) - 0.5 * float(u @ self.times_quadratic(u))
+        return self.constant + dot(self.linear, u) - 0.5 * dot(u, self.times_quadratic(u))
 
     def times_quadratic(self, u: Array) -> Array:
         return u if self.quadratic is None else self.quadratic @ u
@@ -115,7 +115,7 @@ class SiteForm:
 
         tr(Λ̃S̃) = rank − Σ_n γ_n s_n², because S̃⁻¹ = Λ̃ + H̃ᵀΓH̃.
         """
-        trace = self.rank - float(solution.parameters.gamma @ variances)
+        trace = self.rank - dot(solution.parameters.gamma, variances)
         entropy = 0.5 * (self.rank * (1.0 + LOG_2PI) - solution.precision.log_det)
         return self.log_gaussian(solution.u) - 0.5 * trace + entropy
 
@@ -177,7 +177,7 @@ def _proper(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -
         linear,
         constant + whitening.log_det,
         _whitened(rows, whitening),
-        sites.shifted(np.asarray(rows @ part.mean)),
+        _moved(sites, rows, part.mean),
         rows,
     )
 
@@ -209,7 +209,7 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
         linear,
         constant + whitening.log_det + integrated,
         DenseProjections(np.ascontiguousarray(reduced[split:])),
-        sites.shifted(np.asarray(rows @ part.mean)),
+        _moved(sites, rows, part.mean),
         rows,
     )
 
@@ -236,6 +236,11 @@ def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
     whitened = whitening.rows(measured)
     bare = symmetrise(gram(whitened)) if len(measured) else np.zeros_like(quadratic)
     return replace(form, quadratic=bare)
+
+
+def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
+    """The sites as functions of h_nᵀ(w − mean)."""
+    return sites.shifted(np.asarray(rows @ mean)) if mean.any() else sites
 
 
 def _whitened(rows: Any, whitening: Whitening) -> Projections:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
 
 Array = NDArray[np.float64]
 
@@ -18,8 +19,9 @@ def mix(points: Array, residuals: Array) -> Array:
     if len(points) == 1:
         return newest
     dx, df = np.diff(points, axis=0), np.diff(residuals, axis=0)
-    gram = df @ df.T
+    # SciPy's BLAS throughout: NumPy's would wake its own threads in the middle of an engine's loop
+    gram = blas.dgemm(1.0, df.T, df.T, trans_a=1)
     # a ridge at rounding level keeps θ bounded when differences are nearly parallel
     gram[np.diag_indices(len(gram))] += 1e-14 * np.trace(gram) + np.finfo(float).tiny
-    theta = np.linalg.solve(gram, df @ residuals[-1])
-    return newest - theta @ (dx + df)
+    theta = lapack.dgesv(gram, blas.dgemv(1.0, df.T, residuals[-1], trans=1))[2]
+    return newest - blas.dgemv(1.0, (dx + df).T, theta)

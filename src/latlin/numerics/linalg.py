@@ -91,6 +91,11 @@ def solve_upper(c: Array, b: Array, *, transposed: bool = False) -> Array:
     return solved if b.ndim == 2 else solved[:, 0]
 
 
+def dot(a: Array, b: Array) -> float:
+    """aᵀb by SciPy's BLAS."""
+    return float(blas.ddot(a, b)) if len(a) else 0.0
+
+
 def log_det(c: Array) -> float:
     """log det(CᵀC) of a triangular factor."""
     return 2.0 * float(np.log(np.abs(np.diagonal(c))).sum())
@@ -99,28 +104,33 @@ def log_det(c: Array) -> float:
 def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Array:
     """Upper triangle of Σ_n weights_n r_n r_nᵀ over the rows of a C-ordered N×D matrix.
 
-    Works on blocks of rows, so that the weighted copy stays in cache; weights may be negative.
+    Works on blocks of rows in one buffer, so that the weighted copy stays in cache; weights may be negative.
     """
     n, d = rows.shape
     total = np.zeros((d, d), order="F")
+    if weights is None:
+        return blas.dsyrk(1.0, rows.T, beta=1.0, c=total, overwrite_c=1)
+    root, negative = np.sqrt(np.abs(weights)), weights < 0.0
+    buffer = np.empty((min(block, n), d))
     for start in range(0, n, block):
-        part = rows[start : start + block]
-        if weights is None:
-            total = blas.dsyrk(1.0, part.T, beta=1.0, c=total, overwrite_c=1)
+        span = slice(start, min(start + block, n))
+        scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
+        below = negative[span]
+        if not below.any():
+            total = blas.dsyrk(1.0, scaled.T, beta=1.0, c=total, overwrite_c=1)
             continue
-        w = weights[start : start + block]
-        negative = w < 0.0
-        scaled = part * np.sqrt(np.abs(w))[:, None]
-        total = blas.dsyrk(1.0, scaled[~negative].T if negative.any() else scaled.T, beta=1.0, c=total, overwrite_c=1)
-        if negative.any():
-            total = blas.dsyrk(-1.0, scaled[negative].T, beta=1.0, c=total, overwrite_c=1)
+        for sign, part in ((1.0, scaled[~below]), (-1.0, scaled[below])):
+            total = blas.dsyrk(sign, part.T, beta=1.0, c=total, overwrite_c=1) if len(part) else total
     return total
 
 
 def whitened_squares(c: Array, rows: Array, *, block: int = 1024) -> Array:
     """‖C⁻ᵀ r_n‖² for every row of a C-ordered N×D matrix: the variances r_nᵀ(CᵀC)⁻¹r_n."""
     squares = np.empty(len(rows))
+    buffer = np.empty((min(block, len(rows)), rows.shape[1]))
     for start in range(0, len(rows), block):
-        solved = blas.dtrsm(1.0, c, rows[start : start + block].T, lower=0, trans_a=1)
+        solved = buffer[: min(block, len(rows) - start)]
+        np.copyto(solved, rows[start : start + block])
+        solved = blas.dtrsm(1.0, c, solved.T, lower=0, trans_a=1, overwrite_b=1)
         squares[start : start + block] = np.einsum("dn,dn->n", solved, solved)
     return squares
