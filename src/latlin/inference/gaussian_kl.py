@@ -198,7 +198,7 @@ def _at_local_bound(form: SiteForm) -> SiteParameters:
 
 
 def _at_mode(form: SiteForm) -> SiteParameters:
-    rough = Rules(gradient_tol=1e-2, objective_tol=1e-3, max_iter=50)
+    rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
     return find_mode(form, np.zeros(form.rank), rules=rough, label="start", warn=False).state.parameters
 
 

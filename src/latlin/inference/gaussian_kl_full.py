@@ -23,6 +23,8 @@ from latlin.numerics.line_search import backtrack
 
 Array = NDArray[np.float64]
 MEMORY = 8
+#: share of a natural-gradient step that is taken while there is no past to extrapolate from; whole ones overshoot
+FIRST = 0.5
 #: a site whose γ is below this is as good as absent; its logarithm stays finite
 FLOOR = 1e-30
 #: smallest unit of a coordinate; a row of zeros has no variance to measure in
@@ -146,16 +148,18 @@ def _accelerated(
     residual = coordinates.encode(state.gamma_hat, state.nu_hat) - here
     points = np.concatenate([state.points[-MEMORY:], here[None]])
     residuals = np.concatenate([state.residuals[-MEMORY:], residual[None]])
-    proposal = evaluate(form, coordinates.decode(mix(points, residuals)), tol)
+    damping = FIRST if len(points) == 1 else 1.0
+    proposal = evaluate(form, coordinates.decode(mix(points, residuals, damping)), tol)
     if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
         return None
     return proposal._replace(points=points, residuals=residuals)
 
 
 def _plain(form: SiteForm, state: State, tol: float) -> State | None:
-    """The natural-gradient step, halved until the bound rises; forgets the past."""
+    """The natural-gradient step, halved once (a whole one has just failed or would) and until the bound rises."""
 
-    def at(length: float) -> tuple[float, State | None]:
+    def at(share: float) -> tuple[float, State | None]:
+        length = FIRST * share
         gamma = state.gamma + length * (state.gamma_hat - state.gamma)
         nu = state.nu + length * (state.nu_hat - state.nu)
         trial = evaluate(form, SiteParameters(gamma, nu), tol)
