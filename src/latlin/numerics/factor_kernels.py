@@ -1,7 +1,7 @@
 """Compiled passes over the long arrays of streaming factor analysis.
 
 Loadings are K×d (Fᵀ), rows are b×d. A pass walks over chunks of coordinates that fit in the cache, runs of chunks in
-parallel; what it sums over the coordinates is kept per run in float64 and added in a fixed order, so the
+parallel; sums over the coordinates of a chunk are added in float64, per run and in a fixed order, so the
 numbers do not depend on the number of threads. Storage may be float32. `fastmath` here lets the compiler
 vectorise sums inside a chunk; the tests compare every pass with plain float64 NumPy.
 
@@ -20,8 +20,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-CHUNK = 128
-RUN = 64 * CHUNK
+CHUNK = 512
+RUN = 8192
 PARALLEL_FROM = 65_536
 MAX_LOG_STEP = 1.0
 
@@ -53,11 +53,31 @@ def _add(out, factor, x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always", fastmath=True)
+def _add_four(out, factors, rows, first, lo, hi):  # type: ignore[no-untyped-def]
+    """out ← out + Σ factors[l]·rows[l, lo:hi] for l = first … first + 3: one pass over `out` in place of four."""
+    w0, w1, w2, w3 = factors[first], factors[first + 1], factors[first + 2], factors[first + 3]
+    x0, x1 = rows[first, lo:hi], rows[first + 1, lo:hi]
+    x2, x3 = rows[first + 2, lo:hi], rows[first + 3, lo:hi]
+    for j in range(out.size):
+        out[j] += w0 * x0[j] + w1 * x1[j] + w2 * x2[j] + w3 * x3[j]
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _combine(out, factors, rows, number, lo, hi):  # type: ignore[no-untyped-def]
+    """out ← out + Σ_{l < number} factors[l]·rows[l, lo:hi]."""
+    whole = number - number % 4
+    for first in range(0, whole, 4):
+        _add_four(out, factors, rows, first, lo, hi)
+    for l in range(whole, number):
+        _add(out, factors[l], rows[l, lo:hi])
+
+
+@njit(cache=True, inline="always", fastmath=True)
 def _dot(x, y):  # type: ignore[no-untyped-def]
-    """xᵀy, summed in float64."""
-    total = 0.0
+    """xᵀy of one chunk, summed in the storage's precision in vector lanes of a few terms each."""
+    total = x.dtype.type(0.0)
     for j in range(x.size):
-        total += np.float64(x[j]) * np.float64(y[j])
+        total += x[j] * y[j]
     return total
 
 
@@ -70,11 +90,11 @@ def project_chunks(loadings, noise, mean, rows, partial):  # type: ignore[no-unt
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
             hi = min(lo + CHUNK, dim)
             centre, variance = mean[lo:hi], noise[lo:hi]
-            weighted = np.empty(hi - lo)
+            weighted = np.empty(hi - lo, dtype=loadings.dtype)
             for i in range(rows.shape[0]):
                 row = rows[i, lo:hi]
                 for j in range(hi - lo):
-                    weighted[j] = (np.float64(row[j]) - centre[j]) / variance[j]
+                    weighted[j] = (row[j] - centre[j]) / variance[j]
                 for k in range(rank):
                     partial[r, k, i] += _dot(loadings[k, lo:hi], weighted)
 
@@ -83,11 +103,11 @@ def project_chunks(loadings, noise, mean, rows, partial):  # type: ignore[no-unt
 def _chunk_gram(loadings, noise, lo, hi, partial):  # type: ignore[no-untyped-def]
     """Add FᵀΨ⁻¹F over the coordinates lo … hi to the lower triangle of `partial`."""
     rank = loadings.shape[0]
-    scaled = np.empty((rank, hi - lo))
-    root = np.empty(hi - lo)
+    scaled = np.empty((rank, hi - lo), dtype=loadings.dtype)
+    root = np.empty(hi - lo, dtype=loadings.dtype)
     variance = noise[lo:hi]
     for j in range(root.size):
-        root[j] = 1.0 / np.sqrt(np.float64(variance[j]))
+        root[j] = 1.0 / np.sqrt(variance[j])
     for k in range(rank):
         row, out = loadings[k, lo:hi], scaled[k]
         for j in range(root.size):
@@ -107,63 +127,63 @@ def gram_chunks(loadings, noise, partial):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always", fastmath=True)
-def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ignore[no-untyped-def]
-    """combined = weights·Y, variance = diag(YᵀCY)/b over a chunk; the running mean moves on."""
+def _centre(mean, rows, count, lo, hi, centred, variance):  # type: ignore[no-untyped-def]
+    """centred = Y over a chunk, variance = diag(YᵀCY)/b; the running mean moves on."""
     b = rows.shape[0]
     centre = mean[lo:hi]
-    y = np.empty(hi - lo, dtype=combined.dtype)
     first = np.zeros(hi - lo)
     for i in range(b):
-        row = rows[i, lo:hi]
-        for j in range(y.size):
-            centred = np.float64(row[j]) - centre[j]
-            first[j] += centred
-            variance[j] += centred * centred
-            y[j] = centred
-        for k in range(combined.shape[0]):
-            _add(combined[k], weights[k, i], y)
-    for j in range(y.size):
+        row, y = rows[i, lo:hi], centred[i]
+        for j in range(hi - lo):
+            difference = np.float64(row[j]) - centre[j]
+            first[j] += difference
+            variance[j] += difference * difference
+            y[j] = difference
+    for j in range(hi - lo):
         variance[j] = (variance[j] - first[j] * first[j] / (count + b)) / b
         centre[j] += first[j] / (count + b)
 
 
 @njit(cache=True, fastmath=True)
-def _em_chunk(loadings, noise, mean, rows, mix, weights, gamma, count, floor, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
+def _em_chunk(loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
     """One M-step of online EM with its parameter expansion, fused with the mean and the next FᵀΨ⁻¹F.
 
-    F ← mix·F + weights·Y;  ψ ← (1−γ)(ψ + Σ_k F_k²)_old + γ diag(YᵀCY)/b − (Σ_k F_k²)_new, at least the floor.
-    `mix` is lower triangular. Returns how many met the floor.
+    F ← mix·F + weights·Y;  ψ ← r²ψ + (1−r²) diag(YᵀCY)/b + Σ_k (rF_k,old − F_k,new)(rF_k,old + F_k,new), at least the
+    floor, where r² = 1 − γ and r = `keep` is exact in the storage's precision: the products lose no digits to
+    cancellation. `mix` is lower triangular, so factors from the last to the first can be replaced in place. Returns
+    how many met the floor.
     """
-    rank = loadings.shape[0]
-    new = np.zeros((rank, hi - lo), dtype=loadings.dtype)
-    moment, residual = np.zeros(hi - lo), np.zeros(hi - lo)
-    _gather(mean, rows, weights, count, lo, hi, new, moment)
-    for k in range(rank):
+    rank, width = loadings.shape[0], hi - lo
+    centred = np.empty((rows.shape[0], width), dtype=loadings.dtype)
+    variance = np.zeros(width)
+    residual, size = np.zeros(width, dtype=loadings.dtype), np.zeros(width, dtype=loadings.dtype)
+    _centre(mean, rows, count, lo, hi, centred, variance)
+    new = np.empty(width, dtype=loadings.dtype)
+    for k in range(rank - 1, -1, -1):
         old = loadings[k, lo:hi]
-        for j in range(hi - lo):
-            residual[j] += np.float64(old[j]) * old[j]
-        for l in range(k + 1):
-            _add(new[k], mix[k, l], loadings[l, lo:hi])
-    psi = noise[lo:hi]
-    for j in range(hi - lo):
-        moment[j] = (1.0 - gamma) * (psi[j] + residual[j]) + gamma * moment[j]
-        residual[j] = moment[j]
-    for k in range(rank):
-        source, target = new[k], loadings[k, lo:hi]
-        for j in range(hi - lo):
-            target[j] = source[j]
-            residual[j] -= np.float64(source[j]) * source[j]
+        g = mix[k, k]
+        for j in range(width):
+            new[j] = g * old[j]
+        _combine(new, mix[k], loadings, k, lo, hi)
+        _combine(new, weights[k], centred, rows.shape[0], 0, hi - lo)
+        for j in range(width):
+            residual[j] += (keep * old[j] - new[j]) * (keep * old[j] + new[j])
+            size[j] += new[j] * new[j]
+            old[j] = new[j]
     hits = 0
-    for j in range(hi - lo):
-        least = max(floor * moment[j], tiny)
-        hits += residual[j] < least
-        psi[j] = max(residual[j], least)
+    psi = noise[lo:hi]
+    share = np.float64(keep) * keep
+    for j in range(width):
+        left = share * psi[j] + (1.0 - share) * variance[j] + residual[j]
+        least = max(floor * (left + size[j]), tiny)
+        hits += left < least
+        psi[j] = max(left, least)
     _chunk_gram(loadings, noise, lo, hi, partial)
     return hits
 
 
 @_twice
-def em_chunks(loadings, noise, mean, rows, mix, weights, gamma, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
+def em_chunks(loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
     """`_em_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
     dim = loadings.shape[1]
     for r in prange(partial.shape[0]):
@@ -177,7 +197,7 @@ def em_chunks(loadings, noise, mean, rows, mix, weights, gamma, count, floor, ti
                 rows,
                 mix,
                 weights,
-                gamma,
+                keep,
                 count,
                 floor,
                 tiny,
@@ -188,12 +208,20 @@ def em_chunks(loadings, noise, mean, rows, mix, weights, gamma, count, floor, ti
 
 
 @njit(cache=True, inline="always", fastmath=True)
+def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ignore[no-untyped-def]
+    """combined = weights·Y, variance = diag(YᵀCY)/b over a chunk; the running mean moves on."""
+    centred = np.empty((rows.shape[0], hi - lo), dtype=combined.dtype)
+    _centre(mean, rows, count, lo, hi, centred, variance)
+    for k in range(combined.shape[0]):
+        _combine(combined[k], weights[k], centred, rows.shape[0], 0, hi - lo)
+
+
+@njit(cache=True, inline="always", fastmath=True)
 def _residual(loadings, second, lo, hi, combined, product, variance):  # type: ignore[no-untyped-def]
     """product = H F; variance ← diag E[(d − Fh)(d − Fh)ᵀ] = variance − 2 F·A + F·(HF), A = combined."""
     rank = loadings.shape[0]
     for k in range(rank):
-        for l in range(rank):
-            _add(product[k], second[k, l], loadings[l, lo:hi])
+        _combine(product[k], second[k], loadings, rank, lo, hi)
         f, hf, a = loadings[k, lo:hi], product[k], combined[k]
         for j in range(hi - lo):
             variance[j] += f[j] * (np.float64(hf[j]) - 2.0 * a[j])

@@ -115,7 +115,8 @@ class OnlineEM:
 
     def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
         b, kind = len(rows), state.loadings.dtype
-        gamma = self.steps.block(state.count, b)
+        keep = kind.type(np.sqrt(1.0 - self.steps.block(state.count, b)))
+        gamma = 1.0 - float(keep) ** 2
         expanded = (1.0 - gamma) * np.eye(len(state.gram)) + gamma * latents.second
         root = cholesky(expanded, name="E[hhᵀ]").factor  # RRᵀ with R = rootᵀ
         inverse = solve_upper(root, np.eye(len(root)), transposed=True)
@@ -124,7 +125,7 @@ class OnlineEM:
         partial, floored = scratch(state)
         em_chunks(
             state.loadings, state.noise, state.mean, rows, mix, weights,
-            gamma, state.count, self.floor, state.tiny, partial, floored,
+            keep, state.count, self.floor, state.tiny, partial, floored,
         )  # fmt: skip
         finish(state, partial, floored, self.isotropic)
 
