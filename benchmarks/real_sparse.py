@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _table import environment, table
 from scipy import sparse
 
+from _table import environment, table
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import GaussianKL, LocalBound
 

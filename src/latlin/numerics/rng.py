@@ -15,6 +15,4 @@ def generator(random_state: RandomState) -> np.random.Generator:
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint64))
     if random_state is None or isinstance(random_state, int | np.integer):
         return np.random.default_rng(random_state)
-    raise ValueError(
-        f"random_state must be None, an int, a numpy Generator or a RandomState, got {random_state!r}"
-    )
+    raise ValueError(f"random_state must be None, an int, a numpy Generator or a RandomState, got {random_state!r}")

@@ -12,7 +12,6 @@ class UnboundedExpectation(ValueError):
     """An expectation of a potential is too large for a floating-point number."""
 
 
-
 def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     """Finite numbers, a scalar or one number a site, as a read-only copy."""
     try:
