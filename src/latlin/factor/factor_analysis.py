@@ -244,14 +244,16 @@ class FactorAnalysis(FactorQueries):
 
     def _check_rows(self, rows: np.ndarray) -> Array:
         """Refuse NaN where it cannot be handled, empty and constant columns; returns the variances."""
-        gaps = np.isnan(rows)
-        if gaps.any() and self.method != "em":
+        if not np.isnan(rows.sum(dtype=np.float64)):
+            centre, variance = rows.mean(axis=0, dtype=np.float64), rows.var(axis=0, dtype=np.float64)
+        elif self.method != "em":
             raise ValueError(f"X has missing values (NaN): method='em' fits them, {self.method!r} does not")
-        if gaps.any() and gaps.all(axis=0).any():
-            raise ValueError(f"X has no observed entry in column(s) {np.flatnonzero(gaps.all(axis=0)).tolist()}")
-        variance = np.nanvar(rows, axis=0, dtype=np.float64) if gaps.any() else rows.var(axis=0, dtype=np.float64)
-        largest = np.nanmax(np.abs(rows), axis=0)
-        flat = np.flatnonzero(variance <= (1e-14 * largest) ** 2)
+        else:
+            empty = np.flatnonzero(np.isnan(rows).all(axis=0))
+            if len(empty):
+                raise ValueError(f"X has no observed entry in column(s) {empty.tolist()}")
+            centre, variance = np.nanmean(rows, axis=0), np.nanvar(rows, axis=0)
+        flat = np.flatnonzero(variance <= (1e-14 * centre) ** 2)
         if len(flat):
             raise ValueError(f"X is constant in column(s) {flat[:10].tolist()}: drop them, they have no noise variance")
         return variance
