@@ -30,7 +30,7 @@ def fit(rows, potential, engine, cov=1.0, mean=0.0, **site):
     return infer(LatentLinearModel([GaussianFactor(mean, cov, dim=dim), SiteFactor(rows, potential, **site)]), engine)
 
 
-def same(a, b, tol=1e-7):
+def assert_same(a, b, tol=1e-7):
     assert a.log_evidence == pytest.approx(b.log_evidence, abs=tol)
     np.testing.assert_allclose(a.mean, b.mean, atol=10 * tol)
     np.testing.assert_allclose(a.covariance(), b.covariance(), atol=10 * tol)
@@ -39,12 +39,12 @@ def same(a, b, tol=1e-7):
 @pytest.mark.parametrize(("engine", "family"), CASES)
 def test_row_order(engine, family):
     order = rng.permutation(N)
-    same(fit(ROWS, FAMILIES[family], engine), fit(ROWS[order], FAMILIES[family].select(order), engine))
+    assert_same(fit(ROWS, FAMILIES[family], engine), fit(ROWS[order], FAMILIES[family].select(order), engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_flipped_labels_with_flipped_rows(engine):
-    same(fit(ROWS, Logit(LABELS), engine), fit(-ROWS, Logit(1 - LABELS), engine))
+    assert_same(fit(ROWS, Logit(LABELS), engine), fit(-ROWS, Logit(1 - LABELS), engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -69,16 +69,16 @@ def test_a_duplicated_row_is_a_site_counted_twice(engine, family):
     weight = np.ones(N)
     weight[[3, 7]] = 2.0
     potential = FAMILIES[family]
-    same(fit(ROWS[index], potential.select(index), engine), fit(ROWS, potential, engine, weight=weight))
+    assert_same(fit(ROWS[index], potential.select(index), engine), fit(ROWS, potential, engine, weight=weight))
 
 
 @pytest.mark.parametrize(("engine", "family"), CASES)
 def test_dense_sparse_and_operator(engine, family):
     rows = ROWS * (np.abs(ROWS) > 0.7)
     reference = fit(rows, FAMILIES[family], engine)
-    same(reference, fit(sparse.csr_array(rows), FAMILIES[family], engine))
-    same(reference, fit(sparse.coo_matrix(rows), FAMILIES[family], engine))
-    same(reference, fit(aslinearoperator(rows), FAMILIES[family], engine))
+    assert_same(reference, fit(sparse.csr_array(rows), FAMILIES[family], engine))
+    assert_same(reference, fit(sparse.coo_matrix(rows), FAMILIES[family], engine))
+    assert_same(reference, fit(aslinearoperator(rows), FAMILIES[family], engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -120,14 +120,16 @@ def test_fewer_sites_than_dimensions_is_the_same_problem(family):
     extra = np.concatenate([rows, rng.standard_normal((5, 9))])
     full = FAMILIES[family].select(np.r_[np.arange(6), np.arange(5)])
     weight = np.r_[np.ones(6), np.zeros(5)]
-    same(fit(rows, potential, "gkl", cov=0.8, mean=0.2), fit(extra, full, "gkl", cov=0.8, mean=0.2, weight=weight))
+    assert_same(
+        fit(rows, potential, "gkl", cov=0.8, mean=0.2), fit(extra, full, "gkl", cov=0.8, mean=0.2, weight=weight)
+    )
 
 
 def test_a_start_changes_the_way_not_the_end():
     model = LatentLinearModel([GaussianFactor(dim=DIM), SiteFactor(ROWS, Logit(LABELS))])
     near = LatentLinearModel([GaussianFactor(cov=1.1, dim=DIM), SiteFactor(ROWS, Logit(LABELS))])
     cold, warm = infer(model, "gkl"), infer(model, "gkl", start=infer(near, "laplace"))
-    same(cold, warm)
+    assert_same(cold, warm)
     two = infer(LatentLinearModel([GaussianFactor(dim=2), SiteFactor(ROWS[:, :2], Logit(LABELS))]), "laplace")
     with pytest.raises(ValueError, match="start has dimension 2"):
         infer(model, "gkl", start=two)
