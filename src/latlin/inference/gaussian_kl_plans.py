@@ -22,6 +22,8 @@ from latlin.densities.structured.triangular import banded_triangle, sparse_trian
 from latlin.inference.gaussian_kl_structured import Objective, State, climb
 from latlin.inference.structured_form import StructuredForm
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+from latlin.numerics.block_cg import solve_columns
+from latlin.numerics.linalg import cholesky
 from latlin.numerics.rows import Rows
 
 Array = NDArray[np.float64]
@@ -117,7 +119,9 @@ class ChevronPlan:
         mean, scale, gamma = climber.diagonal(mean, scale)
         first = entangled(form, gamma, rank) if self.order is None else self._given(form.dim, rank)
         structure = Chevron(form.dim, first)
-        return Fit(structure, climber.final(structure, np.concatenate([mean, structure.spread(scale)])))
+        theta = best_chevron(form, gamma, structure)
+        theta = structure.spread(scale) if theta is None else theta
+        return Fit(structure, climber.final(structure, np.concatenate([mean, theta])))
 
     def _given(self, dim: int, rank: int) -> NDArray[np.int64]:
         order = np.asarray(self.order)
@@ -168,6 +172,25 @@ def entangled(form: StructuredForm, gamma: Array, rank: int) -> NDArray[np.int64
         total -= squares[best]
         total[best] = -np.inf
     return np.array(taken, dtype=np.int64)
+
+
+def best_chevron(form: StructuredForm, gamma: Array, structure: Chevron) -> Array | None:
+    """θ of the best chevron for fixed site curvatures, None where rounding spoils it.
+
+    With P = prior + HᵀΓH the best C has as full rows the first rows of the Cholesky factor of S = P⁻¹, which need only
+    the columns of S at the first coordinates, and P_jj^(−½) elsewhere.
+    """
+    diagonal = form.prior + form.rows.energy(gamma)
+    unit = np.zeros((form.dim, structure.rank))
+    unit[structure.first, np.arange(structure.rank)] = 1.0
+    columns = solve_columns(lambda block: _precision_times(form, gamma, block), unit, diagonal)
+    try:
+        chol = cholesky(0.5 * (columns[structure.first] + columns[structure.first].T))
+    except ValueError:
+        return None
+    loadings = np.ascontiguousarray(chol.whiten(np.asfortranarray(columns.T)).T)
+    loadings[structure.first] = np.tril(chol.factor.T)
+    return structure.joined(loadings, diagonal**-0.5)
 
 
 def _precision_times(form: StructuredForm, gamma: Array, block: Array) -> Array:

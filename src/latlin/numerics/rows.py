@@ -191,7 +191,11 @@ class SparseRows:
         return self._kernels.squares_times(*self._arrays, a * b)
 
     def scaled_pull(self, terms: Terms) -> Array:
-        return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)
+        if len(terms) != 2:
+            return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)
+        (r, a), (s, b) = terms
+        pulled = self._kernels.transposed_squares_pair(*self._arrays, r, s, self.shape[1])
+        return pulled[:, 0] * a + pulled[:, 1] * b
 
     def squares_outside(self, basis: Array, inside: Array) -> Array:
         ones = np.ones(self.shape[1])

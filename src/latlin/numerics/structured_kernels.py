@@ -76,6 +76,23 @@ def transposed_squares_times(indptr: Index, indices: Index, data: Array, edges: 
 
 
 @njit(cache=True, parallel=True)
+def transposed_squares_pair(
+    indptr: Index, indices: Index, data: Array, edges: Index, r: Array, s: Array, dim: int
+) -> Array:
+    """(H∘H)ᵀ [r s] in one pass, shape (dim, 2)."""
+    partial = np.zeros((edges.size - 1, dim, 2))
+    for piece in prange(edges.size - 1):
+        total = partial[piece]
+        for n in range(edges[piece], edges[piece + 1]):
+            p, q = r[n], s[n]
+            for k in range(indptr[n], indptr[n + 1]):
+                square, j = data[k] * data[k], indices[k]
+                total[j, 0] += square * p
+                total[j, 1] += square * q
+    return partial.sum(axis=0)
+
+
+@njit(cache=True, parallel=True)
 def block_times(indptr: Index, indices: Index, data: Array, edges: Index, block: Array) -> Array:
     """H Θ for a narrow C-ordered matrix Θ; four non-zeros at a time."""
     width = block.shape[1]
