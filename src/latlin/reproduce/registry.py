@@ -1,0 +1,63 @@
+"""What can be reproduced: every module of this room that has a `run(folder, quick)`.
+
+Titles and sources are read off the docstrings, without importing anything: the first line of such a module is
+"Table 6.1 of 002_71af9439e55c646f: what it shows".
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import latlin.reproduce
+
+SOURCE = re.compile(r"\b\d{3}_[0-9a-f]{16}\b")
+
+
+class Entry(NamedTuple):
+    """One thing to reproduce: its name, its module, what it shows and the document it is from."""
+
+    name: str
+    module: str
+    title: str
+    source: str
+
+
+def entries() -> dict[str, Entry]:
+    """Every entry by its name.
+
+    Examples
+    --------
+    >>> entries()["table-6.1"].module
+    'latlin.reproduce.table_6_1'
+    """
+    found = (_entry(stem) for stem in sorted(info.name for info in pkgutil.iter_modules(latlin.reproduce.__path__)))
+    return {entry.name: entry for entry in found if entry is not None}
+
+
+def run_entry(name: str, folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
+    """Compute an entry into `folder`; the paths of what was written. `quick` takes smaller sizes and fewer repeats."""
+    known = entries()
+    if (plain := name.replace("_", "-")) not in known:
+        raise ValueError(f"there is nothing to reproduce by the name {name!r}; there are {', '.join(known)}")
+    return list(import_module(known[plain].module).run(folder, quick=quick))
+
+
+def _entry(stem: str) -> Entry | None:
+    tree = ast.parse((Path(latlin.reproduce.__path__[0]) / f"{stem}.py").read_text(encoding="utf8"))
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+        return None
+    text = ast.get_docstring(tree) or stem
+    source = SOURCE.search(text)
+    title = re.sub(rf" of {SOURCE.pattern}", "", text.split("\n\n")[0].replace("\n", " "))
+    return Entry(_name(stem), f"latlin.reproduce.{stem}", title.rstrip("."), source[0] if source else "")
+
+
+def _name(stem: str) -> str:
+    """figure_6_4 → figure-6.4"""
+    return re.sub(r"(?<=\d)_(?=\d)", ".", stem).replace("_", "-")
