@@ -107,6 +107,7 @@ class ExpectationPropagation:
             elapsed=time.perf_counter() - started,
             message=self._message(ascent),
             sites=parameters,
+            power=self.power,
         )
 
     def _iterate(

@@ -60,6 +60,8 @@ class Posterior:
         γ and ν of the Gaussian stand-ins, where the engine has them; with respect to x = h_nᵀ(w − prior mean).
     bound_error : float
         Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
+    power : float
+        Of expectation propagation: the power in which sites were matched.
     model : LatentLinearModel
     """
 
@@ -75,6 +77,7 @@ class Posterior:
     message: str
     sites: SiteParameters | None = field(default=None, repr=False)
     bound_error: float = 0.0
+    power: float = 1.0
 
     @property
     def mean(self) -> Array:

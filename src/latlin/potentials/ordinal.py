@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import copy
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -70,6 +71,14 @@ class Ordinal(Potential):
         one = np.ones(())
         low, high = np.maximum(self.lower, self.cuts[0]), np.minimum(self.upper, self.cuts[-1])
         return ((low, one), (high, one))
+
+    def widened(self, factor: float) -> Self:
+        """The same sites with every bounded interval `factor` times as wide, its lower end held."""
+        bounded = np.isfinite(self.lower) & np.isfinite(self.upper)
+        lower, width = np.where(bounded, self.lower, 0.0), np.where(bounded, self.upper - self.lower, 0.0)
+        block = copy.copy(self)
+        object.__setattr__(block, "upper", np.where(bounded, lower + factor * width, self.upper))
+        return block
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self.link == "probit":

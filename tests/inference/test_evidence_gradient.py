@@ -1,0 +1,183 @@
+"""Derivatives of the evidence against finite differences of re-fitted evidences, engine by family by covariance."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin.inference.evidence_gradient import evidence_gradient
+
+STEP = 3e-4
+TIGHT = {
+    "laplace": engines.Laplace(tol=1e-10),
+    "lvb": engines.LocalBound(tol=1e-10, max_iter=3000),
+    "ep": engines.ExpectationPropagation(tol=1e-11, sweeps=400),
+    "ep-half": engines.ExpectationPropagation(tol=1e-11, power=0.5, sweeps=400),
+    "gkl": engines.GaussianKL(tol=1e-9),
+    "diagonal": engines.GaussianKL(covariance="diagonal", tol=1e-9, max_iter=2000),
+    "chevron": engines.GaussianKL(covariance="chevron", rank=1, tol=1e-9, max_iter=2000),
+    "mean-field": engines.MeanField(tol=1e-10, max_iter=3000),
+    "ai-kl": engines.AffineKL(base="skew-normal", tol=1e-9),
+}
+
+
+class Problem:
+    """A model whose parameters move along random directions: additive for means, locs and cuts, else logarithmic."""
+
+    def __init__(self, family, cov="diag", n=6, d=3, coordinates=False, h_factor=False, seed=0):
+        rng = np.random.default_rng(seed)
+        self.d, self.n = d, d if coordinates else n
+        self.family, self.coordinates, self.sparse = family, coordinates, cov == "scalar"
+        self.X = None if coordinates else rng.normal(size=(self.n, d))
+        spread = rng.normal(size=(d, d))
+        covs = {"scalar": np.array(1.7), "diag": rng.uniform(0.5, 2.0, d), "full": spread @ spread.T + np.eye(d)}
+        self.values = {"mean": 0.3 * rng.normal(size=d), "cov": covs[cov]} | self._sites(rng)
+        self.weight, self.offset = rng.uniform(0.5, 1.5, self.n), 0.3 * rng.normal(size=self.n)
+        if h_factor:
+            self.R = rng.normal(size=(2, d))
+            self.values |= {"mean1": rng.normal(size=2), "cov1": np.array([[1.0, 0.3], [0.3, 0.8]])}
+        self.directions = {name: self._direction(name, value, rng) for name, value in self.values.items()}
+
+    def _sites(self, rng):
+        y = rng.normal(size=self.n)
+        self.y = y > 0
+        if self.family == "ordinal":
+            self.y = np.arange(self.n) % 4
+            return {"cuts": np.array([-1.0, 0.2, 1.1])}
+        if self.family in ("logit", "poisson"):
+            return {}
+        found = {"loc": y, "scale": rng.uniform(0.6, 1.4, self.n)}
+        shapes = {"student": ("df", 4.0), "normal-power": ("shape", 1.4), "normal-power-smooth": ("shape", 2.6)}
+        if self.family in shapes:
+            name, value = shapes[self.family]
+            found[name] = value * rng.uniform(0.9, 1.1, self.n)
+        return found
+
+    @staticmethod
+    def _direction(name, value, rng):
+        if value.ndim == 2:
+            half = rng.normal(size=value.shape)
+            return half + half.T
+        return (
+            rng.normal(size=value.shape)
+            if name[:4] in ("mean", "loc", "cuts")
+            else value * rng.normal(size=value.shape)
+        )
+
+    def potential(self, v):
+        makers = {
+            "logit": lambda: potentials.Logit(self.y),
+            "poisson": lambda: potentials.Poisson(self.y.astype(int)),
+            "ordinal": lambda: potentials.Ordinal(self.y, v["cuts"], link="probit"),
+            "gaussian": lambda: potentials.Gaussian(v["loc"], v["scale"]),
+            "laplace": lambda: potentials.Laplace(v["loc"], v["scale"]),
+            "logistic": lambda: potentials.Logistic(v["loc"], v["scale"]),
+            "student": lambda: potentials.StudentT(v["df"], v["loc"], v["scale"]),
+            "normal-power": lambda: potentials.GeneralisedNormal(v["shape"], v["loc"], v["scale"]),
+            "normal-power-smooth": lambda: potentials.GeneralisedNormal(v["shape"], v["loc"], v["scale"]),
+        }
+        return makers[self.family]()
+
+    def model(self, name=None, t=0.0):
+        v = self.values if name is None else self.values | {name: self.values[name] + t * self.directions[name]}
+        rows = sparse.csr_array(self.X) if self.sparse and self.X is not None else self.X
+        factors = [
+            GaussianFactor(v["mean"], v["cov"]),
+            SiteFactor(rows, self.potential(v), weight=self.weight, offset=self.offset),
+        ]
+        if "mean1" in v:
+            factors.insert(1, GaussianFactor(v["mean1"], v["cov1"], H=self.R))
+        return LatentLinearModel(factors)
+
+    def analytic(self, gradient, name):
+        parts = {"mean": "d_mean", "cov": "d_cov", "mean1": "d_mean", "cov1": "d_cov"}
+        if name in parts:
+            found = getattr(gradient.gaussians[int(name.endswith("1"))], parts[name])
+        else:
+            found = gradient.sites[0][name]
+        return float(np.sum(found * self.directions[name]))
+
+
+def check(problem, engine, rtol=1e-5):
+    """Each parameter along its direction; the perturbed fits start at the fit itself."""
+    post = infer(problem.model(), engine)
+    assert post.converged
+    gradient = evidence_gradient(post)
+    assert gradient.note == ""
+    for name in problem.values:
+        values = []
+        for t in (-STEP, STEP):
+            moved = infer(problem.model(name, t), engine, start=post)
+            assert moved.converged
+            values.append(moved.log_evidence)
+        numeric = (values[1] - values[0]) / (2.0 * STEP)
+        assert problem.analytic(gradient, name) == pytest.approx(numeric, rel=rtol, abs=rtol), name
+
+
+CASES = [
+    ("gkl", "logit", {}),
+    ("gkl", "poisson", {"cov": "full"}),
+    ("gkl", "ordinal", {"n": 9}),
+    ("gkl", "laplace", {"cov": "full", "n": 2}),
+    ("gkl", "student", {"cov": "full", "coordinates": True}),
+    ("gkl", "normal-power", {"cov": "scalar"}),
+    ("gkl", "logistic", {"h_factor": True}),
+    ("diagonal", "logistic", {"cov": "full"}),
+    ("chevron", "student", {"cov": "diag"}),
+    ("laplace", "logit", {"cov": "full", "coordinates": True}),
+    ("laplace", "student", {"cov": "diag", "n": 2}),
+    ("laplace", "student", {"cov": "full"}),
+    ("laplace", "ordinal", {"cov": "full", "n": 9, "h_factor": True}),
+    ("laplace", "normal-power-smooth", {"cov": "scalar"}),
+    ("laplace", "gaussian", {"cov": "full", "n": 2}),
+    ("lvb", "logit", {"cov": "full", "coordinates": True}),
+    ("lvb", "laplace", {"cov": "diag"}),
+    ("lvb", "student", {"cov": "full", "n": 2}),
+    ("lvb", "normal-power", {"cov": "scalar"}),
+    ("ep", "logit", {"cov": "full", "coordinates": True}),
+    ("ep", "laplace", {"cov": "full", "n": 2}),
+    ("ep", "student", {"cov": "diag"}),
+    ("ep", "ordinal", {"cov": "scalar", "n": 9}),
+    ("ep-half", "logistic", {"cov": "diag", "h_factor": True}),
+    ("ep-half", "normal-power", {"cov": "full", "coordinates": True}),
+    ("mean-field", "student", {"cov": "full", "coordinates": True}),
+    ("mean-field", "laplace", {"cov": "full", "coordinates": True}),
+]
+
+
+@pytest.mark.parametrize(("engine", "family", "options"), CASES)
+def test_gradient_is_that_of_refitted_evidences(engine, family, options):
+    check(Problem(family, **options), TIGHT[engine])
+
+
+@pytest.mark.parametrize("family", ["logit", "laplace"])
+def test_gradient_of_affine_independent_bounds(family):
+    check(Problem(family, cov="diag", n=4, d=2), TIGHT["ai-kl"], rtol=1e-4)
+
+
+def test_exact_evidence_of_a_gaussian_process_with_a_covariance_that_has_no_inverse():
+    """log N(y | 0, K + σ²I): ½(ααᵀ − (K + σ²I)⁻¹), although K is singular to working precision."""
+    x = np.linspace(0.0, 1.0, 25)
+    k = np.exp(-0.5 * (x[:, None] - x) ** 2 / 0.5**2) + 1e-12 * np.eye(25)
+    y, noise = np.sin(4.0 * x), 0.2
+    post = infer(LatentLinearModel([GaussianFactor(cov=k), SiteFactor(None, potentials.Gaussian(y, noise))]), "gkl")
+    inverse = np.linalg.inv(k + noise**2 * np.eye(25))
+    alpha = inverse @ y
+    found = evidence_gradient(post).gaussians[0].d_cov
+    np.testing.assert_allclose(found, 0.5 * (np.outer(alpha, alpha) - inverse), atol=1e-8 * np.abs(inverse).max())
+
+
+def test_a_point_has_no_evidence_to_differentiate():
+    with pytest.raises(ValueError, match="'map' gives none"):
+        evidence_gradient(infer(Problem("logit").model(), "map"))
+
+
+def test_low_rank_variances_are_refused():
+    with pytest.raises(ValueError, match="variances='exact'"):
+        evidence_gradient(infer(Problem("logit").model(), engines.LocalBound(variances="lanczos")))
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+def test_a_fit_that_did_not_converge_is_said():
+    post = infer(Problem("student").model(), engines.GaussianKL(max_iter=1))
+    assert "did not converge" in evidence_gradient(post).note
