@@ -77,10 +77,10 @@ def _lost_precision(posterior: Posterior, rows: Any, gamma: Array) -> Array:
     count, dim = rows.shape
     if count <= dim and np.all(gamma >= 0.0):
         root = np.sqrt(gamma)
-        scaled = sparse.diags_array(root) @ rows if sparse.issparse(rows) else root[:, None] * rows
-        inner = np.eye(count) + scaled @ (scaled @ posterior.model.gaussians[0].cov).T
-        half = cholesky(inner, name="I + Γ^½HKHᵀΓ^½").whiten(_dense(scaled))
-        return half.T @ half
+        inner = root[:, None] * np.asarray(rows @ (rows @ posterior.model.gaussians[0].cov).T) * root
+        inner[np.diag_indices(count)] += 1.0
+        core = root[:, None] * cholesky(inner, name="I + Γ^½HKHᵀΓ^½").inverse() * root
+        return np.asarray(rows.T @ (rows.T @ core).T)
     weighted = sparse.diags_array(gamma) @ rows if sparse.issparse(rows) else gamma[:, None] * rows
     g = _dense(rows.T @ weighted)
     return g - g @ posterior.covariance() @ g
