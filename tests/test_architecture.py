@@ -27,7 +27,20 @@ FLOORS = {
     "reproduce": 5,
     "cli": 6,
 }
-OPTIONAL = {"torch", "dask", "distributed", "matplotlib", "arviz", "pandas", "tqdm", "rich", "typer", "pyvbmc", "PIL"}
+OPTIONAL = {
+    "torch",
+    "dask",
+    "distributed",
+    "matplotlib",
+    "arviz",
+    "pandas",
+    "tqdm",
+    "rich",
+    "typer",
+    "pyvbmc",
+    "PIL",
+    "pyarrow",
+}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 

@@ -1,0 +1,140 @@
+"""One column of a table as columns of numbers: as it is, or one indicator a level.
+
+What a column looked like when the model was fitted (its levels, what fills a gap) is kept, so that new rows are
+encoded in the same way, and a cell that does not fit is told by row and column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.datasets.table import need_pandas
+
+Array = NDArray[np.float64]
+Series = Any  # a pandas.Series
+MOST_LEVELS = 100
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column of numbers; `fill` is its mean, which stands in for a missing value when asked to."""
+
+    name: str
+    fill: float
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name]
+
+    def encode(self, series: Series) -> Array:
+        """(rows, 1), NaN where a value is missing."""
+        numbers = need_pandas().to_numeric(series, errors="coerce")
+        values = np.array(numbers.to_numpy(float, na_value=np.nan))
+        wrong = np.flatnonzero((np.isnan(values) & series.notna().to_numpy()) | np.isinf(values))
+        if wrong.size:
+            cell = as_text(series.iloc[wrong[0]])
+            raise ValueError(f"column {self.name!r} must hold finite numbers, and has {cell!r} in row {wrong[0] + 1}")
+        return values[:, None]
+
+    def filled(self) -> Array:
+        return np.array([self.fill])
+
+
+@dataclass(frozen=True)
+class LevelColumn:
+    """A column of levels, one indicator each (only the second of two); `fill` is the most frequent one."""
+
+    name: str
+    levels: tuple[str, ...]
+    fill: str
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return self.levels[1:] if len(self.levels) == 2 else self.levels
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.name}={level}" for level in self.shown]
+
+    def encode(self, series: Series) -> Array:
+        """(rows, indicators), NaN where a value is missing."""
+        there = series.notna().to_numpy()
+        texts = np.array([as_text(cell) if known else "" for cell, known in zip(series, there, strict=True)], object)
+        unknown = np.flatnonzero(there & ~np.isin(texts, np.array(self.levels, object)))
+        if unknown.size:
+            row = unknown[0]
+            raise ValueError(
+                f"column {self.name!r} has the level {texts[row]!r} in row {row + 1}, which the model has never seen; "
+                f"it knows {told(self.levels)}"
+            )
+        indicators = (texts[:, None] == np.array(self.shown, object)).astype(float)
+        indicators[~there] = np.nan
+        return indicators
+
+    def filled(self) -> Array:
+        return (self.fill == np.array(self.shown, object)).astype(float)
+
+
+Column = NumberColumn | LevelColumn
+
+
+def learn_column(series: Series, is_categorical: bool = False) -> Column | None:
+    """How to encode a column; None for one that is the same (or missing) in every row."""
+    name, present = str(series.name), series.dropna()
+    if present.nunique() < 2:
+        return None
+    if not is_categorical and (column_of_numbers(present) is not None):
+        return NumberColumn(name, float(NumberColumn(name, 0.0).encode(present).mean()))
+    counts = present.map(as_text).value_counts()
+    if len(counts) > MOST_LEVELS:
+        raise ValueError(
+            f"column {name!r} holds {len(counts)} different texts, too many to be levels (at most {MOST_LEVELS}); "
+            f"leave it out with drop (--drop {name})"
+        )
+    return LevelColumn(name, tuple(in_order(counts.index)), str(counts.index[0]))
+
+
+def column_of_numbers(series: Series) -> Array | None:
+    """The values of a column of numbers or truth values, or None if it is of another kind."""
+    from pandas.api import types
+
+    if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
+        return series.to_numpy(float, na_value=np.nan)
+    return None
+
+
+def as_text(cell: Any) -> str:
+    """A cell as people write it: 2.0 and 2 are the same level.
+
+    Examples
+    --------
+    >>> as_text(2.0), as_text(True), as_text(0.25)
+    ('2', 'True', '0.25')
+    """
+    if isinstance(cell, float | np.floating):
+        return str(int(cell)) if float(cell).is_integer() else repr(float(cell))
+    return str(cell)
+
+
+def in_order(texts: Any) -> list[str]:
+    """Levels by number where all are numbers, else by alphabet.
+
+    Examples
+    --------
+    >>> in_order(["10", "9"]), in_order(["low", "high"])
+    (['9', '10'], ['high', 'low'])
+    """
+    try:
+        return sorted(texts, key=float)
+    except ValueError:
+        return sorted(texts)
+
+
+def told(names: Any, most: int = 12) -> str:
+    """A list of names in a sentence, cut where it gets long."""
+    names = list(names)
+    return ", ".join(repr(name) for name in names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")

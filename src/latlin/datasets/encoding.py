@@ -1,0 +1,135 @@
+"""From a table to a matrix of numbers with names, and the same way again for new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.datasets.columns import Column, LevelColumn, NumberColumn, learn_column, told
+from latlin.datasets.table import Frame, need_pandas
+
+MISSING = ("error", "drop", "impute")
+
+
+class Encoded(NamedTuple):
+    """The matrix as a data frame, which rows of the table it holds, and what was missing, by column."""
+
+    matrix: Frame
+    kept: NDArray[np.bool_]
+    gaps: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the columns of a table become numbers.
+
+    Attributes
+    ----------
+    columns : tuple of NumberColumn and LevelColumn
+    missing : {"error", "drop", "impute"}
+        What a missing value does: stop with a sentence, drop its row, or become the column's mean or its most
+        frequent level.
+    left_out : tuple of str
+        Columns that are the same in every row, and so say nothing.
+    """
+
+    columns: tuple[Column, ...]
+    missing: str = "error"
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the encoded columns: `column`, or `column=level`."""
+        return [name for column in self.columns for name in column.names]
+
+    def encode(self, frame: Frame, missing: str | None = None) -> Encoded:
+        """Encode rows of a table that has (at least) the columns learnt from.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"age": [30, 40, 50], "city": ["Rome", "Oslo", "Rome"], "y": [1, 0, 1]})
+        >>> learn_encoding(frame, "y").encode(frame.head(1)).matrix
+            age  city=Rome
+        0  30.0        1.0
+        """
+        missing = checked_missing(missing or self.missing)
+        absent = [column.name for column in self.columns if column.name not in frame.columns]
+        if absent:
+            raise ValueError(f"the table lacks {told(absent)}, which the model was fitted with")
+        blocks = [column.encode(frame[column.name]) for column in self.columns]
+        holes = np.column_stack([np.isnan(block[:, 0]) for block in blocks])
+        gaps = {c.name: int(n) for c, n in zip(self.columns, holes.sum(axis=0), strict=True) if n}
+        if gaps and missing == "error":
+            raise ValueError(
+                f"there are missing values: {told_gaps(gaps)} of {len(frame)} rows; say what to do with them: "
+                "missing 'drop' or 'impute' (--missing)"
+            )
+        for column, block, hole in zip(self.columns, blocks, holes.T, strict=True):
+            block[hole] = column.filled()
+        kept = ~holes.any(axis=1) if missing == "drop" else np.ones(len(frame), bool)
+        matrix = need_pandas().DataFrame(np.column_stack(blocks)[kept], columns=self.names, index=frame.index[kept])
+        return Encoded(matrix, kept, gaps)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Encoding:
+        """Back from a JSON object."""
+        columns = tuple(_column(column) for column in stored["columns"])
+        return cls(columns, checked_missing(stored["missing"]), tuple(stored["left_out"]))
+
+
+def learn_encoding(
+    frame: Frame,
+    target: str,
+    *,
+    missing: str = "error",
+    drop: Iterable[str] = (),
+    categorical: Iterable[str] = (),
+) -> Encoding:
+    """Learn how to encode every column but the target.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    target : str
+    missing : {"error", "drop", "impute"}
+    drop : iterable of str
+        Columns to leave out.
+    categorical : iterable of str
+        Columns of numbers that stand for levels.
+    """
+    drop, categorical = set(drop), set(categorical)
+    for name in (target, *drop, *categorical):
+        if name not in frame.columns:
+            raise ValueError(f"the table has no column {name!r}; it has {told(frame.columns)}")
+    names = [name for name in frame.columns if name != target and name not in drop]
+    learnt = {name: learn_column(frame[name], name in categorical) for name in names}
+    columns = tuple(column for column in learnt.values() if column is not None)
+    if not columns:
+        raise ValueError(f"the table has no column besides {target!r} that could explain it")
+    return Encoding(columns, checked_missing(missing), tuple(name for name, column in learnt.items() if column is None))
+
+
+def checked_missing(missing: str) -> str:
+    if missing not in MISSING:
+        raise ValueError(f"missing must be one of {told(MISSING)}, got {missing!r}")
+    return missing
+
+
+def told_gaps(gaps: Mapping[str, int]) -> str:
+    """Missing values by column, in a sentence."""
+    return ", ".join(f"{name!r} {count}" for name, count in gaps.items())
+
+
+def _column(stored: Mapping[str, Any]) -> Column:
+    if "levels" in stored:
+        return LevelColumn(str(stored["name"]), tuple(map(str, stored["levels"])), str(stored["fill"]))
+    return NumberColumn(str(stored["name"]), float(stored["fill"]))

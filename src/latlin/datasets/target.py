@@ -1,0 +1,115 @@
+"""The column to explain: which family suits it, and its values as the estimator wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.datasets.columns import Series, as_text, column_of_numbers, in_order, told
+
+FEW = 10
+#: families whose target is one of a few labels
+LABELLED = ("logistic", "probit")
+FAMILIES = ("linear", "robust", "sparse", *LABELLED, "poisson", "ordinal")
+
+
+class Guess(NamedTuple):
+    """A family and why; or None, why not, and what to choose from."""
+
+    family: str | None
+    reason: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """The target of a fit: its name, its family, and its levels in order where it has levels."""
+
+    name: str
+    family: str
+    levels: tuple[str, ...] = ()
+
+    def encode(self, series: Series) -> NDArray[Any]:
+        """Labels of a classifier as they are, ordered levels as 0 … K − 1, anything else as numbers."""
+        if series.isna().any():
+            raise ValueError(f"the target {self.name!r} has {int(series.isna().sum())} missing values")
+        if self.family == "ordinal":
+            return self._ranks(series)
+        numbers = column_of_numbers(series)
+        if self.family in LABELLED:
+            texts = np.array([as_text(cell) for cell in series], str)
+            is_whole = numbers is not None and bool(np.all(numbers == np.round(numbers)))
+            return np.asarray(numbers, int) if is_whole else texts
+        if numbers is None or not np.all(np.isfinite(numbers)):
+            raise ValueError(f"the target {self.name!r} must hold finite numbers for the family {self.family!r}")
+        if self.family == "poisson" and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
+            raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family 'poisson'")
+        return numbers
+
+    def _ranks(self, series: Series) -> NDArray[np.int64]:
+        place = {level: rank for rank, level in enumerate(self.levels)}
+        texts = [as_text(cell) for cell in series]
+        unknown = sorted(set(texts) - place.keys())
+        if unknown:
+            raise ValueError(f"the target {self.name!r} has {told(unknown)}, not among its levels {told(self.levels)}")
+        return np.array([place[text] for text in texts], int)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Target:
+        """Back from a JSON object."""
+        return cls(str(stored["name"]), str(stored["family"]), tuple(map(str, stored["levels"])))
+
+
+def guess_family(series: Series) -> Guess:
+    """The family that suits a target, by its values.
+
+    Two values are labels; whole numbers from 0 or 1 on, of which there are many, are counts; other numbers are
+    measured. A few whole numbers or several texts can be grades, counts or classes: that is asked, not guessed.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> guess_family(pandas.Series(["yes", "no", "no"])).family
+    'logistic'
+    >>> guess_family(pandas.Series([3, 1, 2])).choices
+    ('ordinal', 'poisson', 'linear')
+    """
+    present = series.dropna()
+    distinct, numbers = present.nunique(), column_of_numbers(present)
+    if distinct < 2:
+        raise ValueError(f"the target {series.name!r} must have at least two different values, and has {distinct}")
+    if distinct == 2:
+        return Guess("logistic", f"{series.name!r} has two values, {told(in_order(present.map(as_text).unique()))}")
+    if numbers is None:
+        if distinct > FEW:
+            raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers")
+        return Guess(None, f"{series.name!r} has {distinct} different texts", ("logistic", "ordinal"))
+    if np.any(numbers != np.round(numbers)):
+        return Guess("linear", f"{series.name!r} holds measured numbers")
+    if distinct <= FEW:
+        choices = ("ordinal", "poisson", "linear") if numbers.min() >= 0 else ("ordinal", "linear")
+        return Guess(None, f"{series.name!r} has only {distinct} different whole numbers", choices)
+    if 0 <= numbers.min() <= 1:
+        return Guess("poisson", f"{series.name!r} holds counts from {numbers.min():.0f} to {numbers.max():.0f}")
+    return Guess("linear", f"{series.name!r} holds whole numbers from {numbers.min():.0f} to {numbers.max():.0f}")
+
+
+def learn_target(series: Series, family: str, levels: Sequence[str] = ()) -> Target:
+    """The target for a family; texts that are ordered need their `levels`, lowest first."""
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {told(FAMILIES)}, got {family!r}")
+    name, present = str(series.name), series.dropna()
+    found = in_order(present.map(as_text).unique()) if family in (*LABELLED, "ordinal") else []
+    if family == "ordinal" and not levels and column_of_numbers(present) is None:
+        raise ValueError(f"the levels of {name!r} are texts, {told(found)}: say their order with levels (--levels)")
+    if family == "ordinal" and len(found) > 2 * FEW:
+        raise ValueError(f"the target {name!r} has {len(found)} different values, too many to be ordered levels")
+    return Target(name, family, tuple(levels) or tuple(found))

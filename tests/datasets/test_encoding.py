@@ -1,0 +1,114 @@
+"""Encoding: names, indicators, gaps; new rows go the same way, or the cell that does not fit is named."""
+
+import json
+
+import numpy as np
+import pytest
+
+from latlin.datasets import Encoding, learn_encoding
+from latlin.datasets.describe import describe_columns
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture
+def frame():
+    return pandas.DataFrame(
+        {
+            "age": [30, 40, 50, 60],
+            "city": ["Rome", "Oslo", "Bonn", "Rome"],
+            "smokes": ["no", "yes", "no", "no"],
+            "works": [True, False, True, True],
+            "same": [1, 1, 1, 1],
+            "y": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+
+
+def test_names_and_numbers(frame):
+    encoding = learn_encoding(frame, "y")
+    assert encoding.names == ["age", "city=Bonn", "city=Oslo", "city=Rome", "smokes=yes", "works"]
+    assert encoding.left_out == ("same",)
+    matrix = encoding.encode(frame).matrix
+    assert list(matrix.columns) == encoding.names
+    np.testing.assert_array_equal(matrix.loc[1], [40, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(matrix.loc[3], [60, 0, 0, 1, 0, 1])
+
+
+def test_numbers_can_stand_for_levels_and_columns_can_be_left_out(frame):
+    frame["ward"] = [1, 2, 3, 1]
+    assert learn_encoding(frame, "y", categorical=["ward"], drop=["city", "works", "smokes", "age"]).names == [
+        "ward=1",
+        "ward=2",
+        "ward=3",
+    ]
+
+
+def test_levels_do_not_change_with_the_type_of_the_column(frame):
+    encoding = learn_encoding(frame.assign(ward=[1, 2, 3, 1]), "y", categorical=["ward"], missing="impute")
+    again = encoding.encode(frame.assign(ward=[1.0, np.nan, 3.0, 1.0])).matrix
+    np.testing.assert_array_equal(again[["ward=1", "ward=2", "ward=3"]], [[1, 0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]])
+
+
+def test_it_survives_json(frame):
+    encoding = learn_encoding(frame, "y", missing="impute")
+    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+
+
+def test_other_columns_and_another_order_do_not_matter(frame):
+    encoding = learn_encoding(frame, "y")
+    shuffled = frame[["works", "city", "age", "smokes"]].assign(more=0)
+    pandas.testing.assert_frame_equal(encoding.encode(shuffled).matrix, encoding.encode(frame).matrix)
+
+
+def test_gaps(frame):
+    frame = frame.astype({"age": float})
+    frame.loc[0, "age"], frame.loc[1, "city"], frame.loc[0, "city"] = np.nan, None, None
+    with pytest.raises(ValueError, match=r"'age' 1, 'city' 2 of 4 rows.*--missing"):
+        learn_encoding(frame, "y").encode(frame)
+    dropped = learn_encoding(frame, "y", missing="drop").encode(frame)
+    np.testing.assert_array_equal(dropped.kept, [False, False, True, True])
+    assert list(dropped.matrix.index) == [2, 3]
+    filled = learn_encoding(frame, "y", missing="impute").encode(frame)
+    assert filled.kept.all()
+    assert filled.gaps == {"age": 1, "city": 2}
+    # the mean of 40, 50, 60
+    assert filled.matrix.loc[0, "age"] == 50.0
+    assert set(filled.matrix["city=Rome"]) == {0.0, 1.0}
+
+
+def test_a_cell_that_does_not_fit_is_named(frame):
+    encoding = learn_encoding(frame, "y")
+    for change, words in [
+        ({"city": ["Rome", "Paris", "Rome", "Rome"]}, "'city' has the level 'Paris' in row 2.*'Bonn', 'Oslo', 'Rome'"),
+        ({"age": ["1", "2", "old", "4"]}, "'age' must hold finite numbers, and has 'old' in row 3"),
+        ({"age": [1.0, np.inf, 2.0, 3.0]}, "'inf' in row 2"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            encoding.encode(frame.assign(**change))
+    with pytest.raises(ValueError, match="the table lacks 'age', which the model was fitted with"):
+        encoding.encode(frame.drop(columns="age"))
+
+
+def test_bad_requests(frame):
+    with pytest.raises(ValueError, match=r"no column 'z'; it has 'age'"):
+        learn_encoding(frame, "z")
+    with pytest.raises(ValueError, match="missing must be one of"):
+        learn_encoding(frame, "y", missing="ignore")
+    with pytest.raises(ValueError, match="no column besides 'y'"):
+        learn_encoding(frame[["same", "y"]], "y")
+    with pytest.raises(ValueError, match=r"150 different texts.*--drop name"):
+        learn_encoding(pandas.DataFrame({"name": [f"n{i}" for i in range(150)], "y": range(150)}), "y")
+
+
+def test_description(frame):
+    told = {column["name"]: column for column in describe_columns(frame.assign(age=[30, 40, None, 60]))}
+    assert told["age"]["missing"] == 1
+    assert "from 30 to 60" in told["age"]["summary"]
+    assert told["city"] == {
+        "name": "city",
+        "kind": "levels",
+        "missing": 0,
+        "distinct": 3,
+        "summary": "Rome (2), Oslo (1), Bonn (1)",
+    }
