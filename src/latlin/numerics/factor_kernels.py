@@ -100,17 +100,16 @@ def project_chunks(loadings, noise, mean, rows, partial):  # type: ignore[no-unt
 
 
 @njit(cache=True, inline="always", fastmath=True)
-def _chunk_gram(loadings, noise, lo, hi, partial):  # type: ignore[no-untyped-def]
-    """Add FᵀΨ⁻¹F over the coordinates lo … hi to the lower triangle of `partial`."""
-    rank = loadings.shape[0]
-    scaled = np.empty((rank, hi - lo), dtype=loadings.dtype)
-    root = np.empty(hi - lo, dtype=loadings.dtype)
-    variance = noise[lo:hi]
-    for j in range(root.size):
-        root[j] = 1.0 / np.sqrt(variance[j])
+def _chunk_gram(loadings, noise, lo, hi, partial, scaled):  # type: ignore[no-untyped-def]
+    """Add FᵀΨ⁻¹F over the coordinates lo … hi to the lower triangle of `partial`; `scaled` is room for K+1 chunks."""
+    rank, width = loadings.shape[0], hi - lo
+    root, variance = scaled[rank], noise[lo:hi]
+    one = loadings.dtype.type(1.0)
+    for j in range(width):
+        root[j] = one / np.sqrt(variance[j])
     for k in range(rank):
-        row, out = loadings[k, lo:hi], scaled[k]
-        for j in range(root.size):
+        row, out = loadings[k, lo:hi], scaled[k, :width]
+        for j in range(width):
             out[j] = row[j] * root[j]
         for l in range(k + 1):
             partial[k, l] += _dot(out, scaled[l])
@@ -122,16 +121,19 @@ def gram_chunks(loadings, noise, partial):  # type: ignore[no-untyped-def]
     dim = loadings.shape[1]
     for r in prange(partial.shape[0]):
         partial[r] = 0.0
+        scaled = np.empty((loadings.shape[0] + 1, CHUNK), dtype=loadings.dtype)
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
-            _chunk_gram(loadings, noise, lo, min(lo + CHUNK, dim), partial[r])
+            _chunk_gram(loadings, noise, lo, min(lo + CHUNK, dim), partial[r], scaled)
 
 
 @njit(cache=True, inline="always", fastmath=True)
-def _centre(mean, rows, count, lo, hi, centred, variance):  # type: ignore[no-untyped-def]
-    """centred = Y over a chunk, variance = diag(YᵀCY)/b; the running mean moves on."""
+def _centre(mean, rows, count, lo, hi, centred, variance, first):  # type: ignore[no-untyped-def]
+    """centred = Y over a chunk, variance = diag(YᵀCY)/b; the running mean moves on; `first` is room for ΣY."""
     b = rows.shape[0]
     centre = mean[lo:hi]
-    first = np.zeros(hi - lo)
+    share, each = 1.0 / (count + b), 1.0 / b
+    first[:] = 0.0
+    variance[:] = 0.0
     for i in range(b):
         row, y = rows[i, lo:hi], centred[i]
         for j in range(hi - lo):
@@ -140,12 +142,21 @@ def _centre(mean, rows, count, lo, hi, centred, variance):  # type: ignore[no-un
             variance[j] += difference * difference
             y[j] = difference
     for j in range(hi - lo):
-        variance[j] = (variance[j] - first[j] * first[j] / (count + b)) / b
-        centre[j] += first[j] / (count + b)
+        variance[j] = (variance[j] - first[j] * first[j] * share) * each
+        centre[j] += first[j] * share
+
+
+@njit(cache=True, inline="always", fastmath=True)
+def _em_room(loadings, rows):  # type: ignore[no-untyped-def]
+    """Arrays of a chunk's length for `_em_chunk` to write in; made once a run, as making them costs like using them."""
+    rank, kind = loadings.shape[0], loadings.dtype
+    narrow = np.empty(CHUNK, dtype=kind), np.empty(CHUNK, dtype=kind), np.empty(CHUNK, dtype=kind)
+    wide = np.empty(CHUNK), np.empty(CHUNK)
+    return np.empty((rank + 1, CHUNK), dtype=kind), np.empty((rows.shape[0], CHUNK), dtype=kind), narrow, wide
 
 
 @njit(cache=True, fastmath=True)
-def _em_chunk(loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
+def _em_chunk(loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, lo, hi, room):  # type: ignore[no-untyped-def]
     """One M-step of online EM with its parameter expansion, fused with the mean and the next FᵀΨ⁻¹F.
 
     F ← mix·F + weights·Y;  ψ ← r²ψ + (1−r²) diag(YᵀCY)/b + Σ_k (rF_k,old − F_k,new)(rF_k,old + F_k,new), at least the
@@ -154,31 +165,30 @@ def _em_chunk(loadings, noise, mean, rows, mix, weights, keep, count, floor, tin
     how many met the floor.
     """
     rank, width = loadings.shape[0], hi - lo
-    centred = np.empty((rows.shape[0], width), dtype=loadings.dtype)
-    variance = np.zeros(width)
-    residual, size = np.zeros(width, dtype=loadings.dtype), np.zeros(width, dtype=loadings.dtype)
-    _centre(mean, rows, count, lo, hi, centred, variance)
-    new = np.empty(width, dtype=loadings.dtype)
+    scaled, centred, (new, residual, size), (variance, first) = room
+    _centre(mean, rows, count, lo, hi, centred, variance, first)
+    residual[:] = 0.0
+    size[:] = 0.0
     for k in range(rank - 1, -1, -1):
-        old = loadings[k, lo:hi]
-        g = mix[k, k]
+        old, y = loadings[k, lo:hi], centred[0]
+        g, weight = mix[k, k], weights[k, 0]
         for j in range(width):
-            new[j] = g * old[j]
-        _combine(new, mix[k], loadings, k, lo, hi)
-        _combine(new, weights[k], centred, rows.shape[0], 0, hi - lo)
+            new[j] = g * old[j] + weight * y[j]
+        _combine(new[:width], weights[k, 1:], centred[1:], rows.shape[0] - 1, 0, width)
+        _combine(new[:width], mix[k], loadings, k, lo, hi)
         for j in range(width):
             residual[j] += (keep * old[j] - new[j]) * (keep * old[j] + new[j])
             size[j] += new[j] * new[j]
             old[j] = new[j]
-    hits = 0
     psi = noise[lo:hi]
     share = np.float64(keep) * keep
+    hits = 0
     for j in range(width):
         left = share * psi[j] + (1.0 - share) * variance[j] + residual[j]
         least = max(floor * (left + size[j]), tiny)
         hits += left < least
         psi[j] = max(left, least)
-    _chunk_gram(loadings, noise, lo, hi, partial)
+    _chunk_gram(loadings, noise, lo, hi, partial, scaled)
     return hits
 
 
@@ -189,29 +199,19 @@ def em_chunks(loadings, noise, mean, rows, mix, weights, keep, count, floor, tin
     for r in prange(partial.shape[0]):
         partial[r] = 0.0
         floored[r] = 0
+        room = _em_room(loadings, rows)
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
             floored[r] += _em_chunk(
-                loadings,
-                noise,
-                mean,
-                rows,
-                mix,
-                weights,
-                keep,
-                count,
-                floor,
-                tiny,
-                partial[r],
-                lo,
-                min(lo + CHUNK, dim),
-            )
+                loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial[r],
+                lo, min(lo + CHUNK, dim), room,
+            )  # fmt: skip
 
 
 @njit(cache=True, inline="always", fastmath=True)
 def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ignore[no-untyped-def]
     """combined = weights·Y, variance = diag(YᵀCY)/b over a chunk; the running mean moves on."""
     centred = np.empty((rows.shape[0], hi - lo), dtype=combined.dtype)
-    _centre(mean, rows, count, lo, hi, centred, variance)
+    _centre(mean, rows, count, lo, hi, centred, variance, np.empty(hi - lo))
     for k in range(combined.shape[0]):
         _combine(combined[k], weights[k], centred, rows.shape[0], 0, hi - lo)
 
@@ -255,7 +255,7 @@ def _scaled_chunk(loadings, noise, mean, rows, second, weights, rate, count, tin
     for j in range(hi - lo):
         residual[j] = rate * (residual[j] / psi[j] - 1.0)
     hits = _grow(psi, residual, tiny)
-    _chunk_gram(loadings, noise, lo, hi, partial)
+    _chunk_gram(loadings, noise, lo, hi, partial, np.empty((rank + 1, hi - lo), dtype=loadings.dtype))
     return hits
 
 
@@ -289,7 +289,7 @@ def _gradient_chunk(loadings, noise, mean, rows, second, weights, rate, count, t
     for j in range(hi - lo):
         residual[j] = 0.5 * rate * (residual[j] / psi[j] - 1.0)
     hits = _grow(psi, residual, tiny)
-    _chunk_gram(loadings, noise, lo, hi, partial)
+    _chunk_gram(loadings, noise, lo, hi, partial, np.empty((rank + 1, hi - lo), dtype=loadings.dtype))
     return hits
 
 
@@ -340,7 +340,7 @@ def _adam_chunk(  # type: ignore[no-untyped-def]
     for j in range(hi - lo):
         residual[j] *= rate
     hits = _grow(psi, residual, tiny)
-    _chunk_gram(loadings, noise, lo, hi, partial)
+    _chunk_gram(loadings, noise, lo, hi, partial, np.empty((rank + 1, hi - lo), dtype=loadings.dtype))
     return hits
 
 
