@@ -21,6 +21,7 @@ FLOORS = {
     "design": 3,
     "quadrature": 3,
     "swag": 3,
+    "persistence": 4,
     "plot": 4,
     "report": 4,
     "datasets": 4,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
+    from latlin.persistence import load
 
 __version__ = "0.1.0"
 
@@ -25,8 +26,9 @@ _WHERE = {
     "SiteFactor": "latlin.inference.model",
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
+    "load": "latlin.persistence",
 }
-_ROOMS = ("engines", "factor", "mixture", "potentials", "quadrature", "swag")
+_ROOMS = ("engines", "factor", "gp", "mixture", "potentials", "quadrature", "swag")
 
 __all__ = [
     "Comparison",
@@ -38,6 +40,7 @@ __all__ = [
     "compare",
     "engines",
     "infer",
+    "load",
     "potentials",
 ]
 

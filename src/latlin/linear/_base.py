@@ -1,0 +1,284 @@
+"""What all linear estimators share: rows in, posteriors kept, coefficients, tables and draws out."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latlin.inference.engine import Engine
+from latlin.inference.posterior import Posterior
+from latlin.linear import _archive, _checks
+from latlin.linear._design import Design, design_of
+from latlin.linear._evidence import Fit
+from latlin.linear._families import Family, Targets
+from latlin.linear._fitting import fit_problem, settled
+from latlin.linear._predict import Latent, latent, latent_covariance
+from latlin.linear._priors import GaussianPrior, Prior
+from latlin.linear._problem import Problem
+from latlin.linear._summary import Summary, coefficient_rows
+from latlin.numerics.rng import RandomState, generator
+from latlin.potentials.base import Potential
+
+Array = NDArray[np.float64]
+KINDS = (np.float64, np.float32)
+
+
+class LinearEstimator(BaseEstimator):
+    """One or several posteriors over coefficients and an intercept.
+
+    A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and
+    gets `fit` and the predictions from `Regression` or `Classification`.
+    """
+
+    #: cut points or the like make up for a shift of the features
+    _absorbs_shifts = False
+
+    def __init__(
+        self,
+        *,
+        engine: str | Engine = "auto",
+        prior_scale: Any = "auto",
+        ard: bool = False,
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        standardise: bool = True,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.prior_scale = prior_scale
+        self.ard = ard
+        self.fit_intercept = fit_intercept
+        self.intercept_scale = intercept_scale
+        self.standardise = standardise
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- what a subclass says -------------------------------------------------------------------
+
+    def _family(self) -> Family:
+        raise NotImplementedError
+
+    def _prior(self) -> Prior:
+        return GaussianPrior()
+
+    def _given(self) -> dict[str, Any]:
+        """Hyperparameters by name, as the user gave them."""
+        return {"prior_scale": self.prior_scale}
+
+    # --- fitting --------------------------------------------------------------------------------
+
+    def _rows(self, X: Any, y: Any = None, *, reset: bool, **options: Any) -> Any:
+        """Checked X, or X and y."""
+        target = {} if y is None else {"y": y}
+        return validate_data(self, X, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **target, **options)
+
+    def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
+        """One problem a response."""
+        X, codes, weight, offset = self._kept(X, codes, weight, offset)
+        absorbed = self._has_intercept() or self._absorbs_shifts
+        design = design_of(X, weight, standardise=self.standardise, intercept=self._has_intercept(), absorbed=absorbed)
+        return self._on_design(design, X, codes, weight, offset)
+
+    @staticmethod
+    def _kept(X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> tuple[Any, ...]:
+        """Without the rows of weight zero."""
+        if weight is None or np.all(weight > 0.0):
+            return X, codes, weight, offset
+        kept = weight > 0.0
+        return X[kept], [y[kept] for y in codes], weight[kept], None if offset is None else offset[kept]
+
+    def _on_design(
+        self, design: Design, X: Any, codes: list[Array], weight: Array | None, offset: Array | None
+    ) -> list[Problem]:
+        rows, family = design.rows(X), self._family()
+        problems = []
+        for index, y in enumerate(codes):
+            targets = Targets(np.asarray(y, float), weight, _checks.column(offset, index))
+            centre, width = family.intercept(targets)
+            width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
+            problems.append(Problem(rows, targets, design, family, self._prior(), (centre, width)))
+        return problems
+
+    def _fit_one(self, problem: Problem, before: Fit | None) -> Fit:
+        """One response, from where an earlier fit of the same size ended when asked to."""
+        values, free = settled(problem, self._given(), self.ard)
+        start = None
+        if before is not None and len(before.posterior.mean) == problem.design.dim:
+            start = before.posterior
+            values |= {
+                name: before.values[name] for name in free if np.shape(before.values[name]) == np.shape(values[name])
+            }
+        return fit_problem(problem, self.engine, values, free, start, self.verbose)
+
+    def _earlier(self, count: int) -> list[Fit | None]:
+        """Fits to start from."""
+        earlier = getattr(self, "_fits", []) if self.warm_start else []
+        return list(earlier) if len(earlier) == count else [None] * count
+
+    def _has_intercept(self) -> bool:
+        return bool(self.fit_intercept)
+
+    def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+        self._design, self._fits, self._dtype = design, fits, np.dtype(dtype)
+        posteriors = [fit.posterior for fit in fits]
+        single = len(fits) == 1
+        self.posterior_ = posteriors[0] if single else posteriors
+        self.log_evidence_ = _one_or_array([float(p.log_evidence) for p in posteriors])
+        self.evidence_kind_ = posteriors[0].evidence_kind
+        self.converged_ = all(p.converged for p in posteriors)
+        self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
+        self.trace_ = posteriors[0].trace if single else [p.trace for p in posteriors]
+        self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
+        self._store_coefficients()
+        return self
+
+    def _store_coefficients(self) -> None:
+        pairs = [self._design.coefficients(fit.posterior.mean) for fit in self._fits]
+        spreads = [np.sqrt(np.maximum(fit.posterior.variance, 0.0))[: self._design.n_features] for fit in self._fits]
+        self.coef_ = self._shaped(np.stack([coef for coef, _ in pairs]))
+        self.intercept_ = self._shaped(np.array([float(shift) for _, shift in pairs]))
+        self.coef_std_ = self._shaped(np.stack(spreads))
+
+    def _shaped(self, values: Array) -> Any:
+        """Attributes with one leading axis a response; dropped where there is one by definition."""
+        return self._cast(values)
+
+    def _cast(self, values: Any) -> Any:
+        return np.asarray(values).astype(self._dtype, copy=False)
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _asked(self, X: Any) -> Any:
+        """Checked rows of features for a fitted model."""
+        check_is_fitted(self, "posterior_")
+        return self._rows(X, reset=False)
+
+    def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
+        """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
+        X = self._asked(X)
+        shift = _checks.offsets(offset, X.shape[0], len(self._fits))
+        rows = self._design.rows(X)
+        return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype
+
+    def _likelihood(self, index: int = 0) -> Potential:
+        """The potential of a response at its hyperparameters, of no particular observation."""
+        return self._family().potential(0.0, self._fits[index].values)
+
+    def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
+        """The linear predictor xᵀw (+ offset) of each row: its posterior mean and, if asked, how uncertain it is.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features)
+        offset : array of shape (n,), optional
+        return_std, return_cov : bool
+            Also return standard deviations (n,) or the covariance matrix (n, n). Several classes: one more axis.
+
+        Returns
+        -------
+        mean, or (mean, std), or (mean, cov)
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+        rows, latents, dtype = self._latents(X, offset)
+        mean = _last_axis([at.mean for at in latents]).astype(dtype)
+        if return_std:
+            return mean, _last_axis([np.sqrt(at.variance) for at in latents]).astype(dtype)
+        if return_cov:
+            return mean, _last_axis([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
+        return mean
+
+    def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draws of the coefficients, the intercept at x = 0 last.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features + 1) or, for several classes, (n_samples, n_classes, n_features + 1);
+        without the last column if there is no intercept.
+        """
+        check_is_fitted(self, "posterior_")
+        rng = self._generator(random_state)
+        draws = [self._user_units(fit.posterior.sample(n_samples, rng)) for fit in self._fits]
+        return draws[0] if len(draws) == 1 else np.stack(draws, axis=1)
+
+    def _user_units(self, w: Array) -> Array:
+        coef, shift = self._design.coefficients(w)
+        return np.column_stack([coef, shift]) if self._design.intercept else coef
+
+    def _fitted_value(self, name: str) -> Any:
+        """A hyperparameter of the only response; AttributeError before `fit`, as of any fitted attribute."""
+        if not hasattr(self, "_fits"):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return self._fits[0].values[name]
+
+    def _generator(self, random_state: RandomState) -> np.random.Generator:
+        return generator(self.random_state if random_state is None else random_state)
+
+    def summary(self, coverage: float = 0.9) -> Summary:
+        """Mean, standard deviation, central interval and P(> 0) of every coefficient, by feature name."""
+        check_is_fitted(self, "posterior_")
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
+        rows = []
+        for label, fit in zip(self._response_names(), self._fits, strict=True):
+            part = coefficient_rows(fit.posterior, self._design, self._feature_names(), coverage)
+            rows += [{**row, "name": f"{label}{row['name']}"} for row in part]
+        return Summary(rows, coverage, self._title(), self._footer())
+
+    def _response_names(self) -> list[str]:
+        return [""]
+
+    def _feature_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+
+    def _title(self) -> str:
+        posterior: Posterior = self._fits[0].posterior
+        return f"{type(self).__name__}, engine {posterior.engine}, {'' if self.converged_ else 'NOT '}converged"
+
+    def _footer(self) -> str:
+        total = float(np.sum(self.log_evidence_))
+        said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
+        learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
+        return ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `latlin.load` reads and that never runs code.
+
+        The training data are not in it: what was read back predicts and draws the very same numbers, but its
+        `posterior_.model` is only a stand-in for the model it came from.
+        """
+        check_is_fitted(self, "posterior_")
+        _archive.write(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        return _archive.read(path, cls)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not np.isscalar(value) or not float(value) > 0.0:  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _one_or_array(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else np.array(values)
+
+
+def _last_axis(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)

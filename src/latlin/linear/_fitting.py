@@ -1,0 +1,112 @@
+"""Fit one problem: settle which hyperparameters are given and which are learnt, choose the engine, run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.affine_kl import AffineKL
+from latlin.inference.auto import Auto, choose
+from latlin.inference.engine import Engine
+from latlin.inference.gaussian_kl import GaussianKL
+from latlin.inference.infer import resolve
+from latlin.inference.map import MAP
+from latlin.inference.posterior import Posterior
+from latlin.linear._evidence import Fit, maximise_evidence
+from latlin.linear._exact import maximise_exact_evidence
+from latlin.linear._families import LOCATION
+from latlin.linear._priors import GaussianPrior
+from latlin.linear._problem import Problem
+
+Array = NDArray[np.float64]
+AUTO = "auto"
+
+
+def settled(problem: Problem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
+    """Every hyperparameter with a number to start from, and the names of those to learn."""
+    if ard and not _is_auto(given["prior_scale"]):
+        raise ValueError(
+            f"ard=True learns one prior scale a feature: it needs prior_scale='auto', got {given['prior_scale']!r}"
+        )
+    scale = np.full(problem.design.n_features, problem.unit) if ard else problem.unit
+    first = {"prior_df": 3.0, "prior_shape": 0.8, "prior_scale": scale, **problem.family.first(problem.targets)}
+    known = {n: first[n] if _is_auto(v) else _checked(n, v, problem.design.n_features) for n, v in given.items()}
+    return known, [name for name, value in given.items() if _is_auto(value)]
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
+#: hyperparameter → the estimator's argument
+ARGUMENTS = {"scale": "noise_scale"}
+
+
+def _checked(name: str, value: Any, n_features: int) -> Any:
+    argument = ARGUMENTS.get(name, name)
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{argument} must be a positive number or 'auto', got {value!r}") from error
+    if name == "cuts":
+        return array
+    shapes: tuple[tuple[int, ...], ...] = ((), (n_features,)) if name == "prior_scale" else ((),)
+    if array.shape not in shapes:
+        raise ValueError(
+            f"{argument} must be 'auto' or have shape {' or '.join(map(str, shapes))}, got shape {array.shape}"
+        )
+    if not np.all(np.isfinite(array) & (array > 0.0)):
+        raise ValueError(f"{argument} must be positive and finite, got {value!r}")
+    return float(array) if array.ndim == 0 else array
+
+
+def fit_problem(
+    problem: Problem,
+    engine: str | Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    start: Posterior | None = None,
+    verbose: bool = False,
+) -> Fit:
+    """The posterior, at the hyperparameters of largest evidence where some are free."""
+    chosen, reason = _engine(problem, engine, values, free)
+    if not free:
+        posterior = chosen.run(problem.model(values), start=start, verbose=verbose)
+        return Fit(_explained(posterior, reason), dict(values))
+    if _is_exact(problem, engine, values):
+        found = maximise_exact_evidence(problem, values, free)
+        return Fit(_explained(chosen.run(problem.model(found)), reason), found)
+    fit = maximise_evidence(problem, chosen, values, free, start)
+    return fit._replace(posterior=_explained(fit.posterior, reason))
+
+
+def _is_exact(problem: Problem, engine: str | Engine, values: Mapping[str, Any]) -> bool:
+    """All Gaussian with one prior scale, so that one decomposition serves every evaluation."""
+    gaussian = problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior)
+    return gaussian and np.ndim(values["prior_scale"]) == 0 and isinstance(resolve(engine), Auto)
+
+
+def _engine(
+    problem: Problem, engine: str | Engine, values: Mapping[str, Any], free: Sequence[str]
+) -> tuple[Engine, str]:
+    """The engine to run, and why where it was chosen here."""
+    asked = resolve(engine)
+    if free and isinstance(asked, MAP):
+        names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)
+        raise ValueError(
+            f"{names} needs an evidence, and engine 'map' has none: give numbers, or use 'laplace' or 'gkl'"
+        )
+    if not isinstance(asked, Auto):
+        return asked, ""
+    chosen, reason = choose(problem.model(values))
+    if free and isinstance(chosen, AffineKL):
+        return GaussianKL(), "hyperparameters are learnt, for which a Gaussian serves"
+    return chosen, reason
+
+
+def _explained(posterior: Posterior, reason: str) -> Posterior:
+    return replace(posterior, message=f"auto: {reason}; {posterior.message}") if reason else posterior

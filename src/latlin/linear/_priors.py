@@ -1,0 +1,92 @@
+"""Priors of the coefficients: independent Gaussians, or sites with kinks or heavy tails for sparse solutions.
+
+Both are measured in the spreads of the design: the scale of coefficient j is prior_scale / spread_j. The intercept has
+its own location and (wide) scale, which are never learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin import potentials
+from latlin.inference.evidence_gradient import EvidenceGradient
+from latlin.inference.model import GaussianFactor, SiteFactor
+from latlin.linear._design import Design
+from latlin.potentials.base import Potential
+
+Array = NDArray[np.float64]
+Values = Mapping[str, Any]
+
+
+class Prior(Protocol):
+    """A prior for the unknowns of a design."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters besides "prior_scale"."""
+        ...
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor | SiteFactor:
+        """The factor of the model."""
+        ...
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        """∂ log Z / ∂ parameter; one number a feature for "prior_scale"."""
+        ...
+
+
+def _locations_and_scales(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
+    scale = np.broadcast_to(values["prior_scale"], design.n_features) / design.spread
+    if not design.intercept:
+        return np.zeros(design.n_features), scale
+    return np.append(np.zeros(design.n_features), intercept[0]), np.append(scale, intercept[1])
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """w_j ~ N(0, (prior_scale / spread_j)²)."""
+
+    parameters: tuple[str, ...] = ()
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
+        mean, scale = _locations_and_scales(design, intercept, values)
+        return GaussianFactor(mean, scale**2)
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²
+        d_variance = slopes.gaussians[0].d_cov[: design.n_features]
+        return {"prior_scale": d_variance * 2.0 * values["prior_scale"] / design.spread**2}
+
+
+@dataclass(frozen=True)
+class SitePrior:
+    """One potential a coefficient, of its family's own scale prior_scale / spread_j."""
+
+    build: Callable[..., Potential]
+    #: name of the estimator's parameter → name of the potential's
+    names: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(own for own, _ in self.names)
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
+        loc, scale = _locations_and_scales(design, intercept, values)
+        return SiteFactor(None, self.build(loc=loc, scale=scale, **{to: values[own] for own, to in self.names}))
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        found = slopes.sites[0]
+        named = {own: float(np.sum(found[to])) for own, to in self.names}
+        return {"prior_scale": found["scale"][: design.n_features] / design.spread, **named}
+
+
+SPARSE = {
+    "laplace": SitePrior(potentials.Laplace),
+    "student-t": SitePrior(potentials.StudentT, (("prior_df", "df"),)),
+    "generalised-normal": SitePrior(potentials.GeneralisedNormal, (("prior_shape", "shape"),)),
+}

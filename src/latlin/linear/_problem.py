@@ -1,0 +1,66 @@
+"""One response on one design: the model for given hyperparameters, and the gradient of its evidence in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.posterior import Posterior
+from latlin.linear._design import Design
+from latlin.linear._families import Family, Targets
+from latlin.linear._priors import Prior
+
+Array = NDArray[np.float64]
+#: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows, observations, likelihood and prior; hyperparameters are given when asked.
+
+    Parameters
+    ----------
+    rows : array or sparse matrix of shape (n, design.dim)
+    targets : Targets
+    design : Design
+    family : Family
+    prior : Prior
+    intercept : tuple of float
+        Mean and standard deviation of the prior of the intercept.
+    """
+
+    rows: Any
+    targets: Targets
+    design: Design
+    family: Family
+    prior: Prior
+    intercept: tuple[float, float]
+
+    def model(self, values: Values) -> LatentLinearModel:
+        """The prior first, then the observations."""
+        sites = SiteFactor(
+            self.rows, self.family.potential(self.targets.y, values), self.targets.weight, self.targets.offset
+        )
+        return LatentLinearModel([self.prior.factor(self.design, self.intercept, values), sites])
+
+    def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]:
+        """∂ log Z / ∂ hyperparameter, re-optimised; one number a feature for "prior_scale"."""
+        slopes = evidence_gradient(posterior)
+        found = slopes.sites[-1]
+        likelihood = {
+            name: found[name] if name == "cuts" else float(np.sum(found[name])) for name in self.family.parameters
+        }
+        return {**likelihood, **self.prior.gradient(self.design, values, slopes)}
+
+    @cached_property
+    def unit(self) -> float:
+        """The natural size of a coefficient of a standardised feature."""
+        return self.family.unit(self.targets)

@@ -1,0 +1,135 @@
+"""Regressors: predictions of numbers with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from latlin.linear import _checks
+from latlin.linear._base import LinearEstimator
+from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._predict import (
+    levels,
+    log_density,
+    predictive,
+    predictive_covariance,
+    predictive_quantiles,
+    tails,
+)
+from latlin.numerics.rng import RandomState
+
+Array = NDArray[np.float64]
+#: nodes over which a loss is averaged
+NODES = 64
+
+
+class Regression(RegressorMixin, LinearEstimator):
+    """`fit` and predictions of a single numeric response."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Learn from rows X (n, n_features), dense or sparse, and y (n,).
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused.
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two rows.
+        offset : array of shape (n,), optional
+            Added to the linear predictor with coefficient one.
+        """
+        X, y = self._rows(X, y, reset=True, y_numeric=True)
+        weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
+        problems = self._problems(X, [np.asarray(y, float)], weight, shift)
+        (before,) = self._earlier(1)
+        return self._store(problems[0].design, [self._fit_one(problems[0], before)], X.dtype)
+
+    def _shaped(self, values: Array) -> Any:
+        return self._cast(values[0])
+
+    def _centre(self, at: Any) -> Array:
+        """The point prediction: the mean of y, or its median where the family has no mean."""
+        return np.asarray(at.mean)
+
+    def predict(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Predicted y of each row and, if asked, its standard deviation or covariance, noise included.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features)
+        offset : array of shape (n,), optional
+        return_std, return_cov : bool
+
+        Returns
+        -------
+        mean (n,), or (mean, std), or (mean, cov)
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+        rows, (at,), dtype = self._latents(X, offset)
+        centre = self._centre(at).astype(dtype)
+        if return_std:
+            return centre, np.sqrt(predictive(self._likelihood(), at).variance).astype(dtype)
+        if return_cov:
+            covariance = predictive_covariance(self._likelihood(), self._fits[0].posterior, rows, at)
+            return centre, covariance.astype(dtype)
+        return centre
+
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> Array:
+        """Quantiles of a new y at each row, shape (n, number of quantiles)."""
+        q = levels("quantiles", quantiles)
+        _, (at,), dtype = self._latents(X, offset)
+        return predictive_quantiles(self._likelihood(), at, q).astype(dtype)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
+        """The central interval that holds a new y with probability `coverage`: columns low and high."""
+        return self.predict_quantiles(X, tails(coverage), offset)
+
+    def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
+        """log p(y | x, data) of each row, in nat, posterior integrated."""
+        _, (at,), _ = self._latents(X, offset)
+        observed = np.asarray(y, float)
+        if observed.shape != at.mean.shape:
+            raise ValueError(f"y must have shape {at.mean.shape}, one number a row, got shape {observed.shape}")
+        return log_density(self._family().potential(observed, self._fits[0].values), at)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:
+        """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
+        X = self._asked(X)
+        rng = self._generator(random_state)
+        shift = _checks.offsets(offset, X.shape[0])
+        w = self._fits[0].posterior.sample(n_samples, rng)
+        x = np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None])
+        drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
+        return drawn[0].T
+
+    def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
+        """The action of least expected loss for each row.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features)
+        actions : sequence
+        loss : callable
+            loss(action, y) for an array y of possible outcomes, vectorised.
+        offset : array of shape (n,), optional
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Entries of `actions`.
+        """
+        check_is_fitted(self, "posterior_")
+        if not callable(loss):
+            raise ValueError("loss must be a function of (action, y) for a numeric response")
+        listed = check_actions(actions)
+        # ⟨f(y)⟩ = ∫₀¹ f(Q(u)) du over the quantile function Q
+        node, weight = np.polynomial.legendre.leggauss(NODES)
+        outcomes = self.predict_quantiles(X, 0.5 * (node + 1.0), offset)
+        return chosen(listed, loss_table(listed, loss, outcomes.astype(float)) @ (0.5 * weight))

@@ -1,0 +1,82 @@
+"""The table of coefficients: mean, standard deviation, interval and probability of being positive, by feature name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.posterior import Posterior
+from latlin.linear._design import Design
+
+Array = NDArray[np.float64]
+COLUMNS = ("mean", "sd", "low", "high", "p_positive")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Coefficients of a fitted model; prints as a table in a terminal and in a notebook.
+
+    Attributes
+    ----------
+    rows : list of dict
+        name, mean, sd, low, high, p_positive of each coefficient, the intercept last.
+    coverage : float
+        Of the interval from low to high.
+    title, footer : str
+        The model, and its evidence and other learnt numbers.
+    """
+
+    rows: list[dict[str, Any]]
+    coverage: float
+    title: str
+    footer: str
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row a coefficient, indexed by name."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install 'latlin[cli]'") from error
+        return pandas.DataFrame(self.rows).set_index("name")
+
+    def _headings(self) -> tuple[str, ...]:
+        low, high = 50.0 - 50.0 * self.coverage, 50.0 + 50.0 * self.coverage
+        return ("mean", "sd", f"{low:g}%", f"{high:g}%", "P(>0)")
+
+    def __repr__(self) -> str:
+        width = max([len("coefficient"), *(len(row["name"]) for row in self.rows)])
+        head = "coefficient".ljust(width) + "".join(f"{title:>12}" for title in self._headings())
+        lines = [row["name"].ljust(width) + "".join(f"{row[c]:12.4g}" for c in COLUMNS) for row in self.rows]
+        return "\n".join([self.title, head, *lines, self.footer])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(title)}</th>" for title in ("coefficient", *self._headings()))
+        body = "".join(
+            f"<tr><th scope='row'>{escape(row['name'])}</th>"
+            + "".join(f"<td>{row[c]:.4g}</td>" for c in COLUMNS)
+            + "</tr>"
+            for row in self.rows
+        )
+        caption = f"<caption>{escape(self.title)}<br>{escape(self.footer)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def coefficient_rows(
+    posterior: Posterior, design: Design, names: Sequence[str], coverage: float
+) -> list[dict[str, Any]]:
+    """One row a coefficient, and one for the intercept at x = 0."""
+    marginals = posterior.project(design.user_rows())
+    labels = [*map(str, names), "intercept"][: len(marginals.mean)]
+    sd = np.sqrt(np.maximum(marginals.variance, 0.0))
+    if np.any(sd > 0.0):
+        low, high = marginals.quantile(np.array([[0.5 - 0.5 * coverage], [0.5 + 0.5 * coverage]]))
+        positive = 1.0 - marginals.cdf(np.zeros(len(sd)))
+    else:
+        low, high, positive = marginals.mean, marginals.mean, np.heaviside(marginals.mean, 0.5)
+    columns = zip(marginals.mean, sd, low, high, positive, strict=True)
+    return [{"name": n, **dict(zip(COLUMNS, map(float, c), strict=True))} for n, c in zip(labels, columns, strict=True)]
