@@ -71,12 +71,12 @@ class LevelColumn:
                 f"column {self.name!r} has the level {texts[row]!r} in row {row + 1}, which the model has never seen; "
                 f"it knows {told(self.levels)}"
             )
-        indicators = (texts[:, None] == np.array(self.shown, object)).astype(float)
+        indicators = np.array(texts[:, None] == np.array(self.shown, object), float)
         indicators[~there] = np.nan
         return indicators
 
     def filled(self) -> Array:
-        return (self.fill == np.array(self.shown, object)).astype(float)
+        return np.array([level == self.fill for level in self.shown], float)
 
 
 Column = NumberColumn | LevelColumn

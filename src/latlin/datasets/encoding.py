@@ -71,7 +71,7 @@ class Encoding:
             )
         for column, block, hole in zip(self.columns, blocks, holes.T, strict=True):
             block[hole] = column.filled()
-        kept = ~holes.any(axis=1) if missing == "drop" else np.ones(len(frame), bool)
+        kept = np.asarray(~holes.any(axis=1) if missing == "drop" else np.ones(len(frame), bool))
         matrix = need_pandas().DataFrame(np.column_stack(blocks)[kept], columns=self.names, index=frame.index[kept])
         return Encoded(matrix, kept, gaps)
 

@@ -1,0 +1,11 @@
+"""Floor 4: figures with matplotlib, one a file. Axes in (or None for new ones), axes out."""
+
+from latlin.plot._evidence import evidence
+from latlin.plot._forest import forest
+from latlin.plot._intervals import intervals
+from latlin.plot._ladder import ladder
+from latlin.plot._marginals import marginals
+from latlin.plot._reliability import reliability
+from latlin.plot._trace import trace
+
+__all__ = ["evidence", "forest", "intervals", "ladder", "marginals", "reliability", "trace"]

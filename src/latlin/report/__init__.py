@@ -1,0 +1,1 @@
+"""Floor 4: the self-contained HTML report."""
