@@ -12,6 +12,7 @@ from latlin.numerics.linalg import Array, symmetrise
 
 DENSE_UP_TO = 4000
 FULL_UP_TO = 200
+BLOCK = 256
 
 
 class Moments(Protocol):
@@ -84,6 +85,28 @@ def _lanczos(dim: int, product: object, rank: int, start: Array | None) -> tuple
     values, vectors = eigsh(operator, rank, which="LA", v0=v0, ncv=basis, tol=1e-12)
     order = np.argsort(values)
     return values[order], vectors[:, order]
+
+
+def mean_and_variance(rows: np.ndarray) -> tuple[Array, Array]:
+    """Mean and variance of each column in one pass, by blocks of rows that stay in cache.
+
+    Blocks are merged by Chan's update: M₂ ← M₂ + M₂,block + δ²·n·b/(n+b), so that no digits are lost to a large mean.
+
+    Examples
+    --------
+    >>> mean, variance = mean_and_variance(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> mean.tolist(), variance.tolist()
+    ([2.0, 5.0], [1.0, 0.0])
+    """
+    mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    for seen in range(0, len(rows), BLOCK):
+        block = rows[seen : seen + BLOCK].astype(np.float64)
+        b, centre = len(block), block.mean(axis=0)
+        block -= centre
+        difference = centre - mean
+        squares += np.einsum("nd,nd->d", block, block) + difference**2 * (seen * b / (seen + b))
+        mean += difference * (b / (seen + b))
+    return mean, squares / len(rows)
 
 
 def moments(rows: Array, mean: Array) -> Moments:

@@ -19,7 +19,7 @@ from latlin.factor._em import em_fit
 from latlin.factor._fit import Fit, canonical, parameter_count
 from latlin.factor._heywood import heywood_features, warn_heywood
 from latlin.factor._missing import missing_fit
-from latlin.factor._moments import Moments, moments
+from latlin.factor._moments import Moments, mean_and_variance, moments
 from latlin.factor._online import RULES, feed, open_stream, stream_fit
 from latlin.factor._queries import FactorQueries
 from latlin.factor._rotation import ROTATIONS
@@ -245,7 +245,7 @@ class FactorAnalysis(FactorQueries):
     def _check_rows(self, rows: np.ndarray) -> Array:
         """Refuse NaN where it cannot be handled, empty and constant columns; returns the variances."""
         if not np.isnan(rows.sum(dtype=np.float64)):
-            centre, variance = rows.mean(axis=0, dtype=np.float64), rows.var(axis=0, dtype=np.float64)
+            centre, variance = mean_and_variance(rows)
         elif self.method != "em":
             raise ValueError(f"X has missing values (NaN): method='em' fits them, {self.method!r} does not")
         else:
