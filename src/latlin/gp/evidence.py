@@ -1,0 +1,93 @@
+"""The evidence of a Gaussian process as a function of kernel and likelihood parameters, with its gradient.
+
+The engine's evidence gradient gives ∂ log Z/∂K and one derivative a site and likelihood parameter (002_71af9439e55c646f
+(B.6.7), corrected: at the optimum of a bound only the explicit dependence counts); the kernel's own gradient and the
+chain rule do the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.gp.latent import Latent, condition
+from latlin.gp.likelihoods import Likelihood
+from latlin.inference.engine import Engine
+from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.posterior import Posterior
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Kernel, likelihood, and the units of the latent function: N(w | mean, amplitude² K).
+
+    Parameters
+    ----------
+    kernel : scikit-learn kernel
+    likelihood : Likelihood
+    mean, amplitude : float
+    """
+
+    kernel: Any
+    likelihood: Likelihood
+    mean: float = 0.0
+    amplitude: float = 1.0
+
+    @property
+    def theta(self) -> Array:
+        """Free parameters: the kernel's, then the likelihood's."""
+        return np.concatenate([self.kernel.theta, self.likelihood.theta])
+
+    @property
+    def bounds(self) -> Array:
+        own = np.asarray(self.kernel.bounds, float).reshape(-1, 2)
+        return np.concatenate([own, self.likelihood.bounds])
+
+    def at(self, theta: Array) -> Setting:
+        """The same at other free parameters; those of the kernel alone leave the likelihood as it is."""
+        theta, split = np.asarray(theta, float), self.kernel.n_dims
+        if theta.shape not in {(split,), (len(self.theta),)}:
+            raise ValueError(
+                f"theta must hold {split} kernel parameters and, if any, {len(self.theta) - split} of the likelihood, "
+                f"got shape {theta.shape}"
+            )
+        kernel = self.kernel.clone_with_theta(theta[:split])
+        if len(theta) == split:
+            return replace(self, kernel=kernel)
+        return replace(self, kernel=kernel, likelihood=self.likelihood.at(theta[split:]))
+
+    def cross(self, new: Array, old: Array) -> Array:
+        """Prior covariance between two sets of inputs."""
+        return self.amplitude**2 * self.kernel(new, old)
+
+    def diagonal(self, new: Array) -> Array:
+        return self.amplitude**2 * self.kernel.diag(new)
+
+    def prior(self, new: Array) -> Array:
+        """Prior covariance of new inputs, white noise included."""
+        return self.amplitude**2 * self.kernel(new)
+
+
+def fit_latent(
+    setting: Setting, X: Array, y: Array, engine: Engine, start: Posterior | None = None, verbose: bool = False
+) -> Latent:
+    """The posterior at fixed parameters."""
+    return condition(setting.prior(X), setting.mean, setting.likelihood.observe(y), engine, start, verbose)
+
+
+def log_evidence_gradient(setting: Setting, X: Array, latent: Latent) -> Array:
+    """∂ log evidence/∂theta at the posterior that `fit_latent` gave."""
+    found = evidence_gradient(latent.posterior)
+    if setting.kernel.n_dims:
+        _, slopes = setting.kernel(X, eval_gradient=True)
+        n = len(X)
+        # Σ_ij (∂ log Z/∂K_ij) ∂K_ij/∂θ
+        own = setting.amplitude**2 * (found.gaussians[0].d_cov.reshape(n * n) @ slopes.reshape(n * n, -1))
+    else:
+        own = np.zeros(0)
+    return np.concatenate([own, setting.likelihood.pull(found.sites[0])])

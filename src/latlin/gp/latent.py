@@ -1,0 +1,124 @@
+"""The latent function given the data: one Gaussian over its values at the inputs, carried to any other input.
+
+A Gaussian process is the latent linear model N(w | μ, K) ∏_n φ_n(w_n) (002_71af9439e55c646f (5.1.1)). Every engine in
+site form gives (γ, ν), from which α = K⁻¹(m − μ) = ν − Γ(m − μ) and R = (K + Γ⁻¹)⁻¹ follow without an inverse of K, and
+
+    w_* ~ N(μ + k_*ᵀα,  k_** − k_*ᵀ R k_*),
+
+which is B.6.1, (B.6.5), with S in site form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.gp.curvature import Curvature, curvature
+from latlin.inference.engine import Engine
+from latlin.inference.ep_moments import cavity
+from latlin.inference.infer import infer
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.posterior import Posterior
+from latlin.inference.sites import SiteParameters
+from latlin.numerics.linalg import cholesky
+from latlin.potentials.base import Potential
+
+Array = NDArray[np.float64]
+#: largest share of the mean prior variance that is added to the diagonal of K when it is numerically singular
+MAX_JITTER = 1e-6
+
+
+@dataclass(frozen=True)
+class Latent:
+    """The posterior over the function's values at the training inputs.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel matrix, jitter included.
+    mean : float
+        Prior mean μ.
+    jitter : float
+        What was added to the diagonal of K; 0 unless it was numerically singular.
+    potential : Potential
+        The likelihood of the training targets.
+    posterior : Posterior
+    """
+
+    K: Array
+    mean: float
+    jitter: float
+    potential: Potential
+    posterior: Posterior
+
+    @property
+    def sites(self) -> SiteParameters:
+        assert self.posterior.sites is not None  # `condition` checks it
+        return self.posterior.sites
+
+    @cached_property
+    def alpha(self) -> Array:
+        """K⁻¹(m − μ)."""
+        gamma, nu = self.sites
+        return nu - gamma * (self.posterior.mean - self.mean)
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        return curvature(self.K, self.sites.gamma)
+
+    def means(self, cross: Array) -> Array:
+        """Means at new inputs, from the kernel (new, training)."""
+        return self.mean + cross @ self.alpha
+
+    def variances(self, cross: Array, diagonal: Array) -> Array:
+        """Variances at new inputs; never below zero."""
+        return np.maximum(diagonal - self.curvature.squares(cross.T), 0.0)
+
+    def covariance(self, cross: Array, prior: Array) -> Array:
+        """Covariance matrix at new inputs."""
+        return prior - self.curvature.product(cross.T)
+
+    def leave_one_out(self) -> Array:
+        """log p(y_n | all other y) with the n-th site taken out of the posterior.
+
+        q₋ₙ ∝ q(w_n) / exp(−½γ_n x² + ν_n x) is the cavity of expectation propagation; its product with φ_n is
+        integrated in one dimension. Exact for Gaussian noise.
+        """
+        x, variance = self.posterior.mean - self.mean, self.posterior.variance
+        proper, centre, spread = cavity(*self.sites, x, variance, power=1.0)
+        if not proper.all():
+            raise ValueError(
+                f"the posterior without its own site is no density at {int((~proper).sum())} of {len(x)} observations "
+                "(outliers close to each other under a heavy-tailed likelihood); use a log-concave likelihood"
+            )
+        return self.potential.tilted_moments(self.mean + centre, spread).log_z
+
+
+def condition(
+    K: Array, mean: float, potential: Potential, engine: Engine, start: Posterior | None = None, verbose: bool = False
+) -> Latent:
+    """The posterior of N(w | mean, K) ∏ φ_n(w_n) by an engine."""
+    prior, jitter = _prior(K, mean)
+    model = LatentLinearModel([prior, SiteFactor(None, potential)])
+    posterior = infer(model, engine, start=start, verbose=verbose)
+    if posterior.sites is None:
+        raise ValueError(
+            f"engine {posterior.engine!r} gives no Gaussian stand-ins of the sites, which prediction needs; "
+            "use 'laplace', 'lvb', 'ep' or 'gkl' (with full covariance)"
+        )
+    return Latent(prior.cov, mean, jitter, potential, posterior)
+
+
+def _prior(K: Array, mean: float) -> tuple[GaussianFactor, float]:
+    try:
+        return GaussianFactor(mean, K), 0.0
+    except ValueError:
+        if not np.all(np.isfinite(K)):
+            raise
+    jitter = cholesky(K, name="the kernel matrix, even with jitter,", max_jitter=MAX_JITTER).jitter
+    # a factor that just fits may still lose to rounding: one step more
+    raised = K + 10.0 * jitter * np.eye(len(K))
+    return GaussianFactor(mean, raised), 10.0 * jitter

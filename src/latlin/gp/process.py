@@ -1,0 +1,97 @@
+"""A fitted Gaussian process: parameters, posterior and training inputs, asked at new inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from latlin.gp.evidence import Setting
+from latlin.gp.search import Found
+from latlin.inference.engine import Engine
+from latlin.inference.expectation_propagation import ExpectationPropagation
+from latlin.inference.gaussian_kl import GaussianKL
+from latlin.inference.infer import resolve
+from latlin.inference.laplace import Laplace
+from latlin.numerics.linalg import cholesky
+from latlin.numerics.rng import RandomState, generator
+from latlin.potentials.base import Potential
+from latlin.potentials.predictive import Predictive
+
+Array = NDArray[np.float64]
+#: new inputs whose kernel rows are formed together
+BLOCK = 2000
+
+
+def default_kernel() -> Any:
+    """Constant × squared exponential, both free."""
+    return ConstantKernel(1.0) * RBF(1.0)
+
+
+def resolve_engine(engine: str | Engine, likelihood: Potential) -> Engine:
+    """An engine for sites on the coordinates; "auto" is exact for Gaussian noise and Gaussian KL otherwise.
+
+    Expectation propagation visits all sites at once where they are log-concave, as one sweep over single sites costs N
+    rank-one updates of an N×N matrix; one after the other where it may need that to converge.
+    """
+    if engine == "auto":
+        return Laplace() if likelihood.gaussian else GaussianKL()
+    if engine == "ep":
+        schedule: Literal["parallel", "sequential"] = "parallel" if likelihood.log_concave else "sequential"
+        return ExpectationPropagation(schedule=schedule, sweeps=500)
+    return resolve(engine)
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a fit leaves.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+    found : Found
+        Where evidence maximisation ended.
+    """
+
+    X: Array
+    found: Found
+
+    @property
+    def setting(self) -> Setting:
+        return self.found.setting
+
+    def marginals(self, new: Array) -> tuple[Array, Array]:
+        """Means and variances of the latent function at new inputs."""
+        parts = [self._block(new[i : i + BLOCK]) for i in range(0, len(new), BLOCK)]
+        means, variances = zip(*parts, strict=True)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def means(self, new: Array) -> Array:
+        """Means of the latent function at new inputs."""
+        latent = self.found.latent
+        blocks = [new[i : i + BLOCK] for i in range(0, len(new), BLOCK)]
+        return np.concatenate([latent.means(self.setting.cross(block, self.X)) for block in blocks])
+
+    def _block(self, new: Array) -> tuple[Array, Array]:
+        cross = self.setting.cross(new, self.X)
+        latent = self.found.latent
+        return latent.means(cross), latent.variances(cross, self.setting.diagonal(new))
+
+    def covariance(self, new: Array) -> Array:
+        """Covariance of the latent function at new inputs."""
+        return self.found.latent.covariance(self.setting.cross(new, self.X), self.setting.prior(new))
+
+    def predictive(self, new: Array) -> Predictive:
+        """The distribution of new observations, the latent function integrated out in one dimension."""
+        return self.setting.likelihood.template.predictive(*self.marginals(new))
+
+    def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
+        """Joint draws of new observations, one a row."""
+        rng = generator(random_state)
+        covariance = self.covariance(new)
+        factor = cholesky(covariance, name="the covariance of the new inputs", max_jitter=1e-6).factor
+        draws = self.means(new) + rng.standard_normal((count, len(new))) @ factor
+        return self.setting.likelihood.template.predictive(draws, np.zeros_like(draws)).sample(1, rng)[0]

@@ -1,0 +1,156 @@
+"""Evidence maximisation over kernel and likelihood parameters, restarted and warm-started, within bounds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.latent import Latent
+from latlin.inference.engine import Engine
+from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.progress import Progress, progress
+
+Array = NDArray[np.float64]
+#: half width, in logarithms, of the box around the first parameters from which restarts are drawn
+SPREAD = 2.0
+#: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start
+NEAR = 1.0
+Optimizer = Callable[..., tuple[Array, float]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went."""
+
+    setting: Setting
+    latent: Latent
+    trace: Array
+    converged: bool
+    n_iter: int
+    message: str
+
+
+@dataclass
+class _Climb:
+    """The negative evidence as an optimiser asks for it; remembers the best point and the last posterior."""
+
+    setting: Setting
+    X: Array
+    y: Array
+    engine: Engine
+    bar: Progress
+    trace: list[float] = field(default_factory=list)
+    last: tuple[Array, Posterior] | None = None
+    best: tuple[float, Array, Posterior | None] = (-np.inf, np.zeros(0), None)
+
+    def __call__(self, theta: Array, eval_gradient: bool = True) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                here = self.setting.at(theta)
+                latent = fit_latent(here, self.X, self.y, self.engine, self._nearby(theta))
+                slope = log_evidence_gradient(here, self.X, latent)
+        except ValueError:
+            if self.last is None:
+                raise
+            return self._nowhere(theta, eval_gradient)
+        value = latent.posterior.log_evidence
+        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
+            raise ValueError(f"the evidence or its gradient is not finite at theta = {theta}")
+        self.last = (np.array(theta), latent.posterior)
+        self.trace.append(value)
+        self.bar.advance(f"log evidence {value:.6g}")
+        if value > self.best[0]:
+            self.best = (value, np.array(theta), latent.posterior)
+        return (-value, -slope) if eval_gradient else -value
+
+    def _nearby(self, theta: Array) -> Posterior | None:
+        """The last posterior if it is near enough to start from; a far one is worse than none."""
+        if self.last is None or np.abs(theta - self.last[0]).max(initial=0.0) > NEAR:
+            return None
+        return self.last[1]
+
+    def _nowhere(self, theta: Array, eval_gradient: bool) -> Any:
+        """A wall where the engine has no answer, so that a line search turns back to where it had one."""
+        wall = -self.best[0] + 1e3 * (1.0 + abs(self.best[0]))
+        return (wall, np.zeros(len(theta))) if eval_gradient else wall
+
+
+def maximise_evidence(
+    setting: Setting,
+    X: Array,
+    y: Array,
+    engine: Engine,
+    optimizer: str | Optimizer | None,
+    n_restarts: int,
+    max_iter: int,
+    rng: np.random.Generator,
+    verbose: bool,
+) -> Found:
+    """The parameters of largest evidence, or those given when `optimizer` is None."""
+    if optimizer is None or not len(setting.theta):
+        latent = fit_latent(setting, X, y, engine, verbose=verbose)
+        post = latent.posterior
+        return Found(setting, latent, post.trace, post.converged, post.n_iter, post.message)
+    run = _resolve(optimizer, max_iter)
+    starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
+    with progress("evidence", None, verbose) as bar:
+        climb = _Climb(setting, X, y, engine, bar)
+        outcomes = [_climbed(climb, run, start) for start in starts]
+    _, theta, posterior = climb.best
+    ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
+    best = setting.at(theta)
+    latent = fit_latent(best, X, y, engine, posterior)
+    if not ended.converged:
+        alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
+    message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} starts"
+    return Found(best, latent, np.array(climb.trace), ended.converged, max(ended.n_iter, 1), message)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    value: float
+    converged: bool
+    n_iter: int
+    message: str
+
+
+def _climbed(climb: _Climb, run: Callable[[_Climb, Array], _Outcome], start: Array) -> _Outcome:
+    climb.last = None
+    return run(climb, start)
+
+
+def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Array], _Outcome]:
+    if callable(optimizer):
+
+        def by_callable(climb: _Climb, start: Array) -> _Outcome:
+            _, value = optimizer(climb, start, bounds=climb.setting.bounds)
+            return _Outcome(-value, True, len(climb.trace), "ended by the given optimiser")
+
+        return by_callable
+    if optimizer != "l-bfgs-b":
+        raise ValueError(f"optimizer must be 'l-bfgs-b', None or a callable, got {optimizer!r}")
+
+    def by_scipy(climb: _Climb, start: Array) -> _Outcome:
+        options = {"maxiter": max_iter, "ftol": 1e-9}
+        found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
+        # a line search that finds nothing better within rounding has arrived too
+        arrived = bool(found.success) or found.status == 2
+        return _Outcome(-float(found.fun), arrived, int(found.nit), str(found.message).lower())
+
+    return by_scipy
+
+
+def _restarts(setting: Setting, count: int, rng: np.random.Generator) -> list[Array]:
+    low, high = setting.bounds.T
+    theta = setting.theta
+    near = np.maximum(low, theta - SPREAD), np.minimum(high, theta + SPREAD)
+    return [rng.uniform(*near) for _ in range(count)]

@@ -1,0 +1,78 @@
+"""Likelihood parameters by the log probability of held-out data, 002_71af9439e55c646f §5.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.gp.evidence import Setting
+from latlin.gp.likelihoods import Likelihood
+from latlin.gp.process import Process
+from latlin.gp.search import maximise_evidence
+
+Array = NDArray[np.float64]
+
+
+def choose_on_validation(
+    setting: Setting,
+    X: Array,
+    y: Array,
+    grid: Mapping[str, Sequence[float]],
+    fraction: float,
+    options: tuple[Any, ...],
+) -> Setting:
+    """The setting whose likelihood parameters, held while the kernel is fitted, predict held-out rows best.
+
+    `options` are those of `maximise_evidence` after the data.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"validation_fraction must lie in (0, 1), got {fraction!r}")
+    rng = options[4]
+    order = rng.permutation(len(y))
+    held = max(round(fraction * len(y)), 1)
+    if held >= len(y):
+        raise ValueError(f"validation_fraction {fraction!r} leaves no rows to fit of {len(y)}")
+    test, train = order[:held], order[held:]
+    return best_setting(candidates(setting, grid), (X[train], y[train]), (X[test], y[test]), options)
+
+
+def candidates(setting: Setting, grid: Mapping[str, Sequence[float]]) -> list[Setting]:
+    """The setting at every combination of the grid's likelihood parameters, which are then fixed."""
+    template = setting.likelihood.template
+    unknown = set(grid) - set(setting.likelihood.values)
+    if unknown:
+        raise ValueError(f"validation_grid names {sorted(unknown)}, but the likelihood has {template.parameters}")
+    kept = [name for name in template.parameters if name not in setting.likelihood.free]
+    settings = []
+    for values in product(*grid.values()):
+        given = {name: getattr(template, name) for name in template.parameters}
+        given |= dict(zip(grid, values, strict=True))
+        likelihood = Likelihood.of(type(template)(**given), [*kept, *grid])
+        settings.append(replace(setting, likelihood=likelihood))
+    return settings
+
+
+def best_setting(
+    settings: Sequence[Setting],
+    train: tuple[Array, Array],
+    test: tuple[Array, Array],
+    options: tuple[Any, ...],
+) -> Setting:
+    """The candidate of largest held-out log probability, with the kernel fitted to it; failures are skipped."""
+    best, best_score = None, -np.inf
+    for setting in settings:
+        try:
+            found = maximise_evidence(setting, *train, *options)
+        except ValueError:
+            continue
+        score = float(Process(train[0], found).predictive(test[0]).log_density(test[1]).sum())
+        if score > best_score:
+            best, best_score = found.setting, score
+    if best is None:
+        raise ValueError("no likelihood parameters of validation_grid could be fitted")
+    return best

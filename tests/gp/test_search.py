@@ -1,0 +1,88 @@
+"""Evidence maximisation: it rises, stays in bounds, and bounds keep their order."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from gp.problems import KERNEL, inputs, targets
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+
+
+@pytest.mark.parametrize(("likelihood", "engine"), [("student-t", "gkl"), ("laplace", "ep"), ("poisson", "laplace")])
+def test_evidence_rises_to_a_flat_place(likelihood, engine):
+    X = inputs(30)
+    y = targets(likelihood, X)
+    options = {"likelihood": likelihood, "engine": engine, "fixed_likelihood": ("df",) * (likelihood == "student-t")}
+    before = GaussianProcessRegressor(KERNEL, optimizer=None, **options).fit(X, y)
+    gp = GaussianProcessRegressor(KERNEL, **options).fit(X, y)
+    assert gp.converged_
+    assert gp.log_evidence_ > before.log_evidence_ + 0.1
+    assert gp.log_evidence_ == pytest.approx(gp.trace_.max(), abs=1e-4)
+    _, slope = gp.log_marginal_likelihood(eval_gradient=True)
+    bounds = gp.process_.setting.bounds
+    inside = (gp.theta_ > bounds[:, 0] + 1e-6) & (gp.theta_ < bounds[:, 1] - 1e-6)
+    assert np.abs(slope[inside]).max() < 0.05
+
+
+@pytest.mark.parametrize("likelihood", ["laplace", "student-t", "cauchy"])
+def test_gaussian_kl_is_never_below_the_local_bound(likelihood):
+    X = inputs(25)
+    y = targets(likelihood, X)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        kernel = ConstantKernel(np.exp(rng.normal())) * RBF(np.exp(rng.normal(size=2))) + WhiteKernel(0.01)
+        params = {"scale": 0.1 * np.exp(rng.normal())}
+        bounds = [
+            GaussianProcessRegressor(
+                kernel, likelihood=likelihood, likelihood_params=params, engine=engine, optimizer=None
+            )
+            .fit(X, y)
+            .log_evidence_
+            for engine in ("lvb", "gkl")
+        ]
+        assert bounds[1] >= bounds[0] - 1e-6
+
+
+def test_bounds_and_fixed_parameters_are_kept():
+    X = inputs(30)
+    y = targets("student-t", X)
+    kernel = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.8, 1.2))
+    gp = GaussianProcessRegressor(kernel, likelihood="student-t", fixed_likelihood=("df",)).fit(X, y)
+    assert gp.kernel_.k1.constant_value == 1.0
+    assert 0.8 <= gp.kernel_.k2.length_scale <= 1.2
+    assert float(gp.likelihood_.df) == 4.0
+    assert kernel.k2.length_scale == 1.0
+
+
+def test_restarts_never_lose():
+    X = inputs(25)
+    y = targets("labels", X)
+    plain = GaussianProcessClassifier(ConstantKernel(1.0) * RBF(0.05)).fit(X, y)
+    more = GaussianProcessClassifier(ConstantKernel(1.0) * RBF(0.05), n_restarts=2, random_state=0).fit(X, y)
+    assert more.log_evidence_ >= plain.log_evidence_ - 1e-6
+
+
+def test_a_callable_optimises_as_in_scikit_learn():
+    X = inputs(25)
+    y = targets("gaussian", X)
+
+    def optimizer(function, first, bounds):
+        found = minimize(function, first, jac=True, bounds=bounds, method="L-BFGS-B")
+        return found.x, found.fun
+
+    ours = GaussianProcessRegressor(KERNEL).fit(X, y)
+    theirs = GaussianProcessRegressor(KERNEL, optimizer=optimizer).fit(X, y)
+    assert theirs.log_evidence_ == pytest.approx(ours.log_evidence_, abs=1e-4)
+
+
+def test_likelihood_parameters_from_held_out_data():
+    X = inputs(40)
+    y = targets("student-t", X)
+    grid = {"scale": [0.1, 5.0], "df": [3.0]}
+    gp = GaussianProcessRegressor(
+        KERNEL, likelihood="student-t", validation_grid=grid, random_state=0, max_iter=20
+    ).fit(X, y)
+    assert float(gp.likelihood_.scale) == 0.1
+    assert float(gp.likelihood_.df) == 3.0
+    assert len(gp.theta_) == KERNEL.n_dims
