@@ -2,6 +2,15 @@
 
 from latlin.factor._choice import ComponentChoice, choose_components
 from latlin.factor._heywood import HeywoodWarning
+from latlin.factor.binary_factor_analysis import BinaryFactorAnalysis
 from latlin.factor.factor_analysis import FactorAnalysis
+from latlin.factor.group_factor_analysis import GroupFactorAnalysis
 
-__all__ = ["ComponentChoice", "FactorAnalysis", "HeywoodWarning", "choose_components"]
+__all__ = [
+    "BinaryFactorAnalysis",
+    "ComponentChoice",
+    "FactorAnalysis",
+    "GroupFactorAnalysis",
+    "HeywoodWarning",
+    "choose_components",
+]
