@@ -25,7 +25,7 @@ class State(NamedTuple):
 
     gamma: Array
     nu: Array
-    factor: Array  # upper Cholesky factor of the precision
+    factor: Array  # what the site form keeps of the precision
     u: Array
     gamma_hat: Array
     nu_hat: Array
@@ -76,8 +76,7 @@ def evaluate(form: SiteForm, parameters: SiteParameters, power: float, length: f
         return None
     improper = int((~found.proper).sum())
     residual = np.inf if improper else _mismatch(found, solution.x, variance)
-    factor = solution.precision.factor
-    return State(*parameters, factor, solution.u, *target, log_z, residual, improper, length)
+    return State(*parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length)
 
 
 def matching_parameters(found: Matched, now: SiteParameters, power: float) -> SiteParameters:

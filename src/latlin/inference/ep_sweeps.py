@@ -89,7 +89,8 @@ class _Walk:
     def __init__(self, form: SiteForm, state: State, power: float, length: float) -> None:
         self._form, self._power, self._length = form, power, length
         self.parameters = SiteParameters(state.gamma.copy(), state.nu.copy())
-        self._factor, self._u = np.array(state.factor, order="C"), state.u.copy()
+        precision = form.restored(self.parameters, state.factor)
+        self._factor, self._u = np.array(precision.factor, order="C"), state.u.copy()
 
     def visit(self, plan: _Plan, fresh: bool) -> int:
         """Update the sites of a plan until one needs new nodes; returns how many were visited."""

@@ -109,7 +109,7 @@ class GaussianKL:
         form = site_form(model)
         saved = checkpoint_for(checkpoint, model, self)
         ascent = self._finished(form, model, self._climb(form, model, start, rules, verbose, saved), rules, verbose)
-        solution = full.solution_of(ascent.state)
+        solution = full.solution_of(form, ascent.state)
         return Posterior(
             model=model,
             density=form.density(solution),
@@ -157,7 +157,7 @@ class GaussianKL:
             return _warned(ascent)
         state = ascent.state
         if model.dim <= SECOND_ORDER and left > 0:
-            newton = second_order(model, form.density(full.solution_of(state)), replace(rules, max_iter=left))
+            newton = second_order(model, form.density(full.solution_of(form, state)), replace(rules, max_iter=left))
             jumped = full.evaluate(form, matched_parameters(form, model, newton), self.tol)
             if jumped is not None and jumped.bound >= state.bound:
                 state = jumped

@@ -18,7 +18,6 @@ from latlin.inference.site_form import SiteForm, Solution
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.anderson import mix
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.linalg import Cholesky, solve_upper, symmetrise
 from latlin.numerics.line_search import backtrack
 
 Array = NDArray[np.float64]
@@ -81,33 +80,29 @@ def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | 
     # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
     gamma_hat = -2.0 * expected.d_var
     nu_hat = expected.d_mean + gamma_hat * solution.x
-    factor = solution.precision.factor
-    gradient = _gradient(form, parameters, factor, solution.x, gamma_hat, nu_hat, tol)
-    moments = (solution.u, factor, solution.x, variance)
+    gradient = _gradient(form, solution, variance, SiteParameters(gamma_hat, nu_hat), tol)
+    moments = (solution.u, form.kept(solution), solution.x, variance)
     empty = np.zeros((0, 2 * len(variance)))
     return State(*parameters, *moments, bound, gamma_hat, nu_hat, gradient, points=empty, residuals=empty)
 
 
-def solution_of(state: State) -> Solution:
+def solution_of(form: SiteForm, state: State) -> Solution:
     """The state as a member of the site form's family."""
-    return Solution(SiteParameters(state.gamma, state.nu), Cholesky(state.factor, 0.0), state.u, state.x)
+    parameters = SiteParameters(state.gamma, state.nu)
+    return Solution(parameters, form.restored(parameters, state.factor), state.u, state.x)
 
 
-def _gradient(
-    form: SiteForm, now: SiteParameters, factor: Array, x: Array, gamma_hat: Array, nu_hat: Array, tol: float
-) -> float:
+def _gradient(form: SiteForm, solution: Solution, variance: Array, hat: SiteParameters, tol: float) -> float:
     """Largest absolute entry of the bound's gradient in (m̃, C̃), S̃ = C̃ᵀC̃.
 
     ∂B/∂m̃ = H̃ᵀ[(ν̂ − ν) − (γ̂ − γ)x] and ∂B/∂C̃ = C̃ H̃ᵀ(Γ − Γ̂)H̃. The second costs a Gram matrix, so it is formed only
     when the first is already small; until then the first is what is reported.
     """
-    excess = now.gamma - gamma_hat
-    mean_part = form.projections.transposed_times(nu_hat - now.nu + excess * x)
+    now = solution.parameters
+    excess = now.gamma - hat.gamma
+    mean_part = form.projections.transposed_times(hat.nu - now.nu + excess * solution.x)
     largest = float(np.abs(mean_part).max(initial=0.0))
-    if largest > tol:
-        return largest
-    root = solve_upper(factor, symmetrise(form.projections.gram(excess)), transposed=True)
-    return max(largest, float(np.abs(root).max(initial=0.0)))
+    return largest if largest > tol else max(largest, form.covariance_gradient(solution, variance, excess))
 
 
 class LogCoordinates:

@@ -1,0 +1,163 @@
+"""Gaussians in site form when the prior is a full covariance K on w and the sites are on its coordinates.
+
+For γ ≥ 0 everything follows from B = I + Γ^½KΓ^½, whose eigenvalues are at least 1 (Rasmussen & Williams 2006, §3.4.3;
+S⁻¹ = K⁻¹ + Γ is 002_71af9439e55c646f (4.3.1)), in the same whitened coordinates w = μ + Lu, K = LLᵀ:
+
+    α = ν − Γ^½B⁻¹Γ^½Kν,  u = Lᵀα,  log det(I + LᵀΓL) = log det B,  γ_n s_n² = 1 − [B⁻¹]_nn.
+
+One factorisation of N³/3 and, for the variances, one triangular inverse of N³/3, where P = I + LᵀΓL takes N³ to form,
+N³/3 to factorise and N³ for the variances. Where some γ is negative, P it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from latlin.densities.whitening import CovarianceWhitening
+from latlin.inference.gaussian_part import GaussianPart
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.projections import DenseProjections
+from latlin.inference.site_family import SiteForm, Solution
+from latlin.inference.sites import SiteParameters, Sites
+from latlin.numerics.linalg import Cholesky, cholesky, gram
+
+Array = NDArray[np.float64]
+#: γK_nn below which 1 − [B⁻¹]_nn would lose too many digits
+SMALL = 1e-3
+
+
+@dataclass(frozen=True)
+class KernelPrecision:
+    """P = I + LᵀΓL through the factor of B; its own Cholesky factor is formed only if it is asked for.
+
+    Parameters
+    ----------
+    kernel_factor : ndarray of shape (n, n)
+        C = Lᵀ, upper triangular.
+    root : ndarray of shape (n,)
+        Γ^½.
+    inner : Cholesky
+        Of B.
+    """
+
+    kernel_factor: Array
+    root: Array
+    inner: Cholesky
+
+    @property
+    def log_det(self) -> float:
+        return self.inner.log_det
+
+    def solve(self, b: Array) -> Array:
+        """P⁻¹b = b − LᵀΓ^½B⁻¹Γ^½Lb for a vector."""
+        back = self.root * self.inner.solve(self.root * blas.dtrmv(self.kernel_factor, b, trans=1))
+        return b - blas.dtrmv(self.kernel_factor, back)
+
+    @cached_property
+    def factor(self) -> Array:
+        p = gram(self.kernel_factor.T, self.root**2)
+        p[np.diag_indices(len(p))] += 1.0
+        return cholesky(p, overwrite=True).factor
+
+    def whiten(self, b: Array) -> Array:
+        return Cholesky(self.factor, 0.0).whiten(b)
+
+    def unwhiten(self, b: Array) -> Array:
+        return Cholesky(self.factor, 0.0).unwhiten(b)
+
+    def inverse(self) -> Array:
+        return Cholesky(self.factor, 0.0).inverse()
+
+
+@dataclass(frozen=True)
+class KernelForm(SiteForm):
+    """The family of a Gaussian process; see the module.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        The prior covariance.
+    kernel_factor : ndarray of shape (n, n)
+        C = Lᵀ with K = CᵀC.
+    """
+
+    K: Array
+    kernel_factor: Array
+
+    def solve(self, parameters: SiteParameters) -> Solution | None:
+        gamma, nu = parameters
+        if not np.all(gamma >= 0.0):
+            return super().solve(parameters)
+        root = np.sqrt(gamma)
+        inner = self._factorised(root)
+        if inner is None:
+            return None
+        pull = blas.dgemv(1.0, self.K.T, nu)
+        u = blas.dtrmv(self.kernel_factor, nu - root * inner.solve(root * pull))
+        precision: Any = KernelPrecision(self.kernel_factor, root, inner)
+        return Solution(parameters, precision, u, blas.dtrmv(self.kernel_factor, u, trans=1))
+
+    def _factorised(self, root: Array) -> Cholesky | None:
+        b = np.multiply(self.K, root[:, None])
+        b *= root
+        b[np.diag_indices(len(root))] += 1.0
+        try:
+            return cholesky(b.T, overwrite=True)
+        except ValueError:
+            return None
+
+    def variances(self, solution: Solution) -> Array:
+        precision: Any = solution.precision
+        if not isinstance(precision, KernelPrecision):
+            return super().variances(solution)
+        gamma, prior = solution.parameters.gamma, np.diagonal(self.K)
+        # B = FᵀF, B⁻¹ = TTᵀ with T = F⁻¹
+        inverse = lapack.dtrtri(precision.inner.factor, lower=0)[0]
+        shrunk = 1.0 - np.einsum("mn,mn->n", inverse.T, inverse.T)
+        weak = gamma * prior < SMALL
+        variance = shrunk / np.where(weak, 1.0, gamma)
+        if weak.any():
+            half = precision.inner.whiten(precision.root[:, None] * self.K[:, weak])
+            variance[weak] = prior[weak] - np.einsum("nm,nm->m", half, half)
+        return np.maximum(variance, 0.0)
+
+    def kept(self, solution: Solution) -> Array:
+        precision: Any = solution.precision
+        return precision.inner.factor if isinstance(precision, KernelPrecision) else precision.factor
+
+    def restored(self, parameters: SiteParameters, kept: Array) -> Any:
+        if not np.all(parameters.gamma >= 0.0):
+            return super().restored(parameters, kept)
+        return KernelPrecision(self.kernel_factor, np.sqrt(parameters.gamma), Cholesky(kept, 0.0))
+
+    def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
+        """Largest norm of a site's own share of ∂B/∂C̃: |γ_n − γ̂_n| s_n √K_nn."""
+        return float(np.max(np.abs(excess) * np.sqrt(variance * np.diagonal(self.K)), initial=0.0))
+
+
+def kernel_form(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> KernelForm | None:
+    """The form of a model that is a Gaussian process: one full covariance on w, one block of sites on coordinates."""
+    whitening = part.whitening
+    alone = len(model.gaussians) == len(model.sites) == 1 and model.sites[0].H is None
+    if not alone or not isinstance(whitening, CovarianceWhitening) or model.gaussians[0].H is not None:
+        return None
+    factor = np.asfortranarray(whitening.factor)
+    return KernelForm(
+        part.mean,
+        whitening,
+        None,
+        None,
+        np.zeros(model.dim),
+        part.constant + whitening.log_det,
+        DenseProjections(factor.T),
+        sites.shifted(part.mean) if part.mean.any() else sites,
+        rows,
+        np.ascontiguousarray(model.gaussians[0].cov),
+        factor,
+    )
