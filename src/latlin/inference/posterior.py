@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,9 @@ from latlin.inference.kl_bound import gaussian_kl_bound
 from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.rng import RandomState
+
+if TYPE_CHECKING:
+    from latlin.inference.diagnose import Diagnosis
 
 Array = NDArray[np.float64]
 EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
@@ -107,6 +110,32 @@ class Posterior:
     def project(self, H: Any) -> Any:
         """Marginals of Hw, one a row of H: `.mean`, `.variance` and the density."""
         return self.density.project(checked_matrix(dense_operator(H), "H", self.model.dim))
+
+    def diagnose(self, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
+        """How far to trust this posterior, by importance sampling against its model.
+
+        Parameters
+        ----------
+        n : int
+            Draws, at least 200: half from this posterior, half from wider copies with heavy tails and from the prior.
+        random_state : int, Generator or RandomState, optional
+
+        Returns
+        -------
+        Diagnosis
+            A verdict in words with its reason, k̂, effective draws, the evidence with an error and an interval,
+            corrected moments.
+
+        Examples
+        --------
+        >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+        >>> model = LatentLinearModel([GaussianFactor(dim=1), SiteFactor([[2.0], [1.0]], potentials.Logit([1, 1]))])
+        >>> infer(model, "gkl").diagnose(random_state=0).verdict
+        'reliable'
+        """
+        from latlin.inference.diagnose import diagnose
+
+        return diagnose(self, n, random_state)
 
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.

@@ -1,0 +1,1 @@
+"""What draws, log p and log q say about an approximation: weights, evidence, verdicts, calibration, scores."""

@@ -1,0 +1,103 @@
+"""Corrected mean, variances and covariance of w, accumulated over blocks of draws.
+
+    ⟨f⟩_p = Σ_i w̄_i f(w_i)   or   ⟨f⟩_q + Σ_i (w̄_i − u_i) f(w_i),   w̄ ∝ p/r,   u ∝ q/r
+
+The second uses what is known of q itself as a control variate: where p is close to q hardly any noise is left. Where q
+is far from p it adds noise instead, and each coordinate takes the one of the smaller error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class CorrectedMoments(NamedTuple):
+    """Mean and variance with standard errors; the covariance, if it was asked for."""
+
+    mean: Array
+    mean_error: Array
+    variance: Array
+    variance_error: Array
+    covariance: Array | None
+
+
+class _Sums:
+    """Σ a x, Σ a x², Σ a x xᵀ and, for their errors, Σ a², Σ a²x, Σ a²x², Σ a²x⁴ over draws with weights a."""
+
+    def __init__(self, dim: int, cross: bool) -> None:
+        self.first, self.second = np.zeros(dim), np.zeros(dim)
+        self.squares = np.zeros((3, dim))
+        self.size = 0.0
+        self.cross = np.zeros((dim, dim)) if cross else None
+
+    def add(self, a: Array, x: Array, square: Array) -> None:
+        self.first += a @ x
+        self.second += a @ square
+        a2 = a * a
+        self.size += float(a2.sum())
+        self.squares += np.stack([a2 @ x, a2 @ square, a2 @ (square * square)])
+        if self.cross is not None:
+            self.cross += (a[:, None] * x).T @ x
+
+    def errors(self, mean: Array, second: Array) -> tuple[Array, Array]:
+        """√Σ a²(x − mean)² and √Σ a²(x² − second)²."""
+        one, two, four = self.squares
+        of_mean = two - 2.0 * mean * one + mean**2 * self.size
+        of_second = four - 2.0 * second * two + second**2 * self.size
+        return np.sqrt(np.maximum(of_mean, 0.0)), np.sqrt(np.maximum(of_second, 0.0))
+
+
+def corrected_moments(
+    blocks: Iterator[tuple[slice, Array]],
+    weights: Array,
+    reference: Array,
+    mean: Array,
+    variance: Array,
+    covariance: Array | None,
+) -> CorrectedMoments:
+    """Moments of p from draws of r.
+
+    Parameters
+    ----------
+    blocks : iterator of (slice, ndarray of shape (b, dim))
+        The draws and where their weights are.
+    weights, reference : ndarray of shape (n,)
+        w̄ and u, each of sum one.
+    mean, variance, covariance
+        Of q; the covariance may be None.
+    """
+    plain, change = (_Sums(len(mean), covariance is not None) for _ in range(2))
+    for span, draws in blocks:
+        x = draws - mean
+        square = x * x
+        plain.add(weights[span], x, square)
+        change.add(weights[span] - reference[span], x, square)
+    # both count from the mean of q
+    noise = plain.errors(plain.first, plain.second), change.errors(np.zeros_like(mean), variance)
+    close = noise[1][0] ** 2 / variance + (noise[1][1] / variance) ** 2 < (
+        noise[0][0] ** 2 / variance + (noise[0][1] / variance) ** 2
+    )
+    first, mean_error = np.where(close, change.first, plain.first), np.where(close, noise[1][0], noise[0][0])
+    second = np.where(close, variance + change.second, plain.second)
+    spread = np.maximum(second - first**2, np.finfo(float).tiny)
+    full = None
+    if covariance is not None and plain.cross is not None and change.cross is not None:
+        raw = covariance + change.cross if close.mean() > 0.5 else plain.cross
+        full = _proper(raw - np.outer(first, first), spread)
+    return CorrectedMoments(mean + first, mean_error, spread, np.where(close, noise[1][1], noise[0][1]), full)
+
+
+def _proper(matrix: Array, variance: Array) -> Array:
+    """Symmetric with the given variances; negative eigenvalues (noise) are raised to zero."""
+    scale = np.sqrt(variance)
+    root = np.sqrt(np.maximum(np.diagonal(matrix), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T) / root / root[:, None])
+    correlation = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    own = np.sqrt(np.diagonal(correlation))
+    return correlation / own / own[:, None] * scale * scale[:, None]

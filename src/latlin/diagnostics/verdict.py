@@ -1,0 +1,125 @@
+"""A verdict in words: reliable, use with care, or do not use, and why."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.diagnostics.moments import CorrectedMoments
+from latlin.diagnostics.pareto import LARGEST_K
+from latlin.diagnostics.response import Response
+
+Array = NDArray[np.float64]
+Word = Literal["reliable", "use with care", "do not use"]
+
+#: a mean off by more sd, or a ratio of sd outside, is not reliable; and by how much it is not usable
+MEAN_OFF, MEAN_FAR = 0.3, 1.0
+RATIO_OFF, RATIO_FAR = 1.4, 2.0
+#: standard errors by which a corrected moment may be wrong
+MARGIN = 2.5
+#: effective draws below which the corrections themselves say little
+FEWEST_EFFECTIVE = 100.0
+#: effective share of draws above which weights hardly vary
+EVEN = 0.95
+#: first-order movement of the log of a variance that is too much
+LEAN = 0.7
+
+
+class Verdict(NamedTuple):
+    """The word, and the reason in a sentence."""
+
+    word: Word
+    reason: str
+
+
+class Gap(NamedTuple):
+    """How far an approximation is from the corrected moments, coordinate by coordinate.
+
+    Differences of means in corrected sd, logs of the ratios sd of q / corrected sd, and what each may be wrong by.
+    """
+
+    mean: Array
+    mean_margin: Array
+    log_ratio: Array
+    ratio_margin: Array
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        """Mean and |log ratio| as large as the errors allow."""
+        return float(np.max(self.mean + self.mean_margin)), float(np.max(np.abs(self.log_ratio) + self.ratio_margin))
+
+    @property
+    def certain(self) -> tuple[float, float]:
+        """Mean and |log ratio| that are certain."""
+        return float(np.max(self.mean - self.mean_margin)), float(np.max(np.abs(self.log_ratio) - self.ratio_margin))
+
+    def sentence(self) -> str:
+        """The worst coordinates."""
+        i, j = int(np.argmax(self.mean + self.mean_margin)), int(np.argmax(np.abs(self.log_ratio) + self.ratio_margin))
+        low, high = np.exp(self.log_ratio[j] + self.ratio_margin[j] * np.array([-1.0, 1.0]))
+        off = self.mean[i] > MEAN_OFF or abs(self.log_ratio[j]) > np.log(RATIO_OFF)
+        return ("" if off else "so few draws cannot exclude it (raise n): ") + (
+            f"against the corrected moments the mean of coordinate {i} is off by {self.mean[i]:.2g} ± "
+            f"{self.mean_margin[i]:.1g} sd, and the sd of coordinate {j} by a factor {np.exp(self.log_ratio[j]):.2g} "
+            f"({low:.2g} to {high:.2g})"
+        )
+
+
+def moment_gap(mean: Array, variance: Array, corrected: CorrectedMoments) -> Gap:
+    """Compare means and standard deviations of q with the corrected ones."""
+    sd = np.sqrt(corrected.variance)
+    return Gap(
+        np.abs(mean - corrected.mean) / sd,
+        MARGIN * corrected.mean_error / sd,
+        0.5 * np.log(variance / corrected.variance),
+        MARGIN * 0.5 * corrected.variance_error / corrected.variance,
+    )
+
+
+class Findings(NamedTuple):
+    """What the verdict is made of; `even` is the effective share of the posterior's own draws."""
+
+    k_hat: float
+    even: float
+    corrected_k_hat: float
+    corrected_ess: float
+    gap: Gap
+    converged: bool
+    below_own_bound: bool
+    response: Response
+
+
+def judge(found: Findings) -> Verdict:
+    """The first rule that applies decides."""
+    sure = found.corrected_k_hat <= LARGEST_K and found.corrected_ess >= FEWEST_EFFECTIVE
+    mean, ratio = found.gap.largest
+    mean_certain, ratio_certain = found.gap.certain
+    if sure and (mean_certain > MEAN_FAR or ratio_certain > np.log(RATIO_FAR)):
+        return Verdict("do not use", found.gap.sentence())
+    if found.below_own_bound:
+        return Verdict("do not use", "the draws miss mass that the engine's own lower bound proves to be there")
+    lean = found.response
+    if not sure and (lean.mean > MEAN_FAR or lean.log_variance > LEAN):
+        return Verdict("do not use", f"{_weights(found)}, and they lean: it is misplaced, too wide or too narrow")
+    if sure and (mean > MEAN_OFF or ratio > np.log(RATIO_OFF)):
+        return Verdict("use with care", found.gap.sentence())
+    if not sure:
+        return Verdict("use with care", f"{_weights(found)}, so that its moments cannot be checked")
+    # the tail of weights that hardly vary has a shape, but no consequence
+    if found.k_hat > LARGEST_K and found.even < EVEN:
+        return Verdict("use with care", f"{_weights(found)}, although means and standard deviations agree")
+    if not found.converged:
+        return Verdict("use with care", "the fit did not converge, although its moments agree with the corrected ones")
+    return Verdict(
+        "reliable", f"k̂ = {found.k_hat:.2f}, and means and standard deviations agree with the corrected ones"
+    )
+
+
+def _weights(found: Findings) -> str:
+    if found.k_hat > LARGEST_K:
+        return f"k̂ = {found.k_hat:.2f} is above {LARGEST_K}: the weights of draws are too uneven"
+    if found.corrected_k_hat > LARGEST_K:
+        return f"wider draws find weights with k̂ = {found.corrected_k_hat:.2f}: there is mass that draws hardly cover"
+    return f"only {found.corrected_ess:.0f} effective draws: raise n"

@@ -1,0 +1,31 @@
+"""Which engine to try after one that was not good enough."""
+
+from __future__ import annotations
+
+from latlin.densities.precision import PrecisionCovariance
+from latlin.densities.subspace import SubspaceCovariance
+from latlin.inference.posterior import Posterior
+
+#: largest dimension for a full covariance, and for an affine-independent density
+FULL, AFFINE = 2000, 60
+
+
+def next_engine(posterior: Posterior) -> str:
+    """A short name, with a word on options where they matter."""
+    dim, engine = posterior.model.dim, posterior.engine
+    if engine in ("map", "lvb", "laplace", "mean-field"):
+        return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
+    if engine == "gkl" and not _is_full(posterior) and dim <= FULL:
+        return "gkl with covariance='full'"
+    if engine in ("gkl", "ep") and dim <= AFFINE:
+        return "ai-kl"
+    if engine == "gkl" and _is_full(posterior):
+        return "ep"
+    if engine == "ai-kl":
+        return "ai-kl with another base, or the corrected moments of this diagnosis"
+    return "the corrected moments of this diagnosis, with a larger n"
+
+
+def _is_full(posterior: Posterior) -> bool:
+    structure = getattr(posterior.density, "structure", None)
+    return isinstance(structure, PrecisionCovariance | SubspaceCovariance)
