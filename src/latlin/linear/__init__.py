@@ -2,5 +2,17 @@
 
 from latlin.linear.classifiers import BayesianLogisticRegression, BayesianProbitRegression
 from latlin.linear.gaussian_regression import BayesianLinearRegression
+from latlin.linear.ordinal import BayesianOrdinalRegression
+from latlin.linear.poisson import BayesianPoissonRegression
+from latlin.linear.robust import RobustRegression
+from latlin.linear.sparse import SparseRegression
 
-__all__ = ["BayesianLinearRegression", "BayesianLogisticRegression", "BayesianProbitRegression"]
+__all__ = [
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "BayesianOrdinalRegression",
+    "BayesianPoissonRegression",
+    "BayesianProbitRegression",
+    "RobustRegression",
+    "SparseRegression",
+]

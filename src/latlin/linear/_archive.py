@@ -50,6 +50,7 @@ def write(path: str | os.PathLike[str], model: Any) -> None:
         "dtype": model._dtype.name,
         "n_features": int(model.n_features_in_),
         "feature_names": [str(n) for n in model.feature_names_in_] if hasattr(model, "feature_names_in_") else None,
+        "extras": {name: float(getattr(model, name)) for name in model._extras if hasattr(model, name)},
         "classes": _labels(model.classes_) if hasattr(model, "classes_") else None,
     }
     write_archive(path, {**header, "digest": _digest(header, arrays)}, arrays)
@@ -121,7 +122,7 @@ def read(path: str | os.PathLike[str], cls: type) -> Any:
         raise ValueError(f"{where} is not a readable latlin model: {error}") from error
 
 
-def _restored(cls: type, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+def _restored(cls: Any, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
     model = cls(**{name: _option(value, arrays) for name, value in header["params"].items()})
     model.n_features_in_ = int(header["n_features"])
     if header["feature_names"] is not None:
@@ -130,6 +131,8 @@ def _restored(cls: type, header: dict[str, Any], arrays: Mapping[str, np.ndarray
         model.classes_ = np.array(header["classes"]["values"], dtype=np.dtype(header["classes"]["dtype"]))
     design = Design(arrays["centre"], arrays["spread"], bool(header["intercept"]))
     fits = [_fit(said, design, arrays, f"fit{k}") for k, said in enumerate(header["fits"])]
+    for name in set(cls._extras) & set(header["extras"]):
+        setattr(model, name, float(header["extras"][name]))
     return model._store(design, fits, np.dtype(header["dtype"]))
 
 

@@ -37,6 +37,8 @@ class LinearEstimator(BaseEstimator):
 
     #: cut points or the like make up for a shift of the features
     _absorbs_shifts = False
+    #: fitted numbers besides those that follow from the posteriors
+    _extras: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -75,10 +77,9 @@ class LinearEstimator(BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def _rows(self, X: Any, y: Any = None, *, reset: bool, **options: Any) -> Any:
-        """Checked X, or X and y."""
-        target = {} if y is None else {"y": y}
-        return validate_data(self, X, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **target, **options)
+    def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
+        """Checked X and y."""
+        return validate_data(self, X, y, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
         """One problem a response."""
@@ -159,7 +160,7 @@ class LinearEstimator(BaseEstimator):
     def _asked(self, X: Any) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
-        return self._rows(X, reset=False)
+        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
@@ -217,7 +218,10 @@ class LinearEstimator(BaseEstimator):
         """A hyperparameter of the only response; AttributeError before `fit`, as of any fitted attribute."""
         if not hasattr(self, "_fits"):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-        return self._fits[0].values[name]
+        values = self._fits[0].values
+        if name not in values:
+            raise AttributeError(f"the families of this {type(self).__name__} have no parameter {name!r}")
+        return values[name]
 
     def _generator(self, random_state: RandomState) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)

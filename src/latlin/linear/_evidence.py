@@ -20,9 +20,25 @@ from latlin.linear._problem import Problem
 from latlin.numerics.alerts import ConvergenceWarning, alert
 
 Array = NDArray[np.float64]
-#: largest derivative of the log evidence in a log hyperparameter at the end, in nat
-TOLERANCE = 1e-3
 MAX_FITS = 100
+
+
+class Accuracy(NamedTuple):
+    """How far a search goes.
+
+    Parameters
+    ----------
+    gradient : float
+        Largest derivative of the log evidence in a log hyperparameter at the end, in nat.
+    gain : float
+        Least relative gain in log evidence that is worth another fit.
+    """
+
+    gradient: float = 1e-3
+    gain: float = 1e-10
+
+
+PLAIN = Accuracy()
 
 
 class Fit(NamedTuple):
@@ -93,7 +109,7 @@ def coordinates(problem: Problem) -> dict[str, Coordinate]:
     unit = problem.unit
     return {
         "prior_scale": Logarithm(1e-4 * unit, 1e3 * unit),
-        "scale": Logarithm(1e-5 * unit, 1e2 * unit),
+        "scale": Logarithm(1e-4 * unit, 1e2 * unit),
         "df": Logarithm(0.5, 200.0),
         "prior_df": Logarithm(0.5, 200.0),
         "prior_shape": Logarithm(0.3, 4.0),
@@ -134,7 +150,12 @@ class _Search:
 
 
 def maximise_evidence(
-    problem: Problem, engine: Engine, values: Mapping[str, Any], free: Sequence[str], start: Posterior | None = None
+    problem: Problem,
+    engine: Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    start: Posterior | None = None,
+    accuracy: Accuracy = PLAIN,
 ) -> Fit:
     """The fit at the hyperparameters `free` of largest log evidence, from those in `values`.
 
@@ -146,6 +167,7 @@ def maximise_evidence(
         Every hyperparameter; those in `free` are where the search starts, a vector for one number a feature.
     free : list of str
     start : Posterior, optional
+    accuracy : Accuracy
     """
     search = _Search(problem, engine, values, free)
     search.start = start
@@ -154,7 +176,7 @@ def maximise_evidence(
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        options = {"maxfun": MAX_FITS, "gtol": TOLERANCE, "ftol": 1e-12}
+        options = {"maxfun": MAX_FITS, "gtol": accuracy.gradient, "ftol": accuracy.gain}
         result = minimize(
             search, np.concatenate(search.parts), jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )

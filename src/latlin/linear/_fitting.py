@@ -14,16 +14,22 @@ from latlin.inference.auto import Auto, choose
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl import GaussianKL
 from latlin.inference.infer import resolve
+from latlin.inference.laplace import Laplace
+from latlin.inference.local_bound import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import Fit, maximise_evidence
-from latlin.linear._exact import maximise_exact_evidence
+from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence
+from latlin.linear._exact import Exact, maximise_exact_evidence
 from latlin.linear._families import LOCATION
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
 
 Array = NDArray[np.float64]
 AUTO = "auto"
+#: entries of X up to which a fit goes on to nearly all digits, so that equal problems give equal answers
+SMALL = 20_000
+FINE = Accuracy(gradient=1e-7, gain=1e-15)
+FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=1e-9), "lvb": LocalBound(tol=1e-9)}
 
 
 def settled(problem: Problem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
@@ -73,27 +79,22 @@ def fit_problem(
     verbose: bool = False,
 ) -> Fit:
     """The posterior, at the hyperparameters of largest evidence where some are free."""
-    chosen, reason = _engine(problem, engine, values, free)
+    small = problem.rows.shape[0] * problem.rows.shape[1] <= SMALL
+    chosen, reason = _engine(problem, engine, values, free, small)
+    if isinstance(chosen, Exact) and not ("prior_scale" in free and np.ndim(values["prior_scale"])):
+        found = maximise_exact_evidence(problem, values, free) if free else dict(values)
+        return Fit(chosen.run(problem.model(found)), found)
     if not free:
         posterior = chosen.run(problem.model(values), start=start, verbose=verbose)
         return Fit(_explained(posterior, reason), dict(values))
-    if _is_exact(problem, engine, values):
-        found = maximise_exact_evidence(problem, values, free)
-        return Fit(_explained(chosen.run(problem.model(found)), reason), found)
-    fit = maximise_evidence(problem, chosen, values, free, start)
+    fit = maximise_evidence(problem, chosen, values, free, start, FINE if small else PLAIN)
     return fit._replace(posterior=_explained(fit.posterior, reason))
 
 
-def _is_exact(problem: Problem, engine: str | Engine, values: Mapping[str, Any]) -> bool:
-    """All Gaussian with one prior scale, so that one decomposition serves every evaluation."""
-    gaussian = problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior)
-    return gaussian and np.ndim(values["prior_scale"]) == 0 and isinstance(resolve(engine), Auto)
-
-
 def _engine(
-    problem: Problem, engine: str | Engine, values: Mapping[str, Any], free: Sequence[str]
+    problem: Problem, engine: str | Engine, values: Mapping[str, Any], free: Sequence[str], small: bool
 ) -> tuple[Engine, str]:
-    """The engine to run, and why where it was chosen here."""
+    """The engine to run, and why where it was chosen here; small problems are fitted to more digits."""
     asked = resolve(engine)
     if free and isinstance(asked, MAP):
         names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)
@@ -101,10 +102,14 @@ def _engine(
             f"{names} needs an evidence, and engine 'map' has none: give numbers, or use 'laplace' or 'gkl'"
         )
     if not isinstance(asked, Auto):
-        return asked, ""
+        return (FINER.get(engine, asked) if small and isinstance(engine, str) else asked), ""
     chosen, reason = choose(problem.model(values))
+    if isinstance(chosen, GaussianKL) and chosen.covariance == "full":
+        if problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior):
+            return Exact(), ""
+        return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):
-        return GaussianKL(), "hyperparameters are learnt, for which a Gaussian serves"
+        return (FINER["gkl"] if small else GaussianKL()), "hyperparameters are learnt, for which a Gaussian serves"
     return chosen, reason
 
 

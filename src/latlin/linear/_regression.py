@@ -44,7 +44,7 @@ class Regression(RegressorMixin, LinearEstimator):
         offset : array of shape (n,), optional
             Added to the linear predictor with coefficient one.
         """
-        X, y = self._rows(X, y, reset=True, y_numeric=True)
+        X, y = self._training(X, y, y_numeric=True)
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)

@@ -25,7 +25,7 @@ from latlin.linear._problem import Problem
 
 Array = NDArray[np.float64]
 #: rows a first block must have when hyperparameters are to be learnt from it
-FIRST_ROWS = 20
+FIRST_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Streaming(_Stream):
         y : array of shape (n,)
         sample_weight, offset : array of shape (n,), optional
         """
-        X, y = self._rows(X, y, reset=not hasattr(self, "_fits"), y_numeric=True)
+        X, y = self._training(X, y, reset=not hasattr(self, "_fits"), y_numeric=True)
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         return self._absorbed(X, [np.asarray(y, float)], weight, shift)
 
@@ -126,7 +126,7 @@ class StreamingClasses(_Stream):
         offset : array of shape (n,) or (n, n_classes), optional
         """
         first = not hasattr(self, "_fits")
-        X, y = self._rows(X, y, reset=first)
+        X, y = self._training(X, y, reset=first)
         check_classification_targets(y)
         weight = _checks.weights(sample_weight, X.shape[0])
         labels = np.unique(y if classes is None else classes)

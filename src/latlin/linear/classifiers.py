@@ -1,20 +1,89 @@
-"""Logistic and probit regression."""
+"""Logistic and probit regression; several classes one against the rest."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtr
 
 from latlin import potentials
+from latlin.linear import _checks
 from latlin.linear._classification import Classification
 from latlin.linear._families import Binary, Family
+from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
+from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]
 
 
-class BayesianLogisticRegression(StreamingClasses, Classification):
+class OneVersusRest(StreamingClasses, Classification):
+    """One binary response for two classes, one a class for more, normalised."""
+
+    def _codes(self, y: NDArray[Any]) -> list[Array]:
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [(y == label).astype(float) for label in positive]
+
+    def _response_names(self) -> list[str]:
+        return [""] if len(self._fits) == 1 else [f"{label}: " for label in self.classes_]
+
+    def _link(self, x: Array) -> Array:
+        """P(y = 1 | x)."""
+        raise NotImplementedError
+
+    def _log_rates(self, latents: list[Latent]) -> tuple[Array, Array]:
+        """log P(y_k = 1) and log P(y_k = 0) of each response, shape (n, responses)."""
+        count = len(latents[0].mean)
+        signs = [self._likelihood().observe(np.full(count, sign)) for sign in (1.0, -1.0)]
+        yes, no = (np.stack([log_density(sign, at) for at in latents], axis=1) for sign in signs)
+        return yes, no
+
+    def _log_probabilities(self, latents: list[Latent]) -> Array:
+        yes, no = self._log_rates(latents)
+        table = np.concatenate([no, yes], axis=1) if yes.shape[1] == 1 else yes
+        return table - np.logaddexp.reduce(table, axis=1, keepdims=True)
+
+    def decision_function(self, X: Any, offset: Any = None) -> Array:
+        """Log odds of the integrated probabilities: of the second class of two (n,), or of each against the rest."""
+        _, latents, dtype = self._latents(X, offset)
+        yes, no = self._log_rates(latents)
+        odds = (yes - no).astype(dtype)
+        return odds[:, 0] if odds.shape[1] == 1 else odds
+
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> Array:
+        """Posterior quantiles of the probability of the second class of two, shape (n, number of quantiles).
+
+        Several classes: of each against the rest, not normalised, shape (n, n_classes, number of quantiles).
+        """
+        q = levels("quantiles", quantiles)
+        _, latents, dtype = self._latents(X, offset)
+        parts = [self._link(at.quantile(q)).astype(dtype) for at in latents]
+        return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
+        """The central posterior interval of the class probability: last axis low and high."""
+        return self.predict_quantiles(X, tails(coverage), offset)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
+    ) -> NDArray[Any]:
+        """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
+        X = self._asked(X)
+        rng = self._generator(random_state)
+        shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
+        shares = []
+        for k, fit in enumerate(self._fits):
+            own = _checks.column(shift, k)
+            x = np.asarray(rows @ fit.posterior.sample(n_samples, rng).T) + (0.0 if own is None else own[:, None])
+            shares.append(self._link(x))
+        table = np.stack([1.0 - shares[0], shares[0]] if len(shares) == 1 else shares)
+        below = np.cumsum(table / table.sum(axis=0), axis=0)[:-1]
+        return self.classes_[np.sum(rng.random(below.shape[1:]) > below, axis=0)]
+
+
+class BayesianLogisticRegression(OneVersusRest):
     """P(y = 1) = σ(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²); several classes one against the rest.
 
     Parameters
@@ -69,8 +138,11 @@ class BayesianLogisticRegression(StreamingClasses, Classification):
     def _family(self) -> Family:
         return Binary(potentials.Logit)
 
+    def _link(self, x: Array) -> Array:
+        return np.asarray(expit(x))
 
-class BayesianProbitRegression(StreamingClasses, Classification):
+
+class BayesianProbitRegression(OneVersusRest):
     """P(y = 1) = Φ(xᵀw + b) with the normal distribution function Φ; else as `BayesianLogisticRegression`.
 
     Examples

@@ -1,0 +1,154 @@
+"""Ordinal regression: ordered classes between learnt cut points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latlin.inference.engine import Engine
+from latlin.linear import _checks
+from latlin.linear._classification import Classification, class_index
+from latlin.linear._families import Family, Ordered
+from latlin.linear._predict import Latent, levels, log_density, tails
+from latlin.numerics.rng import RandomState
+
+Array = NDArray[np.float64]
+
+
+class BayesianOrdinalRegression(Classification):
+    """P(y ≤ k) = F(cut_k − xᵀw): ordered classes, one coefficient a feature, cut points learnt by the evidence.
+
+    Parameters
+    ----------
+    link : {"probit", "logit"}
+        F is the distribution function of the standard normal or of the logistic distribution.
+    cuts : "auto" or array of shape (n_classes − 1,)
+        Cut points; "auto" maximises the evidence. They take the place of an intercept.
+    order : sequence, optional
+        The labels from lowest to highest; sorted unless told.
+    engine : str or engine object
+        "auto", "laplace", "ep", "gkl", "ai-kl", "map", or an object of `latlin.engines`.
+    prior_scale : "auto", float or array of shape (n_features,)
+        Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
+        maximises the evidence.
+    ard : bool
+        Learn one prior scale a feature (automatic relevance determination); needs prior_scale="auto".
+    standardise : bool
+        Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    warm_start : bool
+        Start from the last fit.
+    random_state : int, Generator, RandomState or None
+        For draws.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        From lowest to highest.
+    coef_, coef_std_ : ndarray of shape (1, n_features)
+    intercept_ : ndarray of shape (1,)
+        Shift of the linear predictor x·coef_ + intercept_ to which `cuts_` belong; not a free parameter.
+    cuts_ : ndarray of shape (n_classes − 1,)
+    posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
+        As of `BayesianLinearRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.linear import BayesianOrdinalRegression
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> y = ["low", "low", "low", "mid", "low", "mid", "mid", "high", "mid", "high", "high", "high"]
+    >>> model = BayesianOrdinalRegression(order=["low", "mid", "high"]).fit(X, y)
+    >>> model.predict([[-2.0], [0.0], [2.0]]).tolist()
+    ['low', 'mid', 'high']
+    """
+
+    _absorbs_shifts = True
+
+    def __init__(
+        self,
+        *,
+        link: str = "probit",
+        cuts: Any = "auto",
+        order: Sequence[Any] | None = None,
+        engine: str | Engine = "auto",
+        prior_scale: Any = "auto",
+        ard: bool = False,
+        standardise: bool = True,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            engine=engine,
+            prior_scale=prior_scale,
+            ard=ard,
+            fit_intercept=False,
+            standardise=standardise,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.link = link
+        self.cuts = cuts
+        self.order = order
+
+    def _family(self) -> Family:
+        return Ordered(self.link, len(self.classes_))
+
+    def _given(self) -> dict[str, Any]:
+        return {"prior_scale": self.prior_scale, "cuts": self.cuts}
+
+    @property
+    def cuts_(self) -> Array:
+        """The cut points of the linear predictor."""
+        return self._fitted_value("cuts")
+
+    def _ordered(self, classes: NDArray[Any]) -> NDArray[Any]:
+        if self.order is None:
+            return classes
+        order = np.asarray(self.order)
+        if not np.array_equal(np.sort(order), classes):
+            raise ValueError(f"order must list the labels {classes.tolist()}, got {order.tolist()}")
+        return order
+
+    def _codes(self, y: NDArray[Any]) -> list[Array]:
+        return [class_index(np.asarray(y), self.classes_).astype(float)]
+
+    def _log_probabilities(self, latents: list[Latent]) -> Array:
+        (at,) = latents
+        sites = self._likelihood()
+        parts = [log_density(sites.observe(np.full(len(at.mean), k)), at) for k in range(len(self.classes_))]
+        table = np.stack(parts, axis=1)
+        return table - np.logaddexp.reduce(table, axis=1, keepdims=True)
+
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> NDArray[Any]:
+        """The lowest class with at least that much probability up to it, shape (n, number of quantiles)."""
+        q = levels("quantiles", quantiles)
+        below = np.cumsum(self.predict_proba(X, offset), axis=1)[:, :-1, None] < q
+        return self.classes_[np.sum(below, axis=1)]
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> NDArray[Any]:
+        """The central interval of classes: columns lowest and highest."""
+        return self.predict_quantiles(X, tails(coverage), offset)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
+    ) -> NDArray[Any]:
+        """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
+        X = self._asked(X)
+        rng, shift = self._generator(random_state), _checks.offsets(offset, X.shape[0])
+        x = np.asarray(self._design.rows(X) @ self._fits[0].posterior.sample(n_samples, rng).T)
+        x += 0.0 if shift is None else shift[:, None]
+        drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
+        return self.classes_[drawn[0].T.astype(int)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # classes that are not ordered along one direction cannot be told apart by one linear predictor
+        tags.classifier_tags.poor_score = True
+        return tags

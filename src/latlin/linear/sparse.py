@@ -1,0 +1,143 @@
+"""Regression with priors that put most coefficients near zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from latlin.inference.engine import Engine
+from latlin.linear._families import LOCATION, Family
+from latlin.linear._priors import SPARSE, Prior
+from latlin.linear._regression import Regression
+from latlin.numerics.rng import RandomState
+
+
+class SparseRegression(Regression):
+    """y = xᵀw + b + noise, with a prior of the coefficients that is peaked at zero or has heavy tails.
+
+    Parameters
+    ----------
+    prior : {"laplace", "student-t", "generalised-normal"}
+        Family of the prior, of scale prior_scale/sd_j (the family's own scale parameter).
+    likelihood : {"gaussian", "student-t", "laplace", "cauchy", "logistic"}
+        Family of the noise.
+    prior_df : "auto" or float
+        Degrees of freedom of the prior "student-t".
+    prior_shape : "auto" or float
+        Power of the prior "generalised-normal": 1 is "laplace", less is sparser.
+    noise_scale : "auto" or float
+        Scale of the noise; "auto" maximises the evidence.
+    df : "auto" or float
+        Degrees of freedom of the noise "student-t".
+    engine : str or engine object
+        "auto", "gkl", "ep", "lvb", "ai-kl", "map", or an object of `latlin.engines`; not "laplace" where there is a
+        kink.
+    prior_scale : "auto", float or array of shape (n_features,)
+        Scale of the prior, for features of standard deviation one when `standardise`. "auto" maximises the evidence.
+    ard : bool
+        Learn one prior scale a feature; needs prior_scale="auto".
+    fit_intercept : bool
+        Include an intercept, with a wide prior of the same family around the mean of y.
+    intercept_scale : float, optional
+        Scale of that prior; ten standard deviations of y unless told.
+    standardise : bool
+        Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    warm_start : bool
+        Start from the last fit.
+    random_state : int, Generator, RandomState or None
+        For draws.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    coef_, coef_std_ : ndarray of shape (n_features,)
+    intercept_ : float
+        At x = 0.
+    noise_scale_, df_, prior_df_, prior_shape_ : float
+        Those that the families have.
+    posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
+        As of `BayesianLinearRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.linear import SparseRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((40, 10))
+    >>> y = 3.0 * X[:, 0] + 0.5 * rng.standard_normal(40)
+    >>> model = SparseRegression(engine="gkl").fit(X, y)
+    >>> int(np.sum(np.abs(model.coef_) > 0.5))
+    1
+    """
+
+    def __init__(
+        self,
+        prior: str = "laplace",
+        likelihood: str = "gaussian",
+        *,
+        prior_df: Any = 3.0,
+        prior_shape: Any = 0.8,
+        noise_scale: Any = "auto",
+        df: Any = 4.0,
+        engine: str | Engine = "auto",
+        prior_scale: Any = "auto",
+        ard: bool = False,
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        standardise: bool = True,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            engine=engine,
+            prior_scale=prior_scale,
+            ard=ard,
+            fit_intercept=fit_intercept,
+            intercept_scale=intercept_scale,
+            standardise=standardise,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.prior = prior
+        self.likelihood = likelihood
+        self.prior_df = prior_df
+        self.prior_shape = prior_shape
+        self.noise_scale = noise_scale
+        self.df = df
+
+    def _family(self) -> Family:
+        if self.likelihood not in LOCATION:
+            raise ValueError(f"likelihood must be one of {', '.join(LOCATION)}, got {self.likelihood!r}")
+        return LOCATION[self.likelihood]
+
+    def _prior(self) -> Prior:
+        if self.prior not in SPARSE:
+            raise ValueError(f"prior must be one of {', '.join(SPARSE)}, got {self.prior!r}")
+        return SPARSE[self.prior]
+
+    def _given(self) -> dict[str, Any]:
+        given = {"scale": self.noise_scale, "df": self.df, "prior_df": self.prior_df, "prior_shape": self.prior_shape}
+        names = (*self._family().parameters, *self._prior().parameters)
+        return {"prior_scale": self.prior_scale, **{name: given[name] for name in names}}
+
+    @property
+    def noise_scale_(self) -> float:
+        """Scale of the noise."""
+        return self._fitted_value("scale")
+
+    @property
+    def df_(self) -> float:
+        """Degrees of freedom of Student-t noise."""
+        return self._fitted_value("df")
+
+    @property
+    def prior_df_(self) -> float:
+        """Degrees of freedom of a Student-t prior."""
+        return self._fitted_value("prior_df")
+
+    @property
+    def prior_shape_(self) -> float:
+        """Power of a generalised normal prior."""
+        return self._fitted_value("prior_shape")
