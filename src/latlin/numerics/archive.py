@@ -41,7 +41,9 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         raise FileNotFoundError(f"no file {os.fspath(path)}")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            members = {name: archive[name] for name in archive.files}
+        # members that are no arrays belong to whoever added them
+        arrays = {name: member for name, member in members.items() if isinstance(member, np.ndarray)}
         header = json.loads(arrays.pop(HEADER).tobytes().decode("utf8"))
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, TypeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: {error}") from error

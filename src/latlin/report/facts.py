@@ -1,0 +1,237 @@
+"""Everything a report says, as plain values: gathered from a fitted estimator, kept with it, shown later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import latlin
+from latlin.report.assess import Assessment
+
+COVERAGE = 0.9
+MOST_STEPS = 400
+#: estimator → family
+FAMILIES = {
+    "BayesianLinearRegression": "linear",
+    "BayesianLogisticRegression": "logistic",
+    "BayesianProbitRegression": "probit",
+    "BayesianPoissonRegression": "poisson",
+    "BayesianOrdinalRegression": "ordinal",
+    "RobustRegression": "robust",
+    "SparseRegression": "sparse",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about a fit.
+
+    Attributes
+    ----------
+    title, target, family, model, engine : str
+    rows : int
+    features : int
+        Encoded columns.
+    columns : list of dict
+        The table as it came: name, kind, missing, distinct, summary.
+    notes : list of str
+        What was done to the data.
+    positive : str
+        The class whose probability rises with the coefficients, where there are two.
+    log_evidence : list of [label, number]
+        One, or one a class.
+    evidence_kind : str
+    learnt : list of [name, number]
+        Hyperparameters, given or found.
+    converged : bool
+    steps : int
+    trace : list of float
+    message : str
+    seconds : float
+    coverage : float
+    coefficients : list of dict
+        name, mean, sd, low, high, p_positive, and effect: what mean, low and high are multiplied by to get the change
+        for one standard deviation of the feature.
+    diagnosis : list of [label, text]
+        The verdict on the approximation, if one was asked for.
+    engines : list of dict
+        Engines beside each other, if they were compared: texts by column.
+    assessment : Assessment or None
+    version : str
+    """
+
+    title: str
+    target: str
+    family: str
+    model: str
+    engine: str
+    rows: int
+    features: int
+    columns: list[dict[str, Any]]
+    notes: list[str]
+    positive: str
+    log_evidence: list[tuple[str, float]]
+    evidence_kind: str
+    learnt: list[tuple[str, float]]
+    converged: bool
+    steps: int
+    trace: list[float]
+    message: str
+    seconds: float
+    coverage: float
+    coefficients: list[dict[str, Any]]
+    diagnosis: list[tuple[str, str]]
+    engines: list[dict[str, str]]
+    assessment: Assessment | None
+    version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; numbers that are none become null."""
+        return _without_nan(asdict(self))
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Facts:
+        """Back from a JSON object; a ValueError if it is not one of `to_json`."""
+        try:
+            return cls(**{name: read(stored[name]) for name, read in READERS.items()})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"the facts of the fit cannot be read: {error!r}") from error
+
+    def with_(self, **changes: Any) -> Facts:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+
+def gather(
+    estimator: Any,
+    rows: int,
+    *,
+    target: str = "y",
+    title: str | None = None,
+    columns: Sequence[Mapping[str, Any]] = (),
+    notes: Sequence[str] = (),
+    spread: Mapping[str, float] | None = None,
+    diagnosis: Sequence[tuple[str, str]] = (),
+    engines: Sequence[Mapping[str, str]] = (),
+    assessment: Assessment | None = None,
+) -> Facts:
+    """Read the facts off a fitted estimator of `latlin.linear`.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    rows : int
+        Of the training data.
+    target : str
+    title : str, optional
+    columns : sequence of dict
+        As `latlin.datasets.describe.describe_columns` gives them.
+    notes : sequence of str
+    spread : dict, optional
+        Feature name → standard deviation, to set coefficients of different units beside each other.
+    diagnosis, engines, assessment :
+        As in `Facts`.
+    """
+    model = type(estimator).__name__
+    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
+    classes = [_label(label) for label in getattr(estimator, "classes_", [])]
+    labels = classes if len(posteriors) > 1 else [""]
+    family = FAMILIES.get(model, model)
+    return Facts(
+        title=title or f"Bayesian {family} regression of {target}",
+        target=target,
+        family=family,
+        model=model,
+        engine=posteriors[0].engine,
+        rows=int(rows),
+        features=int(estimator.n_features_in_),
+        columns=[dict(column) for column in columns],
+        notes=[str(note) for note in notes],
+        positive=f"{target} = {classes[1]}" if len(classes) == 2 else "",
+        log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
+        evidence_kind=str(estimator.evidence_kind_),
+        learnt=_learnt(estimator),
+        converged=bool(estimator.converged_),
+        steps=int(np.sum(estimator.n_iter_)),
+        trace=_thinned(np.asarray(posteriors[0].trace, float)),
+        message=str(posteriors[0].message),
+        seconds=float(sum(p.elapsed for p in posteriors)),
+        coverage=COVERAGE,
+        coefficients=_coefficients(estimator, spread or {}),
+        diagnosis=[(str(label), str(text)) for label, text in diagnosis],
+        engines=[dict(line) for line in engines],
+        assessment=assessment,
+        version=latlin.__version__,
+    )
+
+
+def _label(value: Any) -> str:
+    """A class as people write it: 1, not 1.0."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _coefficients(estimator: Any, spread: Mapping[str, float]) -> list[dict[str, Any]]:
+    lines = []
+    for row in estimator.summary(COVERAGE).rows:
+        feature = next((name for name in (row["name"], row["name"].partition(": ")[2]) if name in spread), None)
+        numbers = {key: float(row[key]) for key in ("mean", "sd", "low", "high", "p_positive")}
+        lines.append({"name": str(row["name"]), **numbers, "effect": float(spread[feature]) if feature else 1.0})
+    return lines
+
+
+def _learnt(estimator: Any) -> list[tuple[str, float]]:
+    """Fitted scalars that are neither coefficients nor how the fit went."""
+    names = ("prior_scale_", "noise_scale_", "scale_", "df_", "shape_")
+    values = {name: np.asarray(getattr(estimator, name, np.nan), float) for name in names}
+    is_shown = {name: value.ndim == 0 and bool(np.isfinite(value)) for name, value in values.items()}
+    return [(name.strip("_").replace("_", " "), float(value)) for name, value in values.items() if is_shown[name]]
+
+
+def _thinned(trace: Any) -> list[float]:
+    some = np.unique(np.linspace(0, max(len(trace) - 1, 0), min(MOST_STEPS, len(trace))).astype(int))
+    return [float(trace[i]) for i in some if np.isfinite(trace[i])]
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _without_nan(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+# --- reading what was stored: every field becomes the type that it has ---------------------------------
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _pairs_of_number(pairs: Any) -> list[tuple[str, float]]:
+    return [(str(name), _number(value)) for name, value in pairs]
+
+
+def _coefficient(row: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("mean", "sd", "low", "high", "p_positive", "effect")
+    return {"name": str(row["name"]), **{key: _number(row[key]) for key in keys}}
+
+
+READERS: dict[str, Any] = {
+    **dict.fromkeys(("title", "target", "family", "model", "engine", "positive", "message", "version"), str),
+    **dict.fromkeys(("rows", "features", "steps"), int),
+    **dict.fromkeys(("seconds", "coverage"), _number),
+    "evidence_kind": str,
+    "converged": bool,
+    "columns": lambda lines: [{str(key): str(value) for key, value in line.items()} for line in lines],
+    "notes": lambda notes: [str(note) for note in notes],
+    "log_evidence": _pairs_of_number,
+    "learnt": _pairs_of_number,
+    "trace": lambda trace: [float(value) for value in trace],
+    "coefficients": lambda rows: [_coefficient(row) for row in rows],
+    "diagnosis": lambda pairs: [(str(label), str(text)) for label, text in pairs],
+    "engines": lambda lines: [{str(key): str(value) for key, value in line.items()} for line in lines],
+    "assessment": lambda stored: None if stored is None else Assessment.from_json(stored),
+}

@@ -1,0 +1,196 @@
+"""The sections of the report, one function each: facts in, HTML out."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from latlin.report import words
+from latlin.report.assess import Assessment
+from latlin.report.charts import calibration_chart, scatter_chart, trace_chart
+from latlin.report.facts import Facts
+from latlin.report.markup import bullets, figure, number, paragraph, section, table, text, tiles
+from latlin.report.svg import strip
+
+MOST_COEFFICIENTS = 60
+
+
+def head(facts: Facts) -> str:
+    """The title, one sentence, and the numbers to see first."""
+    kind = "" if facts.evidence_kind == "none" else facts.evidence_kind
+    entries = [
+        ("Rows", f"{facts.rows:,}".replace(",", "\u202f"), f"{facts.features} features"),
+        ("Log evidence", number(sum(value for _, value in facts.log_evidence), 6), kind or "this engine has none"),
+    ]
+    if facts.assessment is not None:
+        entries += _score_tiles(facts.assessment)
+    entries.append(
+        (
+            "Fit",
+            "converged" if facts.converged else "not converged",
+            f"{facts.steps} step{'s' * (facts.steps != 1)}, {facts.engine}",
+        )
+    )
+    lead = f"{facts.model} by latlin {facts.version}. {_clear_signs(facts)}"
+    return f"<header><h1>{text(facts.title)}</h1>{paragraph(lead, 'lead')}{tiles(entries)}</header>"
+
+
+def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
+    density = f"± {number(seen.log_density_error, 2)}, baseline {number(seen.baseline, 3)}"
+    tiles_ = [("Held-out log density", number(seen.log_density, 3), density)]
+    if "accuracy" in seen.scores:
+        return [*tiles_, ("Held-out accuracy", f"{100 * seen.scores['accuracy']:.1f} %", f"{seen.folds} folds")]
+    promised = next((group for group in seen.curve if abs(group["predicted"] - 0.9) < 1e-9), None)
+    if promised is not None:
+        tiles_.append(("90 % intervals hold", f"{100 * promised['observed']:.0f} %", "of held-out rows"))
+    return tiles_
+
+
+def _clear_signs(facts: Facts) -> str:
+    slopes = [row for row in facts.coefficients if not _is_intercept(row)]
+    clear = [row for row in slopes if row["low"] > 0.0 or row["high"] < 0.0]
+    if facts.evidence_kind == "none" or not slopes:
+        return ""
+    return (
+        f"The sign of {len(clear)} of {len(slopes)} coefficients is clear: "
+        f"their {100 * facts.coverage:.0f} % intervals leave out zero."
+    )
+
+
+def data(facts: Facts) -> str:
+    """The columns as they came, and what was done to them."""
+    if not facts.columns and not facts.notes:
+        return ""
+    rows = [
+        (
+            text(column["name"]) + (" <em>(target)</em>" if column["name"] == facts.target else ""),
+            text(column["kind"]),
+            text(column["missing"]),
+            text(column["distinct"]),
+            text(column["summary"]),
+        )
+        for column in facts.columns
+    ]
+    headings = [("column", ""), ("kind", "wide"), ("missing", "num"), ("different", "num wide"), ("values", "")]
+    return section("Data", bullets(facts.notes), table("columns", headings, rows) if rows else "")
+
+
+def coefficients(facts: Facts) -> str:
+    """One line a coefficient, largest effect first."""
+    slopes = [row for row in facts.coefficients if not _is_intercept(row)]
+    intercepts = [row for row in facts.coefficients if _is_intercept(row)]
+    shown = sorted(slopes, key=lambda row: -abs(row["mean"] * row["effect"]))[:MOST_COEFFICIENTS]
+    reach = [row["effect"] * row[end] for row in shown for end in ("low", "high")]
+    ends = (min([0.0, *reach]), max([0.0, *reach]))
+    share = f"{100 * facts.coverage:.0f} % interval"
+    headings = [("feature", ""), ("effect", "bar"), ("mean", "num mean"), (share, "num ends"), ("sd", "num wide")]
+    headings.append(("P(> 0)", "num sign"))
+    lines = [_coefficient(row, ends) for row in shown] + [_coefficient(row, None) for row in intercepts]
+    cut = f" The {len(shown)} largest of {len(slopes)} are shown." if len(slopes) > len(shown) else ""
+    scaled = any(row["effect"] != 1.0 for row in shown)
+    unit = "one standard deviation of the feature" if scaled else "one unit of the feature"
+    return section(
+        "Coefficients",
+        paragraph(words.coefficient_words(facts.family, facts.target, facts.positive)),
+        table("coefficients", headings, lines),
+        paragraph(
+            f"Bars show the change for {unit}, on one axis; numbers are in the units of the data.{cut}", "unsure"
+        ),
+    )
+
+
+def _coefficient(row: Mapping[str, Any], ends: tuple[float, float] | None) -> tuple[str, ...]:
+    low, mean, high = (row["effect"] * row[key] for key in ("low", "mean", "high"))
+    label = f"{row['name']}: {mean:.3g}, from {low:.3g} to {high:.3g}"
+    drawable = ends is not None and all(map(math.isfinite, (low, mean, high)))
+    return (
+        text(row["name"]),
+        strip(low, mean, high, ends, label) if drawable and ends is not None else "",
+        number(row["mean"]),
+        f"{number(row['low'], 3)} … {number(row['high'], 3)}",
+        number(row["sd"], 3),
+        f"{row['p_positive']:.3f}" if math.isfinite(row["p_positive"]) else "–",
+    )
+
+
+def _is_intercept(row: Mapping[str, Any]) -> bool:
+    return str(row["name"]).rpartition(": ")[2] == "intercept"
+
+
+def calibration(facts: Facts) -> str:
+    """How the model did on rows it had not seen."""
+    seen = facts.assessment
+    if seen is None:
+        return section("Calibration", paragraph("No rows were held out, so nothing can be said about new ones."))
+    parts = [
+        figure(calibration_chart(seen), words.calibration_words(seen.curve_kind, facts.positive)),
+    ]
+    if seen.points:
+        some = "" if len(seen.points) == seen.rows else f" ({len(seen.points)} of {seen.rows} rows)"
+        caption = f"Held-out rows: observed against predicted {facts.target}{some}."
+        parts.append(figure(scatter_chart(seen, facts.target), caption))
+    scores: dict[str, float] = {"log predictive density": seen.log_density, "baseline": seen.baseline, **seen.scores}
+    rows = [(text(name), number(value)) for name, value in scores.items()]
+    failed = f"{seen.unconverged} of {seen.folds} fits to the folds did not converge." if seen.unconverged else ""
+    parts.append(table("scores", [("held out", ""), ("value", "num")], rows))
+    return section(
+        "Calibration on held-out rows",
+        paragraph(words.HELD_OUT.format(folds=seen.folds)),
+        f'<div class="pair">{"".join(parts)}</div>',
+        paragraph(failed, "note bad"),
+    )
+
+
+def evidence(facts: Facts) -> str:
+    """The evidence, its kind, what was learnt by it, and other engines if they were tried."""
+    several = len(facts.log_evidence) > 1
+    per_class = [(text(f"log evidence, {label}"), number(value, 6)) for label, value in facts.log_evidence if several]
+    learnt = [(text(name), number(value)) for name, value in facts.learnt]
+    rows = per_class + learnt
+    return section(
+        "Model and evidence",
+        paragraph(words.evidence_words(facts.evidence_kind)),
+        paragraph("" if facts.evidence_kind == "none" else words.COMPARE),
+        table("learnt", [("", ""), ("value", "num")], rows) if rows else "",
+        _engines(facts),
+    )
+
+
+def _engines(facts: Facts) -> str:
+    if not facts.engines:
+        return ""
+    names = list(facts.engines[0])
+    rows = [[text(line.get(name, "")) for name in names] for line in facts.engines]
+    headings = [(name, "") for name in names]
+    return "<h3>Engines beside each other</h3>" + table("engines", headings, rows)
+
+
+def convergence(facts: Facts) -> str:
+    """How the fit ended, and what the draws say about the approximation."""
+    verdict = paragraph(facts.message, "note" if facts.converged else "note bad")
+    drawing = figure(trace_chart(facts.trace), "The objective after each step.") if _has_moved(facts.trace) else ""
+    lines = [(text(label), text(said)) for label, said in facts.diagnosis]
+    diagnosis = (
+        "<h3>Diagnosis of the approximation</h3>" + table("diagnosis", [("", ""), ("", "")], lines) if lines else ""
+    )
+    return section("Convergence", verdict, diagnosis, drawing)
+
+
+def _has_moved(trace: list[float]) -> bool:
+    """Whether there is something to see: a last fit that starts at the optimum stays there."""
+    return len(trace) > 2 and max(trace) - min(trace) > 1e-6 * max(map(abs, trace))
+
+
+def meaning(facts: Facts) -> str:
+    """How to read the page, and how to cite."""
+    year = datetime.date.today().year
+    return section(
+        "What the numbers mean",
+        paragraph(words.INTERVALS.format(coverage=100 * facts.coverage)),
+        paragraph(
+            "Coefficients describe this model of these data. They are not causes: a feature may stand in for another "
+            "that was not measured, and features that go together share what they explain."
+        ),
+    ) + section("How to cite", f"<pre>{text(words.citation(facts.version, year))}</pre>")

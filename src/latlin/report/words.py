@@ -1,0 +1,81 @@
+"""What the numbers mean, in words."""
+
+from __future__ import annotations
+
+EVIDENCE = {
+    "exact": "The log evidence is exact: the log probability (density) that this model, before it saw them, gave to "
+    "the observed values.",
+    "lower bound": "The log evidence is a lower bound: the log probability that this model, before it saw them, gave "
+    "to the observed values is at least this number.",
+    "approximation": "The log evidence is an approximation: the log probability that this model, before it saw them, "
+    "gave to the observed values is near this number, which may be too high or too low.",
+    "none": "This engine finds the most probable coefficients only; it has no evidence and no intervals.",
+}
+
+COMPARE = (
+    "Between two models of the same target and the same rows the one with the higher log evidence explains the data "
+    "better: a difference of 1 is slight, of 3 (a factor of 20) is strong. Scales found by maximising the evidence "
+    "make it a little too kind to the model."
+)
+
+COEFFICIENTS = {
+    "linear": "A coefficient is the change of {target} when the feature grows by one unit and the others stay.",
+    "robust": "A coefficient is the change of {target} when the feature grows by one unit and the others stay; rows "
+    "far off the rest count for less.",
+    "sparse": "A coefficient is the change of {target} when the feature grows by one unit and the others stay; the "
+    "prior pulls those that the data do not need towards zero.",
+    "logistic": "A coefficient is the change of the log odds of {positive} when the feature grows by one unit and the "
+    "others stay: exp(coefficient) multiplies the odds.",
+    "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
+    "feature grows by one unit and the others stay.",
+    "poisson": "A coefficient is the change of the log of the expected count when the feature grows by one unit and "
+    "the others stay: exp(coefficient) multiplies the count.",
+    "ordinal": "A coefficient is the shift on the latent scale of {target} when the feature grows by one unit and the "
+    "others stay; positive means higher levels become more probable.",
+}
+
+INTERVALS = (
+    "Given the model, a coefficient lies in its {coverage:.0f} % interval with {coverage:.0f} % probability. P(> 0) is "
+    "the probability that it is positive: near 0 or 1 its sign is clear, near ½ it is not."
+)
+
+HELD_OUT = (
+    "The rows were split into {folds} folds, and each fold was predicted by a model fitted to the others. The log "
+    "predictive density is the mean log probability (density) given to what was then observed, in nat a row: higher is "
+    "better, and a model that ignores the features reaches the baseline."
+)
+
+CALIBRATION = {
+    "probability": "Rows are grouped by the probability of {positive} that they were given. On the diagonal, events "
+    "come as often as promised; vertical lines are 90 % intervals for the frequency.",
+    "confidence": "Rows are grouped by the probability of the class that was chosen. On the diagonal, the choice is "
+    "right as often as promised; vertical lines are 90 % intervals for the frequency.",
+    "coverage": "Intervals that promise 50, 80, 90 and 95 % should hold that share of rows: the marks should lie on "
+    "the diagonal. Vertical lines are 90 % intervals for the share.",
+}
+
+
+def evidence_words(kind: str) -> str:
+    return EVIDENCE.get(kind, "What the log evidence is worth is not known.")
+
+
+def coefficient_words(family: str, target: str, positive: str) -> str:
+    """How to read a coefficient; a family that is not known gets the general sentence."""
+    general = "A coefficient is the change of the linear predictor when the feature grows by one unit."
+    return COEFFICIENTS.get(family, general).format(target=target, positive=positive or "each class against the rest")
+
+
+def calibration_words(kind: str, positive: str) -> str:
+    return CALIBRATION.get(kind, "").format(positive=positive)
+
+
+def citation(version: str, year: int) -> str:
+    """A BibTeX entry."""
+    return (
+        "@software{latlin,\n"
+        "  author  = {{The latlin developers}},\n"
+        "  title   = {latlin: deterministic Bayesian inference in latent linear models},\n"
+        f"  version = {{{version}}},\n"
+        f"  year    = {{{year}}}\n"
+        "}"
+    )

@@ -1,0 +1,81 @@
+"""Held-out rows: scores by hand, coverage and reliability of a true model, odd splits."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_predict
+
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.report import Assessment, assess
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 3))
+    return X, X @ [1.0, -2.0, 0.0] + 0.7 * rng.standard_normal(200)
+
+
+def test_numbers_by_hand(numbers):
+    X, y = numbers
+    model = BayesianLinearRegression(prior_scale=1.0, noise_scale=0.7)
+    seen = assess(model, X, y, folds=4, random_state=3)
+    split = KFold(4, shuffle=True, random_state=3)
+    density, baseline = np.empty(200), np.empty(200)
+    for train, test in split.split(X):
+        mean, sd = clone(model).fit(X[train], y[train]).predict(X[test], return_std=True)
+        density[test] = norm.logpdf(y[test], mean, sd)
+        baseline[test] = norm.logpdf(y[test], y[train].mean(), y[train].std())
+    assert seen.log_density == pytest.approx(density.mean(), abs=1e-8)
+    assert seen.log_density_error == pytest.approx(density.std(ddof=1) / np.sqrt(200), abs=1e-8)
+    assert seen.baseline == pytest.approx(baseline.mean())
+    predicted = cross_val_predict(model, X, y, cv=split)
+    assert seen.scores["root mean square error"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
+    np.testing.assert_allclose(sorted(seen.points), sorted(np.column_stack([predicted, y]).tolist()))
+
+
+def test_intervals_of_a_true_model_cover(numbers):
+    seen = assess(BayesianLinearRegression(), *numbers)
+    assert seen.curve_kind == "coverage"
+    for group in seen.curve:
+        # three standard errors of 200 rows
+        assert abs(group["observed"] - group["predicted"]) < 3 * np.sqrt(
+            group["predicted"] * (1 - group["predicted"]) / 200
+        )
+        assert group["low"] <= group["observed"] <= group["high"]
+        assert group["size"] == 200
+
+
+def test_labels(numbers):
+    X, y = numbers
+    labels = np.where(y > 0, "yes", "no")
+    model = BayesianLogisticRegression(prior_scale=1.0, engine="laplace")
+    seen = assess(model, X, labels, folds=4)
+    assert seen.curve_kind == "probability"
+    assert seen.baseline < seen.log_density < 0.0
+    assert seen.scores["accuracy"] > 0.85
+    assert 0.0 < seen.scores["Brier score"] < 0.15
+    assert sum(group["size"] for group in seen.curve) == 200
+    assert Assessment.from_json(seen.to_json()) == seen
+
+
+def test_several_labels_and_rare_ones(numbers):
+    X, y = numbers
+    labels = np.digitize(y, [-1.0, 1.0])
+    model = BayesianLogisticRegression(prior_scale=1.0, engine="laplace")
+    assert assess(model, X, labels, folds=2).curve_kind == "confidence"
+    rare = np.r_[0, 0, 0, np.ones(197, int)]
+    assert assess(model, X, rare, folds=5).folds == 3
+    with pytest.raises(ValueError, match="one row only"):
+        assess(model, X, np.r_[0, np.ones(199, int)])
+    with pytest.raises(ValueError, match="folds must be between 2 and the number of rows, 200, got 1"):
+        assess(model, X, labels, folds=1)
+
+
+def test_progress_is_told(numbers):
+    told = []
+    assess(
+        BayesianLinearRegression(prior_scale=1.0, noise_scale=0.7), *numbers, folds=3, advance=lambda: told.append(1)
+    )
+    assert len(told) == 3
