@@ -148,7 +148,7 @@ def test_gradients_and_hessian_products(name, kind):
     here, up, down = (objective.evaluate(point + t * h * direction) for t in (0, 1, -1))
     assert np.isclose(here.gradient @ direction, (up.bound - down.bound) / (2 * h), rtol=1e-6, atol=1e-6)
     if structure.concave:
-        product = objective.curvature(here) @ direction
+        product = objective.curvature(here)(direction)
         difference = -(up.gradient - down.gradient) / (2 * h)
         assert np.allclose(product, difference, rtol=1e-5, atol=1e-5 * np.abs(difference).max())
 

@@ -22,13 +22,15 @@ from latlin.densities.structured.triangular import banded_triangle, sparse_trian
 from latlin.inference.gaussian_kl_structured import Objective, State, climb
 from latlin.inference.structured_form import StructuredForm
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
-from latlin.numerics.block_cg import solve_columns
+from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.rows import Rows
 
 Array = NDArray[np.float64]
 #: gradient at which a fit that only prepares another one may stop
 ROUGH = 1e-2
+#: columns of a covariance solved for at once
+COLUMNS = 16
 #: quasi-Newton steps are cheaper and more than Newton steps
 PATIENCE = 20
 
@@ -119,9 +121,7 @@ class ChevronPlan:
         mean, scale, gamma = climber.diagonal(mean, scale)
         first = entangled(form, gamma, rank) if self.order is None else self._given(form.dim, rank)
         structure = Chevron(form.dim, first)
-        theta = best_chevron(form, gamma, structure)
-        theta = structure.spread(scale) if theta is None else theta
-        return Fit(structure, climber.final(structure, np.concatenate([mean, theta])))
+        return Fit(structure, climber.final(structure, _chevron_start(form, structure, mean, scale, gamma)))
 
     def _given(self, dim: int, rank: int) -> NDArray[np.int64]:
         order = np.asarray(self.order)
@@ -174,6 +174,11 @@ def entangled(form: StructuredForm, gamma: Array, rank: int) -> NDArray[np.int64
     return np.array(taken, dtype=np.int64)
 
 
+def _chevron_start(form: StructuredForm, structure: Chevron, mean: Array, scale: Array, gamma: Array) -> Array:
+    theta = best_chevron(form, gamma, structure)
+    return np.concatenate([mean, structure.spread(scale) if theta is None else theta])
+
+
 def best_chevron(form: StructuredForm, gamma: Array, structure: Chevron) -> Array | None:
     """θ of the best chevron for fixed site curvatures, None where rounding spoils it.
 
@@ -181,14 +186,18 @@ def best_chevron(form: StructuredForm, gamma: Array, structure: Chevron) -> Arra
     the columns of S at the first coordinates, and P_jj^(−½) elsewhere.
     """
     diagonal = form.prior + form.rows.energy(gamma)
-    unit = np.zeros((form.dim, structure.rank))
-    unit[structure.first, np.arange(structure.rank)] = 1.0
-    columns = solve_columns(lambda block: _precision_times(form, gamma, block), unit, diagonal)
+    columns = np.empty((form.dim, structure.rank))
+    for start in range(0, structure.rank, COLUMNS):
+        chosen = structure.first[start : start + COLUMNS]
+        unit = np.zeros((form.dim, len(chosen)))
+        unit[chosen, np.arange(len(chosen))] = 1.0
+        solved = solve_columns(lambda block: _precision_times(form, gamma, block), unit, diagonal)
+        columns[:, start : start + COLUMNS] = solved
     try:
         chol = cholesky(0.5 * (columns[structure.first] + columns[structure.first].T))
     except ValueError:
         return None
-    loadings = np.ascontiguousarray(chol.whiten(np.asfortranarray(columns.T)).T)
+    loadings = np.ascontiguousarray(chol.whiten(columns.T).T)
     loadings[structure.first] = np.tril(chol.factor.T)
     return structure.joined(loadings, diagonal**-0.5)
 

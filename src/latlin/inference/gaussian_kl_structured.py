@@ -9,18 +9,19 @@ Hessian products, preconditioned by the diagonal, so that no step costs more tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.structured.base import Structure
 from latlin.inference.site_curvature import site_curvature
 from latlin.inference.structured_form import StructuredForm
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.conjugate_gradients import solve
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.quasi_newton import ascent_direction, remember
 from latlin.potentials.base import ExpectedLog
@@ -94,15 +95,15 @@ class Objective:
         empty = np.zeros((0, len(point)))
         return State(point, bound, gradient, x, variance, *expected, steps=empty, changes=empty)
 
-    def curvature(self, state: State) -> LinearOperator:
-        """Minus the Hessian of the bound, as exact products."""
+    def curvature(self, state: State) -> Callable[[Array], Array]:
+        """Exact products of minus the Hessian of the bound with a vector."""
         _, theta = self.split(state.point)
         image = self.structure.image(theta, self.prepared)
         site = site_curvature(self.form.sites, state.x, state.variance, state.expected)
         own = self.form.prior * self.structure.trace_weights + 0.5 * self.structure.log_det_curvature(theta)
 
         def product(direction: Array) -> Array:
-            m_dot, theta_dot = self.split(np.ravel(direction))
+            m_dot, theta_dot = self.split(direction)
             x_dot = self.form.rows.times(m_dot)
             image_dot = self.structure.image(theta_dot, self.prepared)
             # ṡ² = 2 (F h)·(Ḟ h)
@@ -116,8 +117,7 @@ class Objective:
             out[self.form.dim :] += by_theta
             return out
 
-        size = len(state.point)
-        return LinearOperator((size, size), matvec=product, dtype=float)
+        return product
 
     def diagonal(self, state: State) -> Array:
         """A positive diagonal near that of minus the Hessian: site curvatures held fixed."""
@@ -155,13 +155,9 @@ def climb(
 
 def _newton(objective: Objective, state: State) -> State | None:
     """A Newton step, solved no better than the gradient deserves."""
-    diagonal = objective.diagonal(state)
-    size = len(diagonal)
-    scaled = LinearOperator((size, size), matvec=lambda r: np.ravel(r) / diagonal, dtype=float)
     accuracy = float(np.clip(np.sqrt(np.abs(state.gradient).max()), 1e-4, 0.1))
-    direction, _ = cg(
-        objective.curvature(state), state.gradient, rtol=accuracy, atol=0.0, maxiter=INNER_STEPS, M=scaled
-    )
+    diagonal, product = objective.diagonal(state), objective.curvature(state)
+    direction = solve(product, state.gradient, diagonal, accuracy, INNER_STEPS)
     return _search(objective, state, direction)
 
 

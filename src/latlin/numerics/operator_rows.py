@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.patterns import Pattern
-from latlin.numerics.rows import Terms, row_dots
+from latlin.numerics.rows import LoadingsByProducts, Terms, row_dots
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class OperatorRows:
+class OperatorRows(LoadingsByProducts):
     """A linear operator with products only.
 
     A diagonal F needs the squares of H. An operator that has them (an attribute `squares`, the operator H∘H) gives them

@@ -2,8 +2,8 @@
 
 A covariance S = FᵀF whose factor F is linear in its parameters asks for three things: the *image* F h_n of every row
 (whatever form of it is cheap to keep), the *inner* products of two images row by row, and the *pull* of weighted images
-back to the parameters, Σ_n weight_n (F h_n) h_nᵀ on the places that F has. Diagonal factors and triangular ones with a
-sparsity pattern do this here, each kind of row in its own way; narrow dense factors use `block_times`.
+back to the parameters, Σ_n weight_n (F h_n) h_nᵀ on the places that F has. Diagonal factors, a few long rows (loadings)
+and triangular ones with a sparsity pattern do this here, each kind of row in its own way.
 """
 
 from __future__ import annotations
@@ -59,6 +59,14 @@ class Rows(Protocol):
 
     def scaled_pull(self, terms: Terms) -> Array: ...
 
+    def loadings_image(self, loadings: Array) -> Any:
+        """Image of the rows under F = Θᵀ for a narrow matrix Θ."""
+        ...
+
+    def loadings_inner(self, a: Any, b: Any) -> Array: ...
+
+    def loadings_pull(self, terms: Terms) -> Array: ...
+
     def squares_outside(self, basis: Array, inside: Array) -> Array:
         """‖h_n‖² − ‖Eᵀh_n‖² for an orthonormal basis E, `inside` being HE."""
         ...
@@ -87,8 +95,25 @@ def row_dots(a: Array, b: Array) -> Array:
     return np.einsum("nk,nk->n", a, b)
 
 
+class LoadingsByProducts:
+    """Images under Θᵀ kept as the N×K matrix HΘ."""
+
+    def loadings_image(self: Rows, loadings: Array) -> Array:
+        return self.block_times(loadings)
+
+    def loadings_inner(self, a: Array, b: Array) -> Array:
+        return row_dots(a, b)
+
+    def loadings_pull(self: Rows, terms: Terms) -> Array:
+        (weights, image), *others = terms
+        weighted = weights[:, None] * image
+        for weights, image in others:
+            weighted += weights[:, None] * image
+        return self.block_transposed(weighted)
+
+
 @dataclass(frozen=True)
-class DenseRows:
+class DenseRows(LoadingsByProducts):
     """A C-ordered matrix; every product is BLAS."""
 
     matrix: Array
@@ -196,6 +221,21 @@ class SparseRows:
         (r, a), (s, b) = terms
         pulled = self._kernels.transposed_squares_pair(*self._arrays, r, s, self.shape[1])
         return pulled[:, 0] * a + pulled[:, 1] * b
+
+    def loadings_image(self, loadings: Array) -> Array:
+        """Θ itself: what is N×K is computed a row at a time where it is needed, and never kept."""
+        return np.ascontiguousarray(loadings)
+
+    def loadings_inner(self, a: Array, b: Array) -> Array:
+        if a is b:
+            return self._kernels.loadings_squares(*self._arrays, a)
+        return self._kernels.loadings_inner(*self._arrays, a, b)
+
+    def loadings_pull(self, terms: Terms) -> Array:
+        if len(terms) != 2:
+            return np.sum([self._kernels.loadings_pull(*self._arrays, *term) for term in terms], axis=0)
+        (r, a), (s, b) = terms
+        return self._kernels.loadings_pull_pair(*self._arrays, r, a, s, b)
 
     def squares_outside(self, basis: Array, inside: Array) -> Array:
         ones = np.ones(self.shape[1])

@@ -87,6 +87,16 @@ class StackedRows:
         pairs = zip(self.parts, self._per_part(terms), strict=True)
         return np.sum([part.scaled_pull(own) for part, own in pairs], axis=0)
 
+    def loadings_image(self, loadings: Array) -> tuple[Any, ...]:
+        return tuple(part.loadings_image(loadings) for part in self.parts)
+
+    def loadings_inner(self, a: Any, b: Any) -> Array:
+        return np.concatenate([p.loadings_inner(x, y) for p, x, y in zip(self.parts, a, b, strict=True)])
+
+    def loadings_pull(self, terms: Terms) -> Array:
+        pairs = zip(self.parts, self._per_part(terms), strict=True)
+        return np.sum([part.loadings_pull(own) for part, own in pairs], axis=0)
+
     def squares_outside(self, basis: Array, inside: Array) -> Array:
         pieces = zip(self.parts, self._split(inside), strict=True)
         return np.concatenate([part.squares_outside(basis, piece) for part, piece in pieces])

@@ -133,6 +133,103 @@ def transposed_block_times(indptr: Index, indices: Index, data: Array, edges: In
     return partial[0]
 
 
+@njit(cache=True, inline="always")
+def _gather(begin: int, end: int, indices: Index, data: Array, loadings: Array, out: Array) -> None:
+    """out = Σ_k h_k Θ[j_k] for one row h, four non-zeros at a time."""
+    out[:] = 0.0
+    k = begin
+    while k + 4 <= end:
+        p, q, r, s = data[k], data[k + 1], data[k + 2], data[k + 3]
+        a, b = loadings[indices[k]], loadings[indices[k + 1]]
+        c, d = loadings[indices[k + 2]], loadings[indices[k + 3]]
+        for i in range(out.size):
+            out[i] += p * a[i] + q * b[i] + r * c[i] + s * d[i]
+        k += 4
+    while k < end:
+        p, a = data[k], loadings[indices[k]]
+        for i in range(out.size):
+            out[i] += p * a[i]
+        k += 1
+
+
+@njit(cache=True, parallel=True)
+def loadings_squares(indptr: Index, indices: Index, data: Array, edges: Index, a: Array) -> Array:
+    """‖Aᵀh_n‖² of every row."""
+    out = np.empty(indptr.size - 1)
+    for piece in prange(edges.size - 1):
+        x = np.empty(a.shape[1])
+        for n in range(edges[piece], edges[piece + 1]):
+            _gather(indptr[n], indptr[n + 1], indices, data, a, x)
+            total = 0.0
+            for i in range(x.size):
+                total += x[i] * x[i]
+            out[n] = total
+    return out
+
+
+@njit(cache=True, parallel=True)
+def loadings_inner(indptr: Index, indices: Index, data: Array, edges: Index, a: Array, b: Array) -> Array:
+    """(Aᵀh_n)·(Bᵀh_n) of every row."""
+    out = np.empty(indptr.size - 1)
+    for piece in prange(edges.size - 1):
+        x, y = np.empty(a.shape[1]), np.empty(b.shape[1])
+        for n in range(edges[piece], edges[piece + 1]):
+            _gather(indptr[n], indptr[n + 1], indices, data, a, x)
+            _gather(indptr[n], indptr[n + 1], indices, data, b, y)
+            total = 0.0
+            for i in range(x.size):
+                total += x[i] * y[i]
+            out[n] = total
+    return out
+
+
+@njit(cache=True, inline="always")
+def _scatter(begin: int, end: int, indices: Index, data: Array, x: Array, out: Array) -> None:
+    """out[j_k] += h_k x for one row h."""
+    for k in range(begin, end):
+        h, target = data[k], out[indices[k]]
+        for i in range(x.size):
+            target[i] += h * x[i]
+
+
+@njit(cache=True, parallel=True)
+def loadings_pull(indptr: Index, indices: Index, data: Array, edges: Index, weights: Array, a: Array) -> Array:
+    """Σ_n weights_n h_n (Aᵀh_n)ᵀ; each thread has columns of A of its own, so that nothing is summed afterwards."""
+    dim, width = a.shape
+    out = np.zeros((dim, width))
+    pieces = edges.size - 1
+    for piece in prange(pieces):
+        first, last = width * piece // pieces, width * (piece + 1) // pieces
+        own, mine, x = a[:, first:last], out[:, first:last], np.empty(last - first)
+        for n in range(indptr.size - 1):
+            _gather(indptr[n], indptr[n + 1], indices, data, own, x)
+            for i in range(x.size):
+                x[i] *= weights[n]
+            _scatter(indptr[n], indptr[n + 1], indices, data, x, mine)
+    return out
+
+
+@njit(cache=True, parallel=True)
+def loadings_pull_pair(
+    indptr: Index, indices: Index, data: Array, edges: Index, r: Array, a: Array, s: Array, b: Array
+) -> Array:
+    """Σ_n h_n (r_n Aᵀh_n + s_n Bᵀh_n)ᵀ, in one pass over the rows."""
+    dim, width = a.shape
+    out = np.zeros((dim, width))
+    pieces = edges.size - 1
+    for piece in prange(pieces):
+        first, last = width * piece // pieces, width * (piece + 1) // pieces
+        x, y = np.empty(last - first), np.empty(last - first)
+        for n in range(indptr.size - 1):
+            begin, end = indptr[n], indptr[n + 1]
+            _gather(begin, end, indices, data, a[:, first:last], x)
+            _gather(begin, end, indices, data, b[:, first:last], y)
+            for i in range(x.size):
+                x[i] = r[n] * x[i] + s[n] * y[i]
+            _scatter(begin, end, indices, data, x, out[:, first:last])
+    return out
+
+
 @njit(cache=True)
 def _image(
     begin: int, end: int, indices: Index, data: Array, columns: Index, entries: Index, values: Array, v: Array

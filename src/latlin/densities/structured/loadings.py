@@ -17,9 +17,9 @@ Array = NDArray[np.float64]
 
 
 class Image(NamedTuple):
-    """Θᵀh_n of every row, the image under diag(d), and ∂d/∂θ."""
+    """The images of every row under Θᵀ and under diag(d), and ∂d/∂θ."""
 
-    long: Array
+    long: Any
     scaled: Any
     slope: Array | float = 1.0
 
@@ -53,17 +53,15 @@ class Loadings:
 
     def image(self, theta: Array, rows: Rows) -> Image:
         loadings, scale = self.split(theta)
-        return Image(rows.block_times(loadings), rows.scaled_image(scale))
+        return Image(rows.loadings_image(loadings), rows.scaled_image(scale))
 
     def inner(self, a: Image, b: Image, rows: Rows) -> Array:
-        return row_dots(a.long, b.long) + rows.scaled_inner(a.scaled, b.scaled)
+        return rows.loadings_inner(a.long, b.long) + rows.scaled_inner(a.scaled, b.scaled)
 
     def pull(self, terms: Terms, rows: Rows) -> Array:
-        weighted = terms[0][0][:, None] * terms[0][1].long
-        for weights, image in terms[1:]:
-            weighted += weights[:, None] * image.long
         scale = rows.scaled_pull([(weights, image.scaled) for weights, image in terms])
-        return self.joined(rows.block_transposed(weighted), terms[0][1].slope * scale)
+        loadings = rows.loadings_pull([(weights, image.long) for weights, image in terms])
+        return self.joined(loadings, terms[0][1].slope * scale)
 
     def energy(self, weights: Array, rows: Rows) -> Array:
         energy = rows.energy(weights)
