@@ -22,7 +22,7 @@ MARGIN = 2.5
 #: effective draws below which the corrections themselves say little
 FEWEST_EFFECTIVE = 100.0
 #: effective share of draws above which weights hardly vary
-EVEN = 0.95
+EVEN = 0.8
 #: first-order movement of the log of a variance that is too much
 LEAN = 0.7
 

@@ -11,12 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from latlin.inference.engine import Engine
 from latlin.inference.infer import infer, resolve
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
+from latlin.numerics.rng import RandomState, generator
 
 COLUMNS = ("engine", "log evidence", "gap", "kind", "seconds", "steps", "converged", "note")
+#: what a diagnosis adds, before the note
+CHECKED = ("k̂", "low", "high", "verdict")
 #: bounds, then what closes them, then numbers that are none, then nothing
 RUNGS = {"lower bound": 0, "exact": 1, "approximation": 2, "none": 3, None: 4}
 
@@ -28,14 +33,17 @@ class Comparison:
     Attributes
     ----------
     rows : list of dict
-        One an engine, with the keys of `COLUMNS`: lower bounds in rising order, then an exact evidence, then
+        One an engine, with the keys of `columns`: lower bounds in rising order, then an exact evidence, then
         approximations. `gap` is what a bound lacks, in nat, to the exact evidence or else to the best bound here.
     posteriors : dict
         Label → Posterior, for the engines that apply: the short name, with the options that are not the default.
+    columns : tuple of str
+        With diagnoses also k̂, the ends of the interval for the log evidence, and the verdict.
     """
 
     rows: list[dict[str, Any]]
     posteriors: dict[str, Posterior] = field(repr=False)
+    columns: tuple[str, ...] = COLUMNS
 
     def to_pandas(self) -> Any:
         """The table as a data frame."""
@@ -43,21 +51,22 @@ class Comparison:
             import pandas
         except ImportError as error:
             raise ImportError("to_pandas() needs pandas: install latlin[cli]") from error
-        return pandas.DataFrame(self.rows, columns=list(COLUMNS)).set_index("engine")
+        return pandas.DataFrame(self.rows, columns=list(self.columns)).set_index("engine")
 
     def __getitem__(self, engine: str) -> Posterior:
         return self.posteriors[engine]
 
     def __repr__(self) -> str:
-        table = [list(COLUMNS), *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in table) for i in range(len(COLUMNS))]
+        table = [list(self.columns), *(_cells(row, self.columns) for row in self.rows)]
+        widths = [max(len(line[i]) for line in table) for i in range(len(self.columns))]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table]
         return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in self.rows
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row, self.columns)) + "</tr>"
+            for row in self.rows
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -67,6 +76,8 @@ def compare(
     engines: Iterable[str | Engine] = ("map", "laplace", "mean-field", "lvb", "ep", "gkl"),
     *,
     verbose: bool = False,
+    diagnose: bool = False,
+    random_state: RandomState = None,
 ) -> Comparison:
     """Run several engines on one model.
 
@@ -76,23 +87,31 @@ def compare(
     engines : iterable of names or engine objects
         One that does not apply to the model gets a row that says why.
     verbose : bool
+    diagnose : bool
+        Check every posterior by importance sampling (`Posterior.diagnose`) and show k̂, an interval for the log
+        evidence and the verdict.
+    random_state : int, Generator or RandomState, optional
+        For the draws of the diagnoses.
 
     Returns
     -------
     Comparison
     """
-    rows, posteriors = [], {}
+    columns = (*COLUMNS[:-1], *CHECKED, COLUMNS[-1]) if diagnose else COLUMNS
+    rng = generator(random_state)
+    rows: list[dict[str, Any]] = []
+    posteriors: dict[str, Posterior] = {}
     for engine in [engines] if isinstance(engines, str) else engines:
         resolved = resolve(engine)
         label = engine if isinstance(engine, str) else _label(resolved)
         try:
             posterior = infer(model, resolved, verbose=verbose)
         except ValueError as error:
-            rows.append(dict.fromkeys(COLUMNS) | {"engine": label, "note": str(error)})
+            rows.append(dict.fromkeys(columns) | {"engine": label, "note": str(error)})
             continue
         posteriors[label] = posterior
-        rows.append(_row(label, posterior))
-    return Comparison(_ladder(rows), posteriors)
+        rows.append(_row(label, posterior) | (_checks(posterior, rng) if diagnose else {}))
+    return Comparison(_ladder(rows), posteriors, columns)
 
 
 def _label(engine: Engine) -> str:
@@ -137,10 +156,16 @@ def _row(name: str, posterior: Posterior) -> dict[str, Any]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    formats = {"log evidence": "{:.4f}", "gap": "{:.4f}", "seconds": "{:.3f}"}
+def _checks(posterior: Posterior, rng: np.random.Generator) -> dict[str, Any]:
+    found = posterior.diagnose(random_state=rng)
+    return dict(zip(CHECKED, (found.k_hat, *found.evidence_interval, found.verdict), strict=True))
+
+
+def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[str]:
+    four = dict.fromkeys(("log evidence", "gap", "low", "high"), "{:.4f}")
+    formats = four | {"seconds": "{:.3f}", "k̂": "{:.2f}"}
     shown = {name: formats.get(name, "{}").format(value) for name, value in row.items() if _is_shown(value)}
-    return [shown.get(name, "–") for name in COLUMNS]
+    return [shown.get(name, "–") for name in columns]
 
 
 def _is_shown(value: Any) -> bool:
