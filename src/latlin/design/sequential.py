@@ -1,0 +1,182 @@
+"""Sequential experimental design for sparse linear models, 002_71af9439e55c646f §5.4.
+
+A signal w with sparse filter responses Bw is measured, y = Mw + N(0, ν²). The posterior given the measurements so far
+says where w is least known, and there the next measurement looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from latlin.densities.gaussian import Gaussian
+from latlin.design.directions import covariance_operator, greedy_rows, leading_directions
+from latlin.inference.engine import Engine
+from latlin.inference.infer import infer, resolve
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, checked_matrix
+from latlin.inference.posterior import Posterior
+from latlin.potentials.base import Potential
+
+Array = NDArray[np.float64]
+
+
+class SequentialDesign:
+    """Chooses the next measurements of a sparse signal by what the posterior does not know yet.
+
+    Parameters
+    ----------
+    filters : matrix, sparse matrix, LinearOperator, None, or a sequence of these
+        B: rows whose responses are sparse; None is the identity. See `finite_differences` and `wavelet_transform`.
+    prior : Potential, or a sequence with one a filter
+        Of the responses, such as `potentials.Laplace(scale=0.1)`.
+    noise_variance : float
+        ν² of a measurement.
+    engine : str or engine
+        Whose Gaussian posterior drives the design: "gkl", "lvb", `ExpectationPropagation(power=0.9)`, or for large
+        images `GaussianKL(covariance="chevron", rank=80)` and `LocalBound(variances="lanczos", rank=80)`.
+    dim : int, optional
+        Length of w, needed when no filter says it.
+    verbose : bool
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Given the measurements so far. Its evidence leaves out the normalisation of the prior on the responses.
+    reconstruction, uncertainty : ndarray of shape (dim,)
+        Posterior mean and standard deviations of w.
+    measurements, observations : ndarray of shape (n, dim) and (n,)
+
+    Examples
+    --------
+    >>> from latlin import potentials
+    >>> rng = np.random.default_rng(0)
+    >>> signal = rng.laplace(scale=0.2, size=32)
+    >>> design = SequentialDesign(None, potentials.Laplace(scale=0.2), noise_variance=0.005, dim=32)
+    >>> for _ in range(4):
+    ...     M = design.suggest(4)
+    ...     design = design.observe(M, M @ signal + np.sqrt(0.005) * rng.standard_normal(4))
+    >>> design.measurements.shape, bool(design.uncertainty.mean() < 0.28)
+    ((16, 32), True)
+    """
+
+    def __init__(
+        self,
+        filters: Any,
+        prior: Potential | Sequence[Potential],
+        noise_variance: float,
+        *,
+        engine: str | Engine = "gkl",
+        dim: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        if not np.isfinite(noise_variance) or noise_variance <= 0.0:
+            raise ValueError(f"noise_variance must be a positive number, got {noise_variance!r}")
+        self.noise_variance = float(noise_variance)
+        self.engine, self.verbose = resolve(engine), verbose
+        factors = _site_factors(filters, prior)
+        self.dim = _dimension(factors, dim)
+        self._priors = [f if f.dim else SiteFactor(sparse.eye_array(self.dim), f.potential) for f in factors]
+        self.measurements, self.observations = np.zeros((0, self.dim)), np.zeros(0)
+        self._fitted: Posterior | None = None
+        self._stale = True
+
+    def observe(self, M: ArrayLike, y: ArrayLike) -> Self:
+        """Add measurements; the posterior follows when it is next asked for, started from the one before.
+
+        Parameters
+        ----------
+        M : array of shape (k, dim), or (dim,) for one
+        y : array of shape (k,), or a number
+        """
+        rows, values = self._rows(M, "M"), np.atleast_1d(np.asarray(y, float))
+        if values.shape != (len(rows),) or not np.all(np.isfinite(values)):
+            raise ValueError(f"y must hold {len(rows)} finite numbers, one a row of M, got shape {values.shape}")
+        self.measurements = np.concatenate([self.measurements, rows])
+        self.observations = np.concatenate([self.observations, values])
+        self._stale = True
+        return self
+
+    def suggest(self, k: int = 1, candidates: ArrayLike | None = None) -> Array:
+        """The k measurements of largest information gain, one a row.
+
+        Parameters
+        ----------
+        k : int
+        candidates : array of shape (n, dim), optional
+            Rows to choose from, each the best given those before; without them any unit-norm rows may be chosen, and
+            the leading eigenvectors of the posterior covariance are.
+        """
+        if k != int(k) or not 1 <= k <= self.dim:
+            raise ValueError(f"k must be an integer between 1 and {self.dim}, got {k!r}")
+        if candidates is None:
+            return leading_directions(self._density, int(k))
+        rows = self._rows(candidates, "candidates")
+        if len(rows) < k:
+            raise ValueError(f"candidates must have at least k = {k} rows, got {len(rows)}")
+        return rows[greedy_rows(self._density, rows, self.noise_variance, int(k))]
+
+    def information_gain(self, M: ArrayLike) -> Array:
+        """½ log(1 + xᵀSx/ν²) of each row x, in nat; (5.4.2)."""
+        variances = self._density.project(self._rows(M, "M")).variance
+        return 0.5 * np.log1p(variances / self.noise_variance)
+
+    def joint_information_gain(self, M: ArrayLike) -> float:
+        """½ log det(I + M S Mᵀ/ν²) of all rows together, in nat."""
+        rows = self._rows(M, "M")
+        inner = rows @ covariance_operator(self._density).matmat(np.ascontiguousarray(rows.T)) / self.noise_variance
+        return 0.5 * float(np.linalg.slogdet(np.eye(len(rows)) + 0.5 * (inner + inner.T))[1])
+
+    @property
+    def posterior(self) -> Posterior:
+        """Given the measurements so far."""
+        if self._stale or self._fitted is None:
+            self._fitted = infer(self.model, self.engine, start=self._fitted, verbose=self.verbose)
+            self._stale = False
+        return self._fitted
+
+    @property
+    def model(self) -> LatentLinearModel:
+        """N(y | Mw, ν²I) and the priors on the filters' responses."""
+        if not len(self.observations):
+            return LatentLinearModel(self._priors)
+        measured = GaussianFactor(self.observations, self.noise_variance, H=self.measurements)
+        return LatentLinearModel([measured, *self._priors])
+
+    @property
+    def reconstruction(self) -> Array:
+        """Posterior mean of w."""
+        return self.posterior.mean
+
+    @property
+    def uncertainty(self) -> Array:
+        """Posterior standard deviations of w."""
+        return np.sqrt(self.posterior.variance)
+
+    @property
+    def _density(self) -> Gaussian:
+        density = self.posterior.density
+        if not isinstance(density, Gaussian):
+            raise ValueError(f"design needs a Gaussian posterior, and that of engine {self.posterior.engine!r} is none")
+        return density
+
+    def _rows(self, value: ArrayLike, name: str) -> Array:
+        return np.asarray(checked_matrix(np.atleast_2d(np.asarray(value, float)), name, self.dim))
+
+
+def _site_factors(filters: Any, prior: Potential | Sequence[Potential]) -> list[SiteFactor]:
+    matrices = list(filters) if isinstance(filters, list | tuple) else [filters]
+    priors = [prior] * len(matrices) if isinstance(prior, Potential) else list(prior)
+    if len(priors) != len(matrices):
+        raise ValueError(f"prior must be one potential or one a filter, got {len(priors)} for {len(matrices)} filters")
+    return [SiteFactor(matrix, potential) for matrix, potential in zip(matrices, priors, strict=True)]
+
+
+def _dimension(factors: list[SiteFactor], dim: int | None) -> int:
+    known = {factor.dim for factor in factors if factor.dim is not None} | ({dim} if dim is not None else set())
+    if len(known) != 1:
+        raise ValueError(f"filters and dim must agree on the length of w, got {sorted(known) or 'nothing'}")
+    return int(known.pop())
