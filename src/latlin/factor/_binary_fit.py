@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from latlin.factor._binary_latents import LatentEngine, factorised
 from latlin.factor._binary_model import (
@@ -60,8 +61,18 @@ class BinaryOptions:
         return isinstance(self.prior, RelevantFeatures)
 
 
+def quiet_blas() -> threadpool_limits:
+    """BLAS on one thread for a while: its workers would spin on the cores that the compiled sweeps need."""
+    return threadpool_limits(1, user_api="blas")
+
+
 def binary_fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascent[BinaryState]:
     """The best of many starts, carried to convergence on all rows."""
+    with quiet_blas():
+        return _fit(rows, options, rng)
+
+
+def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascent[BinaryState]:
     data = make_data(rows, options.noise_floor)
     part = data
     if len(rows) > SAMPLE:
