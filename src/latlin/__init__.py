@@ -28,7 +28,19 @@ _WHERE = {
     "infer": "latlin.inference.infer",
     "load": "latlin.persistence",
 }
-_ROOMS = ("datasets", "design", "engines", "factor", "gp", "mixture", "plot", "potentials", "quadrature", "report", "swag")
+_ROOMS = (
+    "datasets",
+    "design",
+    "engines",
+    "factor",
+    "gp",
+    "mixture",
+    "plot",
+    "potentials",
+    "quadrature",
+    "report",
+    "swag",
+)
 
 __all__ = [
     "Comparison",
