@@ -295,3 +295,13 @@ def test_sites_without_an_expectation_are_refused():
 
 def test_every_family_has_a_name():
     assert set(BASES) == set(FAMILIES)
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+def test_a_steep_site_cannot_push_the_bound_above_the_evidence():
+    """A count of zero is flat on one side and e^x on the other: a far component once made the 'bound' 1e24."""
+    sites = SiteFactor([[0.70322086, -1.06581568]], P.Poisson([0]))
+    model = LatentLinearModel([GaussianFactor(cov=5.435964193116707, dim=2), sites])
+    post = infer(model, AffineKL(base="gaussian-mixture"))
+    log_z, _, _ = brute_force(model, infer(model, "gkl"))
+    assert infer(model, "gkl").log_evidence <= post.log_evidence <= log_z + 1e-6

@@ -145,7 +145,8 @@ def expect(
     # chord p₀ + p₁z through the ends; ⟨z⟩ = 0
     ends = f(beta + sigma * np.stack([-view.half_width, view.half_width]))
     p0, p1 = 0.5 * (ends[1] + ends[0]), 0.5 * (ends[1] - ends[0]) / view.half_width
-    rest = weight * (f(beta + sigma * z) - p0 - p1 * z)
+    values = f(beta + sigma * z)
+    rest = weight * (values - p0 - p1 * z)
     work = int(view.counts.sum()) * alpha.shape[1]
     chunks = max(1, min(get_num_threads(), len(beta), work // WORK_PER_THREAD))
     value, d_shift, d_a, d_table = kernels.expectations(
@@ -160,7 +161,13 @@ def expect(
         chunks,
         with_shapes,
     )
-    return Projected(p0 + value, (p1 + d_shift) / sigma, d_a / sigma[:, None], d_table)
+    value = _possible(p0 + value, np.maximum(values.max(axis=0), ends.max(axis=0)))
+    return Projected(value, (p1 + d_shift) / sigma, d_a / sigma[:, None], d_table)
+
+
+def _possible(value: Array, top: Array) -> Array:
+    """−∞ for an expectation above the largest value: f is so steep within the window that rounding has won."""
+    return np.where(value <= top + 1e-6 * (1.0 + np.abs(top)), value, -np.inf)
 
 
 @cache

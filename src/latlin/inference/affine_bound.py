@@ -24,6 +24,8 @@ from latlin.inference.site_form import SiteForm, Solution
 from latlin.potentials.base import Potential
 
 Array = NDArray[np.float64]
+#: standard deviations within which a base must lie; a line search can ask for more
+FARTHEST = 1e4
 
 
 class Parameters(NamedTuple):
@@ -123,12 +125,14 @@ class AffineBound:
         return self.base.with_free(parts.free) if self.optimise_shape else self.base
 
     def evaluate(self, point: Array, level: int) -> tuple[float, Array]:
-        """The bound and its gradient; −inf where L U is singular."""
+        """The bound and its gradient; −inf where L U is singular or a base has mass absurdly far out."""
         parts = self.unpack(point)
         diagonal = np.diagonal(parts.upper)
         if not np.all(diagonal > 0.0) or not np.all(np.isfinite(point)):
             return -np.inf, np.zeros_like(point)
         base = self.base_at(parts)
+        if not np.all(base.reach() < FARTHEST):
+            return -np.inf, np.zeros_like(point)
         a = blas.dgemm(1.0, parts.lower, parts.upper)
         sites, d_a, d_b, d_free = self._sites(a, parts.b, base, self._table(base, level))
         # ⟨log Gaussian factors⟩ = lᵀb − ½bᵀΛb − ½ tr(AᵀΛA)

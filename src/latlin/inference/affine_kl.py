@@ -118,7 +118,7 @@ class AffineKL:
             path = checkpoint if checkpoint is None or len(families) == 1 else f"{os.fspath(checkpoint)}.{family}"
             saved = checkpoint_for(path, model, self)
             fits.append(self._fit(self._bound(form, solution, family), verbose, saved))
-        best = max(fits, key=lambda fit: fit.log_evidence)
+        best = max(fits, key=lambda fit: fit.log_evidence - fit.error)
         return self._posterior(model, gaussian, best, started)
 
     def _bound(self, form: SiteForm, solution: Solution, family: str | Base) -> AffineBound:
@@ -170,7 +170,9 @@ class AffineKL:
             message=last.message + ("" if sites.log_concave else LOCAL),
             bound_error=fit.error,
         )
-        lost = gaussian.log_evidence - fit.log_evidence
+        # a gain that numerical errors may have made is none
+        doubt = fit.error if fit.error > 1e3 * self.tol else 0.0
+        lost = gaussian.log_evidence - fit.log_evidence + doubt
         if lost <= 0.0:
             return posterior
         if fit.bound.base.has_gaussian and fit.bound.optimise_shape:
