@@ -1,4 +1,4 @@
-"""What other people's scripts rely on: names, import cost, code blocks of the documentation, the demo."""
+"""What other people's scripts rely on: names, import cost, code blocks of the documentation."""
 
 import json
 import re
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import latlin
@@ -56,22 +55,3 @@ def test_code_in_the_documents_runs(page, tmp_path, monkeypatch, capsys):
     for number, block in enumerate(PAGES[page]):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
     assert len(names) > 1
-
-
-def test_the_demo_writes_its_table_and_figure(tmp_path):
-    pytest.importorskip("typer")
-    from typer.testing import CliRunner
-
-    from latlin.cli.app import app
-
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
-    for word in ("gkl", "lower bound", "laplace", "approximation", "map"):
-        assert word in result.output
-    lines = (tmp_path / "out" / "engines.csv").read_text().splitlines()
-    assert len(lines) == 4
-    assert (tmp_path / "out" / "coefficients.png").stat().st_size > 10_000
-    gkl, laplace = lines[3].split(","), lines[2].split(",")
-    assert float(gkl[1]) < 0.0
-    assert np.log(0.5) < float(laplace[4]) < 0.0
-    assert "latlin 0" in CliRunner().invoke(app, ["--version"]).output

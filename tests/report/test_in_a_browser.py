@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from browser import Browser, find_browser
 
+from browser import Browser, find_browser
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.report import write_report
 

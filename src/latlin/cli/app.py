@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import latlin
-from latlin.cli.demo import run_demo
+from latlin.cli.screen import one_sentence, plain, screen, steps, table
 
-app = typer.Typer(help="Deterministic Bayesian inference in latent linear models.", no_args_is_help=True)
+app = typer.Typer(
+    help="Deterministic Bayesian inference in latent linear models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain.")]
+Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; can be given again.")]
+Categorical = Annotated[list[str] | None, typer.Option(help="A column whose numbers are levels; can be given again.")]
+Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
+PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
+Folds = Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for none.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -24,8 +41,201 @@ def latlin_command(
 
 
 @app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the table and the figure.")] = Path("latlin-demo"),
+def fit(
+    data: Data,
+    target: TargetName,
+    family: Annotated[
+        str, typer.Option(help="auto, linear, robust, sparse, logistic, probit, poisson, ordinal.")
+    ] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, map, laplace, lvb, ep, gkl, ai-kl or mean-field.")] = "auto",
+    prior_scale: PriorScale = "auto",
+    out: Annotated[Path, typer.Option(help="Where the model goes.")] = Path("model.latlin"),
+    missing: Missing = "error",
+    drop: Drop = None,
+    categorical: Categorical = None,
+    levels: Levels = "",
+    folds: Folds = 5,
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
+    debug: Debug = False,
 ) -> None:
-    """Bayesian logistic regression on the breast-cancer data, by every engine, next to each other."""
-    run_demo(out)
+    """Fit a Bayesian regression or classification to a table, and write the model to a file."""
+    with one_sentence(debug):
+        from latlin.cli.fit import Fitting, fit_model, save_and_tell
+        from latlin.cli.models import scale_of
+
+        prepared = _prepared(data, target, family, missing, drop, categorical, levels)
+        how = Fitting(engine, scale_of(prior_scale), folds, quiet or verbose, verbose)
+        save_and_tell(fit_model(prepared, how), out, screen())
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Data,
+    interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
+    out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless told.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="error, drop or impute; as the model was fitted unless told.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Predict the rows of a table, with intervals."""
+    with one_sentence(debug):
+        from latlin.cli.model_file import load_model
+        from latlin.cli.predict import predict_table
+        from latlin.datasets.table import read_table, write_table
+
+        told = predict_table(load_model(model), read_table(data), interval, missing, keep)
+        if out is None:
+            typer.echo(told.to_csv(index=False), nl=False)
+        else:
+            write_table(out, told)
+            screen().print(f"Saved {len(told)} predictions to {plain(out)}")
+
+
+@app.command()
+def compare(
+    data: Data,
+    target: TargetName,
+    family: Annotated[
+        str, typer.Option(help="Families, with commas between; those that suit the target unless told.")
+    ] = "",
+    engine: Annotated[str, typer.Option(help="Engines, with commas between.")] = "",
+    prior_scale: PriorScale = "auto",
+    out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
+    missing: Missing = "error",
+    drop: Drop = None,
+    categorical: Categorical = None,
+    levels: Levels = "",
+    folds: Annotated[int, typer.Option(min=2, help="Folds of held-out rows.")] = 5,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Compare families and engines by their evidence and by the log density of held-out rows."""
+    with one_sentence(debug):
+        from latlin.cli.compare import HEADINGS, candidates, cells, compare_rows, ranked
+        from latlin.cli.models import scale_of
+
+        families, engines = _list(family), _list(engine)
+        prepared = _prepared(data, target, families[0] if families else "auto", missing, drop, categorical, levels)
+        lines = candidates(prepared.target, families, engines)
+        with steps("Comparing", len(lines), quiet) as advance:
+            rows = ranked(list(compare_rows(prepared, lines, scale_of(prior_scale), folds, advance)))
+        console = screen()
+        for note in prepared.notes:
+            console.print(plain(note))
+        console.print(f"{len(prepared.y)} rows; held out: log predictive density a row, {folds} folds, best first\n")
+        console.print(table(HEADINGS, map(cells, rows), left=2))
+        if out is not None:
+            _write_rows(out, rows)
+
+
+@app.command()
+def report(
+    model: ModelFile,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML page about a model: no network, no script, for screens, phones and paper."""
+    with one_sentence(debug):
+        from latlin.cli.model_file import load_model
+        from latlin.numerics.atomic import write_text
+        from latlin.report.page import render
+
+        facts = load_model(model).facts
+        write_text(out, render(facts if title is None else facts.with_(title=title)))
+        screen().print(f"Saved {plain(out)}")
+
+
+@app.command()
+def summary(
+    model: ModelFile,
+    interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
+    out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Print the coefficients of a model with their intervals, all of them."""
+    with one_sentence(debug):
+        from latlin.cli.fit import tell
+        from latlin.cli.model_file import load_model
+
+        loaded = load_model(model)
+        rows = loaded.estimator.summary(interval).rows
+        effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
+        told = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
+        tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
+        if out is not None:
+            _write_rows(out, rows)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
+    every: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repeats.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for tables and figures.")] = Path("latlin-reproduce"),
+    debug: Debug = False,
+) -> None:
+    """Compute the tables and figures of the source documents again."""
+    with one_sentence(debug):
+        from latlin.reproduce.registry import entries, run_entry
+
+        if every or name is None:
+            rows = [(entry.name, entry.title, entry.source) for entry in entries().values()]
+            screen().print(table(("name", "title", "source"), rows, left=3))
+            return
+        with steps(f"Computing {name}", 1) as advance:
+            written = run_entry(name, out, quick)
+            advance()
+        for path in written:
+            screen().print(f"Saved {plain(path)}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for what the tour writes.")] = Path("latlin-demo"),
+    debug: Debug = False,
+) -> None:
+    """The tour: fit, compare the engines, diagnose, and write the report of the breast-cancer data."""
+    with one_sentence(debug):
+        from latlin.cli.demo import run_demo
+
+        run_demo(out, screen())
+
+
+def _prepared(
+    data: Path,
+    target: str,
+    family: str,
+    missing: str,
+    drop: list[str] | None,
+    categorical: list[str] | None,
+    levels: str,
+) -> Any:
+    from latlin.cli.models import Choices, must_be_told, prepare
+    from latlin.datasets.table import read_table
+
+    choices = Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)))
+    return prepare(read_table(data), choices, _ask if sys.stdin.isatty() else must_be_told)
+
+
+def _ask(guess: Any) -> str:
+    """Let the person at the terminal say which family it is."""
+    import click
+
+    question = f"{plain(guess.reason)}. Which family?"
+    return str(typer.prompt(question, type=click.Choice(guess.choices), default=guess.choices[0]))
+
+
+def _list(words: str) -> list[str]:
+    return [part.strip() for part in words.split(",") if part.strip()]
+
+
+def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    from latlin.datasets.table import need_pandas, write_table
+
+    write_table(path, need_pandas().DataFrame(rows))
+    screen().print(f"Saved {plain(path)}")

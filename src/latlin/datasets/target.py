@@ -13,8 +13,8 @@ from latlin.datasets.columns import Series, as_text, column_of_numbers, in_order
 
 FEW = 10
 #: families whose target is one of a few labels
-LABELLED = ("logistic", "probit")
-FAMILIES = ("linear", "robust", "sparse", *LABELLED, "poisson", "ordinal")
+LABELLED = ("logistic", "probit", "ordinal")
+FAMILIES = ("linear", "robust", "sparse", "poisson", *LABELLED)
 
 
 class Guess(NamedTuple):
@@ -33,30 +33,32 @@ class Target:
     family: str
     levels: tuple[str, ...] = ()
 
+    @property
+    def labels(self) -> list[Any]:
+        """The levels as the estimator sees them: whole numbers where all are, else texts."""
+        is_whole = all(level.lstrip("-").isdigit() for level in self.levels)
+        return [int(level) for level in self.levels] if is_whole else list(self.levels)
+
     def encode(self, series: Series) -> NDArray[Any]:
-        """Labels of a classifier as they are, ordered levels as 0 … K − 1, anything else as numbers."""
+        """Labels for families of labels, numbers for the others."""
         if series.isna().any():
             raise ValueError(f"the target {self.name!r} has {int(series.isna().sum())} missing values")
-        if self.family == "ordinal":
-            return self._ranks(series)
-        numbers = column_of_numbers(series)
         if self.family in LABELLED:
-            texts = np.array([as_text(cell) for cell in series], str)
-            is_whole = numbers is not None and bool(np.all(numbers == np.round(numbers)))
-            return np.asarray(numbers, int) if is_whole else texts
+            return self._labelled(series)
+        numbers = column_of_numbers(series)
         if numbers is None or not np.all(np.isfinite(numbers)):
             raise ValueError(f"the target {self.name!r} must hold finite numbers for the family {self.family!r}")
         if self.family == "poisson" and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
             raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family 'poisson'")
         return numbers
 
-    def _ranks(self, series: Series) -> NDArray[np.int64]:
-        place = {level: rank for rank, level in enumerate(self.levels)}
+    def _labelled(self, series: Series) -> NDArray[Any]:
+        label_of = dict(zip(self.levels, self.labels, strict=True))
         texts = [as_text(cell) for cell in series]
-        unknown = sorted(set(texts) - place.keys())
+        unknown = sorted(set(texts) - label_of.keys())
         if unknown:
             raise ValueError(f"the target {self.name!r} has {told(unknown)}, not among its levels {told(self.levels)}")
-        return np.array([place[text] for text in texts], int)
+        return np.array([label_of[text] for text in texts])
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -107,7 +109,7 @@ def learn_target(series: Series, family: str, levels: Sequence[str] = ()) -> Tar
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {told(FAMILIES)}, got {family!r}")
     name, present = str(series.name), series.dropna()
-    found = in_order(present.map(as_text).unique()) if family in (*LABELLED, "ordinal") else []
+    found = in_order(present.map(as_text).unique()) if family in LABELLED else []
     if family == "ordinal" and not levels and column_of_numbers(present) is None:
         raise ValueError(f"the levels of {name!r} are texts, {told(found)}: say their order with levels (--levels)")
     if family == "ordinal" and len(found) > 2 * FEW:

@@ -85,7 +85,8 @@ class HeldOut(NamedTuple):
 
     log_density: Array
     baseline: Array
-    told: Any  # a frame's worth of arrays by name, as the kind of target needs
+    told: dict[str, Array]  # what the kind of target needs, by name
+    classes: Any
     unconverged: int
 
 
@@ -96,7 +97,7 @@ class Task(NamedTuple):
     split: Callable[[int, int | None], Any]
     ask: Callable[[Any, Any], dict[str, Array]]
     baseline: Callable[[NDArray[Any], NDArray[Any]], Array]
-    sum_up: Callable[[NDArray[Any], HeldOut, Any], dict[str, Any]]
+    sum_up: Callable[[NDArray[Any], HeldOut], dict[str, Any]]
 
 
 def assess(
@@ -136,7 +137,7 @@ def assess(
         error,
         float(held_out.baseline.mean()),
         unconverged=held_out.unconverged,
-        **task.sum_up(y, held_out, np.unique(y)),
+        **task.sum_up(y, held_out),
     )
 
 
@@ -156,7 +157,7 @@ def _held_out(
         for name, values in task.ask(fitted, _rows(X, test)).items():
             told.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
         advance()
-    return HeldOut(log_density, baseline, told, unconverged)
+    return HeldOut(log_density, baseline, told, getattr(fitted, "classes_", None), unconverged)
 
 
 def _rows(X: Any, index: Any) -> Any:
@@ -202,9 +203,9 @@ def _baseline_labels(train: NDArray[Any], test: NDArray[Any]) -> Array:
     return np.log(count / count.sum())[np.searchsorted(classes, test)]
 
 
-def _sum_up_labels(y: NDArray[Any], held_out: HeldOut, classes: NDArray[Any]) -> dict[str, Any]:
-    table: Array = held_out.told["probability"]
-    place = np.searchsorted(classes, y)
+def _sum_up_labels(y: NDArray[Any], held_out: HeldOut) -> dict[str, Any]:
+    table = held_out.told["probability"]
+    place = np.argmax(y[:, None] == held_out.classes, axis=1)
     found = table.argmax(axis=1)
     indicator = np.eye(table.shape[1])[place]
     scores = {
@@ -235,7 +236,7 @@ def _baseline_counts(train: NDArray[Any], test: NDArray[Any]) -> Array:
     return np.asarray(poisson.logpmf(test, train.mean()))
 
 
-def _sum_up_numbers(y: NDArray[Any], held_out: HeldOut, classes: NDArray[Any]) -> dict[str, Any]:
+def _sum_up_numbers(y: NDArray[Any], held_out: HeldOut) -> dict[str, Any]:
     mean, ends = held_out.told["mean"], held_out.told["ends"]
     wrong = y - mean
     scores = {

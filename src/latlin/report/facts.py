@@ -182,6 +182,11 @@ def _coefficients(estimator: Any, spread: Mapping[str, float]) -> list[dict[str,
     return lines
 
 
+def is_intercept(row: Mapping[str, Any]) -> bool:
+    """Whether a line of the coefficients is an intercept (of a class)."""
+    return str(row["name"]).rpartition(": ")[2] == "intercept"
+
+
 def _learnt(estimator: Any) -> list[tuple[str, float]]:
     """Fitted scalars that are neither coefficients nor how the fit went."""
     names = ("prior_scale_", "noise_scale_", "scale_", "df_", "shape_")

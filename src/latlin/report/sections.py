@@ -10,7 +10,7 @@ from typing import Any
 from latlin.report import words
 from latlin.report.assess import Assessment
 from latlin.report.charts import calibration_chart, scatter_chart, trace_chart
-from latlin.report.facts import Facts
+from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import bullets, figure, number, paragraph, section, table, text, tiles
 from latlin.report.svg import strip
 
@@ -49,7 +49,7 @@ def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
 
 
 def _clear_signs(facts: Facts) -> str:
-    slopes = [row for row in facts.coefficients if not _is_intercept(row)]
+    slopes = [row for row in facts.coefficients if not is_intercept(row)]
     clear = [row for row in slopes if row["low"] > 0.0 or row["high"] < 0.0]
     if facts.evidence_kind == "none" or not slopes:
         return ""
@@ -79,8 +79,8 @@ def data(facts: Facts) -> str:
 
 def coefficients(facts: Facts) -> str:
     """One line a coefficient, largest effect first."""
-    slopes = [row for row in facts.coefficients if not _is_intercept(row)]
-    intercepts = [row for row in facts.coefficients if _is_intercept(row)]
+    slopes = [row for row in facts.coefficients if not is_intercept(row)]
+    intercepts = [row for row in facts.coefficients if is_intercept(row)]
     shown = sorted(slopes, key=lambda row: -abs(row["mean"] * row["effect"]))[:MOST_COEFFICIENTS]
     reach = [row["effect"] * row[end] for row in shown for end in ("low", "high")]
     ends = (min([0.0, *reach]), max([0.0, *reach]))
@@ -113,10 +113,6 @@ def _coefficient(row: Mapping[str, Any], ends: tuple[float, float] | None) -> tu
         number(row["sd"], 3),
         f"{row['p_positive']:.3f}" if math.isfinite(row["p_positive"]) else "–",
     )
-
-
-def _is_intercept(row: Mapping[str, Any]) -> bool:
-    return str(row["name"]).rpartition(": ")[2] == "intercept"
 
 
 def calibration(facts: Facts) -> str:

@@ -1,0 +1,112 @@
+"""`latlin fit`: from a table to a model file, its evidence, and what it is worth on rows it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from latlin.cli.model_file import Model, save_model
+from latlin.cli.models import Prepared, diagnosis, make_estimator
+from latlin.cli.screen import decimal, plain, steps, table
+from latlin.report.assess import Assessment, assess
+from latlin.report.facts import Facts, gather, is_intercept
+
+SHOWN = 20
+
+
+class Fitting(NamedTuple):
+    """How to fit."""
+
+    engine: str = "auto"
+    prior_scale: float | str = "auto"
+    folds: int = 5
+    quiet: bool = False
+    verbose: bool = False
+
+
+def fit_model(prepared: Prepared, how: Fitting) -> Model:
+    """Fit, hold rows out, diagnose, and gather what is known."""
+    estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
+    with steps("Fitting", how.folds + 2, how.quiet) as advance:
+        estimator.fit(prepared.X, prepared.y)
+        advance("Holding rows out")
+        quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
+        seen, trouble = _assessed(quiet_one, prepared, how.folds, advance)
+        found = diagnosis(estimator)
+        advance("Done")
+    facts = gather(
+        estimator,
+        len(prepared.y),
+        target=prepared.target.name,
+        columns=prepared.columns,
+        notes=[*prepared.notes, *trouble],
+        spread=prepared.spread,
+        diagnosis=found,
+        assessment=seen,
+    )
+    return Model(estimator, prepared.encoding, prepared.target, facts)
+
+
+def _assessed(
+    estimator: Any, prepared: Prepared, folds: int, advance: Callable[[], None]
+) -> tuple[Assessment | None, list[str]]:
+    """What the folds say; a table that cannot be split is fitted all the same, with a note."""
+    if not folds:
+        return None, []
+    try:
+        return assess(estimator, prepared.X, prepared.y, folds=folds, advance=advance), []
+    except ValueError as error:
+        return None, [f"No rows were held out: {error}."]
+
+
+def save_and_tell(model: Model, path: Path, console: Console) -> None:
+    """Write the model and say what it is."""
+    save_model(path, model)
+    tell(model.facts, console)
+    console.print(f"\nSaved {plain(path)}. Next: latlin report {plain(path)}, or latlin predict {plain(path)} new.csv")
+
+
+def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
+    """The facts of a fit, in a terminal."""
+    console.print(f"{facts.title}: {facts.rows} rows, {facts.features} features, engine {facts.engine}")
+    for note in facts.notes:
+        console.print(f"  {plain(note)}")
+    for label, value in facts.log_evidence:
+        told = f" of {plain(label)}" if label else ""
+        worth = facts.evidence_kind if facts.evidence_kind != "none" else "this engine has none"
+        console.print(f"\nLog evidence{told} {decimal(value, '.4f')} ({worth})")
+    console.print(
+        f"{'Converged' if facts.converged else 'NOT converged'} in {facts.steps} steps; "
+        + ", ".join(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)
+    )
+    tell_assessment(facts.assessment, console)
+    for label, words in facts.diagnosis[:1]:
+        console.print(f"Diagnosis, {label}: {plain(words)}")
+    tell_coefficients(facts, console, most)
+
+
+def tell_assessment(seen: Assessment | None, console: Console) -> None:
+    """Held-out numbers, in a line."""
+    if seen is None:
+        return
+    scores = ", ".join(f"{name} {value:.4g}" for name, value in seen.scores.items())
+    console.print(
+        f"Held out, {seen.folds} folds: log predictive density {seen.log_density:.4f} ± {seen.log_density_error:.4f} "
+        f"a row (without features {seen.baseline:.4f}), {scores}"
+    )
+
+
+def tell_coefficients(facts: Facts, console: Console, most: int = SHOWN) -> None:
+    """The largest effects; all of them are in `latlin summary`."""
+    rows = sorted(facts.coefficients, key=lambda row: (is_intercept(row), -abs(row["mean"] * row["effect"])))
+    share = 100 * facts.coverage
+    headings = ("coefficient", "mean", "sd", f"{50 - share / 2:g} %", f"{50 + share / 2:g} %", "P(> 0)")
+    forms = {"mean": ".4g", "sd": ".3g", "low": ".4g", "high": ".4g", "p_positive": ".3f"}
+    lines = [(row["name"], *(decimal(row[key], form) for key, form in forms.items())) for row in rows[:most]]
+    console.print()
+    console.print(table(headings, lines))
+    if len(rows) > most:
+        console.print(f"… and {len(rows) - most} smaller ones: latlin summary")

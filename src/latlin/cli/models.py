@@ -1,0 +1,157 @@
+"""From a table and a few words to an estimator ready to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin import linear
+from latlin.datasets.columns import told
+from latlin.datasets.describe import describe_columns
+from latlin.datasets.encoding import Encoding, learn_encoding, told_gaps
+from latlin.datasets.table import Frame
+from latlin.datasets.target import FAMILIES, Guess, Target, guess_family, learn_target
+
+ESTIMATORS: dict[str, type] = {
+    "linear": linear.BayesianLinearRegression,
+    "logistic": linear.BayesianLogisticRegression,
+    "probit": linear.BayesianProbitRegression,
+    "poisson": linear.BayesianPoissonRegression,
+    "ordinal": linear.BayesianOrdinalRegression,
+    "robust": linear.RobustRegression,
+    "sparse": linear.SparseRegression,
+}
+ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
+
+
+class Choices(NamedTuple):
+    """What the user said about the table."""
+
+    target: str
+    family: str = "auto"
+    missing: str = "error"
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+
+
+class Prepared(NamedTuple):
+    """Rows ready to fit, how they came about, and what to say about it."""
+
+    X: Frame
+    y: NDArray[Any]
+    encoding: Encoding
+    target: Target
+    columns: list[dict[str, Any]]
+    notes: list[str]
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Standard deviation by feature."""
+        return {str(name): float(value) for name, value in self.X.std(ddof=0).items()}
+
+
+def must_be_told(guess: Guess) -> str:
+    """Without anybody to ask: a sentence."""
+    raise ValueError(f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}")
+
+
+def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told) -> Prepared:
+    """Encode a table; `ask` is called when the family cannot be told from the target."""
+    if choices.family not in ("auto", *FAMILIES):
+        raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
+    encoding = learn_encoding(
+        frame, choices.target, missing=choices.missing, drop=choices.drop, categorical=choices.categorical
+    )
+    goal = frame[choices.target]
+    family, notes = _family(goal, choices.family, ask)
+    columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
+    kept, more = _with_target(frame, choices)
+    encoded = encoding.encode(kept)
+    target = learn_target(goal, family, choices.levels)
+    y = target.encode(kept[choices.target][encoded.kept])
+    notes = [*notes, *more, *_told_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
+    if len(y) < 2:
+        raise ValueError(f"only {len(y)} rows are left to fit")
+    return Prepared(encoded.matrix, y, encoding, target, columns, notes)
+
+
+def make_estimator(
+    target: Target, engine: str = "auto", prior_scale: float | str = "auto", verbose: bool = False
+) -> Any:
+    """The estimator of a target's family, not fitted."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {told(ENGINES)}, got {engine!r}")
+    options: dict[str, Any] = {"engine": engine, "prior_scale": prior_scale, "random_state": 0, "verbose": verbose}
+    if target.family == "ordinal":
+        options["order"] = target.labels
+    return ESTIMATORS[target.family](**options)
+
+
+def scale_of(words: str) -> float | str:
+    """ "auto" or a positive number."""
+    if words == "auto":
+        return words
+    try:
+        value = float(words)
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < float("inf"):
+        raise ValueError(f"prior-scale must be 'auto' or a positive number, got {words!r}")
+    return value
+
+
+def diagnosis(estimator: Any) -> list[tuple[str, str]]:
+    """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
+    posterior = estimator.posterior_
+    if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
+        return []
+    found = posterior.diagnose(random_state=0)
+    low, high = found.evidence_interval
+    lines = [
+        ("verdict", f"{found.verdict}: {found.reason}"),
+        ("k̂", f"{found.k_hat:.2f} (above 0.7 the draws cannot be trusted)"),
+        ("log evidence by importance sampling", f"{found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"),
+        ("it lies between", f"{low:.3f} and {high:.3f}"),
+    ]
+    return [*lines, ("engine to try next", found.next_engine)] if found.next_engine else lines
+
+
+def _family(goal: Any, family: str, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:
+    if family != "auto":
+        return family, []
+    guess = guess_family(goal)
+    if guess.family is None:
+        return ask(guess), []
+    return guess.family, [f"Family {guess.family}, because {guess.reason}."]
+
+
+def _used(frame: Frame, choices: Choices) -> list[str]:
+    return [name for name in frame.columns if name not in choices.drop]
+
+
+def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
+    """Rows whose target is known."""
+    unknown = frame[choices.target].isna()
+    count = int(unknown.sum())
+    if not count:
+        return frame, []
+    if choices.missing == "error":
+        raise ValueError(
+            f"the target {choices.target!r} is missing in {count} of {len(frame)} rows; --missing drop leaves them out"
+        )
+    return frame[~unknown], [f"{count} rows without a target were left out."]
+
+
+def _told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
+    notes = []
+    if gaps and encoding.missing == "drop":
+        notes.append(f"{dropped} rows with missing values were left out ({told_gaps(gaps)}).")
+    if gaps and encoding.missing == "impute":
+        notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
+    if encoding.left_out:
+        notes.append(f"Left out, because they are the same in every row: {told(encoding.left_out)}.")
+    return notes or ["No values are missing."]

@@ -1,0 +1,105 @@
+"""What the commands print: plain text in rich tables, in which nothing from a file is taken for markup."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+WIDE = 200
+
+
+def screen() -> Console:
+    """Standard output; wide when it is a file or a pipe, so that nothing is cut there."""
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=True, width=width)
+
+
+def plain(value: Any) -> str:
+    """Text without characters that would steer a terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> Table:
+    """A table whose first `left` columns hold words and the others numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, heading in enumerate(headings):
+        made.add_column(heading, justify="left" if place < left else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(plain(cell) for cell in row))
+    return made
+
+
+def decimal(value: Any, form: str = ".4g") -> str:
+    """A number, or a dash where there is none."""
+    return f"{value:{form}}" if isinstance(value, int | float) and value == value else "–"
+
+
+@contextmanager
+def steps(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
+    """A progress bar on standard error, if that is a terminal; yields a function (words=None) → one step done."""
+    shown = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=shown, transient=True, disable=quiet or not shown.is_terminal) as bar:
+        task = bar.add_task(plain(words), total=total)
+
+        def advance(told: str | None = None) -> None:
+            bar.update(task, advance=1, description=None if told is None else plain(told))
+
+        yield advance
+
+
+@contextmanager
+def one_sentence(debug: bool) -> Iterator[None]:
+    """Errors become one sentence and exit code 1; warnings become notes. With `debug` both stay as they are."""
+    if debug:
+        yield
+        return
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        try:
+            yield
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            _tell_warnings(told)
+            typer.echo(f"latlin: {plain(sentence(error))}", err=True)
+            raise typer.Exit(1) from None
+    _tell_warnings(told)
+
+
+def _tell_warnings(told: list[warnings.WarningMessage]) -> None:
+    shown = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning | RuntimeWarning))
+    for words in dict.fromkeys(" ".join(text.split()) for text in shown):
+        typer.echo(f"note: {plain(words)}", err=True)
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, on one line.
+
+    Examples
+    --------
+    >>> sentence(ValueError("two\\nlines"))
+    'two lines'
+    >>> sentence(KeyError("x"))
+    "unexpected KeyError: 'x' (run again with --debug to see where)"
+    """
+    words = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, ValueError | ImportError | OSError) and words:
+        return words
+    return f"unexpected {type(error).__name__}: {words} (run again with --debug to see where)"

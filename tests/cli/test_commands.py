@@ -1,0 +1,325 @@
+"""The command line: from a table to a model, predictions, a page; mistakes in one sentence with exit code 1."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+import latlin
+from latlin.linear import BayesianLogisticRegression
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("typer")
+from typer.testing import CliRunner  # noqa: E402
+
+from latlin.cli.app import app  # noqa: E402
+from latlin.cli.model_file import load_model  # noqa: E402
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def told(result, *words):
+    """One sentence on standard error, exit code 1, no traceback."""
+    assert result.exit_code == 1
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("latlin: ")
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    n = 120
+    age, dose = rng.normal(50, 10, n), rng.exponential(2.0, n)
+    city = rng.choice(["Oslo", "Rome", "Bonn"], n)
+    latent = 0.1 * (age - 50) - 0.8 * dose + 1.5 * (city == "Rome") + 1.0
+    return pandas.DataFrame(
+        {
+            "age": age,
+            "dose": dose,
+            "city": city,
+            "outcome": np.where(latent + rng.logistic(size=n) > 0, "well", "ill"),
+            "weight": latent + 0.5 * rng.standard_normal(n),
+            "visits": rng.poisson(np.exp(0.3 * latent + 1.0)),
+            "grade": np.digitize(latent + rng.standard_normal(n), [-1.0, 1.0]) + 1,
+        }
+    )
+
+
+OTHERS = {"outcome", "weight", "visits", "grade"}
+
+
+@pytest.fixture(scope="module")
+def folder(frame, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    for target in OTHERS:
+        frame.drop(columns=[*(OTHERS - {target})]).to_csv(folder / f"{target}.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    """A fitted model of the outcome."""
+    path = folder / "outcome.latlin"
+    result = run("fit", folder / "outcome.csv", "--target", "outcome", "--out", path, "--folds", 3)
+    assert result.exit_code == 0, result.output
+    return path, result.stdout
+
+
+def test_fit_says_what_it_found(model):
+    path, output = model
+    for words in ("Family logistic", "two values, 'ill', 'well'", "Log evidence -", "(lower bound)", "Converged"):
+        assert words in output
+    for words in ("Held out, 3 folds", "city=Rome", "dose", "P(> 0)", f"Saved {path}", "Diagnosis, verdict"):
+        assert words in output
+
+
+def test_the_file_holds_the_estimator_and_its_encoding(model, frame):
+    loaded = load_model(model[0])
+    assert loaded.encoding.names == ["age", "dose", "city=Bonn", "city=Oslo", "city=Rome"]
+    assert list(loaded.estimator.feature_names_in_) == loaded.encoding.names
+    assert loaded.target.labels == ["ill", "well"]
+    plain = latlin.load(model[0])
+    assert isinstance(plain, BayesianLogisticRegression)
+    X = loaded.encoding.encode(frame).matrix
+    np.testing.assert_array_equal(plain.predict_proba(X), loaded.estimator.predict_proba(X))
+    again = BayesianLogisticRegression().fit(X, frame["outcome"])
+    np.testing.assert_allclose(again.coef_, plain.coef_, rtol=1e-5)
+    assert loaded.facts.log_evidence[0][1] == pytest.approx(again.log_evidence_, abs=1e-6)
+
+
+def test_predict_writes_probabilities_with_intervals(model, folder, frame):
+    new = frame[["city", "dose", "age"]].head(7)
+    new.to_csv(folder / "new.csv", index=False)
+    result = run("predict", model[0], folder / "new.csv", "--interval", 0.8, "--out", folder / "pred.csv")
+    assert result.exit_code == 0, result.output
+    table = pandas.read_csv(folder / "pred.csv")
+    assert list(table.columns) == ["outcome", "P(ill)", "P(well)", "P(well) low", "P(well) high"]
+    loaded = load_model(model[0])
+    X = loaded.encoding.encode(new).matrix
+    np.testing.assert_allclose(table[["P(ill)", "P(well)"]], loaded.estimator.predict_proba(X))
+    np.testing.assert_allclose(table.iloc[:, 3:], loaded.estimator.predict_interval(X, coverage=0.8))
+    assert list(table["outcome"]) == list(loaded.estimator.predict(X))
+    printed = run("predict", model[0], folder / "new.csv", "--interval", 0.8)
+    pandas.testing.assert_frame_equal(pandas.read_csv(io.StringIO(printed.stdout)), table)
+
+
+def test_predict_keeps_order_and_columns(model, folder, frame):
+    new = frame[["age", "dose", "city"]].head(4).copy()
+    new.loc[1, "age"] = np.nan
+    new.to_csv(folder / "gap.csv", index=False)
+    told(run("predict", model[0], folder / "gap.csv"), "missing values: 'age' 1 of 4 rows")
+    result = run("predict", model[0], folder / "gap.csv", "--missing", "drop", "--keep")
+    table = pandas.read_csv(io.StringIO(result.stdout))
+    assert table["predicted_P(well)"].isna().tolist() == [False, True, False, False]
+    assert list(table["city"]) == list(new["city"])
+    filled = pandas.read_csv(io.StringIO(run("predict", model[0], folder / "gap.csv", "--missing", "impute").stdout))
+    assert filled.notna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("target", "family", "columns"),
+    [
+        ("weight", "linear", ["weight", "sd", "low", "high"]),
+        ("weight", "robust", ["weight", "sd", "low", "high"]),
+        ("weight", "sparse", ["weight", "sd", "low", "high"]),
+        ("visits", "poisson", ["visits", "sd", "low", "high"]),
+        ("grade", "ordinal", ["grade", "P(1)", "P(2)", "P(3)"]),
+        ("grade", "logistic", ["grade", "P(1)", "P(2)", "P(3)"]),
+        ("outcome", "probit", ["outcome", "P(ill)", "P(well)", "P(well) low", "P(well) high"]),
+    ],
+)
+def test_every_family_fits_predicts_and_reports(folder, target, family, columns, tmp_path):
+    path, data = tmp_path / "m.latlin", folder / f"{target}.csv"
+    options = ("--family", family, "--folds", 2, "--prior-scale", 1.0)
+    result = run("fit", data, "-t", target, *options, "--out", path)
+    assert result.exit_code == 0, result.output
+    predicted = run("predict", path, data)
+    assert predicted.exit_code == 0, predicted.output
+    table = pandas.read_csv(io.StringIO(predicted.stdout))
+    assert list(table.columns) == columns
+    assert len(table) == 120
+    assert table.notna().all(axis=None)
+    if "low" in columns:
+        seen = pandas.read_csv(data)[target]
+        assert 0.8 < ((table["low"] <= seen) & (seen <= table["high"])).mean() <= 1.0
+    else:
+        np.testing.assert_allclose(table.filter(regex=r"^P\([^)]*\)$").sum(axis=1), 1.0)
+    assert run("report", path, "--out", tmp_path / "r.html").exit_code == 0
+    assert "Calibration on held-out rows" in (tmp_path / "r.html").read_text("utf8")
+
+
+def test_an_unclear_target_is_asked_about(folder, tmp_path):
+    result = run("fit", folder / "grade.csv", "--target", "grade", "--out", tmp_path / "m.latlin")
+    told(result, "only 3 different whole numbers", "--family ordinal or poisson or linear")
+    assert not (tmp_path / "m.latlin").exists()
+
+
+def test_ordered_texts_need_their_order(folder, frame, tmp_path):
+    grades = frame[["age", "dose"]].assign(grade=frame["grade"].map({1: "low", 2: "mid", 3: "high"}))
+    grades.to_csv(tmp_path / "g.csv", index=False)
+    words = ("fit", tmp_path / "g.csv", "-t", "grade", "--family", "ordinal", "--folds", 0, "--prior-scale", 1)
+    told(run(*words, "--out", tmp_path / "m.latlin"), "say their order", "--levels")
+    result = run(*words, "--levels", "low, mid, high", "--out", tmp_path / "m.latlin")
+    assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "m.latlin").estimator.classes_.tolist() == ["low", "mid", "high"]
+
+
+def test_report_and_summary_from_the_file_alone(model, tmp_path):
+    result = run("report", model[0], "--out", tmp_path / "r.html", "--title", "A <b> title")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "r.html").read_text("utf8")
+    assert "<h1>A &lt;b&gt; title</h1>" in page
+    assert "The log evidence is a lower bound" in page
+    result = run("summary", model[0], "--interval", 0.5, "--out", tmp_path / "s.csv")
+    assert result.exit_code == 0, result.output
+    assert "25 %" in result.stdout
+    table = pandas.read_csv(tmp_path / "s.csv")
+    assert list(table["name"]) == ["age", "dose", "city=Bonn", "city=Oslo", "city=Rome", "intercept"]
+    summary = latlin.load(model[0]).summary(0.5).to_pandas()
+    np.testing.assert_allclose(table[["mean", "low", "high"]], summary[["mean", "low", "high"]])
+
+
+def test_compare(folder, tmp_path):
+    words = ("--folds", 2, "--prior-scale", 1.0, "--engine", "laplace,gkl", "--out", tmp_path / "c.csv")
+    result = run("compare", folder / "outcome.csv", "-t", "outcome", *words)
+    assert result.exit_code == 0, result.output
+    table = pandas.read_csv(tmp_path / "c.csv")
+    assert sorted(table["family"] + " " + table["engine"]) == [
+        "logistic gkl",
+        "logistic laplace",
+        "probit gkl",
+        "probit laplace",
+    ]
+    assert table["held out"].is_monotonic_decreasing
+    kinds = dict(zip(table["engine"], table["kind"], strict=True))
+    assert kinds == {"laplace": "approximation", "gkl": "lower bound"}
+    assert "best first" in result.stdout
+
+
+def test_compare_notes_what_does_not_apply(folder, tmp_path):
+    words = ("--folds", 2, "--prior-scale", 1.0, "--engine", "laplace", "--family", "sparse,linear")
+    result = run("compare", folder / "weight.csv", "-t", "weight", *words, "--out", tmp_path / "c.csv")
+    assert result.exit_code == 0, result.output
+    table = pandas.read_csv(tmp_path / "c.csv").set_index("family")
+    assert np.isfinite(table.loc["linear", "held out"])
+    told(run("compare", folder / "weight.csv", "-t", "weight", "--family", "linear,poisson"), "cannot be compared")
+
+
+def test_mistakes_are_told_in_a_sentence(model, folder, tmp_path):
+    data, out = folder / "outcome.csv", tmp_path / "m.latlin"
+    told(run("fit", tmp_path / "no.csv", "-t", "y"), "there is no file")
+    told(run("fit", data, "-t", "nothing", "--out", out), "no column 'nothing'; it has 'age'")
+    told(run("fit", data, "-t", "outcome", "--family", "cox", "--out", out), "family must be one of")
+    told(run("fit", data, "-t", "outcome", "--engine", "mcmc", "--out", out), "engine must be one of")
+    told(run("fit", data, "-t", "outcome", "--prior-scale", "wide", "--out", out), "prior-scale must be 'auto'")
+    told(run("fit", data, "-t", "outcome", "--missing", "guess", "--out", out), "missing must be one of")
+    told(run("fit", data, "-t", "city", "--family", "linear", "--out", out), "must hold finite numbers")
+    told(run("fit", data, "-t", "outcome", "--out", tmp_path / "no" / "m.latlin", "--folds", 0), "there is no folder")
+    told(run("predict", model[0], data, "--interval", 1.5), "interval must lie strictly between 0 and 1")
+    told(run("predict", data, data), "is not a model written by 'latlin fit'")
+    told(run("report", tmp_path / "no.latlin"), "there is no file")
+    told(run("reproduce", "nothing"), "nothing to reproduce by the name 'nothing'")
+    assert not list(tmp_path.iterdir())
+
+
+def test_usage_mistakes_have_exit_code_two(folder):
+    assert run("fit", folder / "outcome.csv").exit_code == 2
+    assert run("fly").exit_code == 2
+
+
+def test_debug_shows_where(tmp_path):
+    result = run("fit", tmp_path / "no.csv", "-t", "y", "--debug")
+    assert isinstance(result.exception, FileNotFoundError)
+
+
+def test_new_rows_that_do_not_fit_are_told(model, frame, tmp_path):
+    new = frame[["age", "dose", "city"]].head(3)
+    new.drop(columns="dose").to_csv(tmp_path / "a.csv", index=False)
+    told(run("predict", model[0], tmp_path / "a.csv"), "lacks 'dose'")
+    new.assign(city=["Oslo", "Paris", "Rome"]).to_csv(tmp_path / "b.csv", index=False)
+    told(run("predict", model[0], tmp_path / "b.csv"), "'Paris' in row 2", "never seen")
+
+
+def test_damaged_and_later_files_are_refused(model, folder, tmp_path):
+    whole = model[0].read_bytes()
+    (tmp_path / "cut.latlin").write_bytes(whole[: len(whole) // 2])
+    told(run("summary", tmp_path / "cut.latlin"), "not a model")
+    for name, change, words in [
+        ("later", {"format": 99}, "upgrade"),
+        ("odd", {"facts": {}}, "card that cannot be read"),
+        ("bad", {"encoding": {"columns": [{}], "missing": "error", "left_out": []}}, "card that cannot be read"),
+    ]:
+        path = tmp_path / f"{name}.latlin"
+        with zipfile.ZipFile(model[0]) as old, zipfile.ZipFile(path, "w") as new:
+            for member in old.namelist():
+                content = old.read(member)
+                if member == "card.json":
+                    content = json.dumps(json.loads(content) | change)
+                new.writestr(member, content)
+        told(run("summary", path), words)
+
+
+def test_missing_values_when_fitting(frame, tmp_path):
+    holes = frame[["age", "city", "weight"]].copy()
+    holes.loc[:4, "age"], holes.loc[3:5, "city"], holes.loc[9, "weight"] = np.nan, None, np.nan
+    holes.to_csv(tmp_path / "h.csv", index=False)
+    words = ("fit", tmp_path / "h.csv", "-t", "weight", "--folds", 0, "--out", tmp_path / "m.latlin")
+    told(run(*words), "target 'weight' is missing in 1 of 120 rows")
+    dropped = run(*words, "--missing", "drop")
+    assert "6 rows with missing values were left out ('age' 5, 'city' 3)" in dropped.stdout
+    assert "113 rows" in dropped.stdout
+    filled = run(*words, "--missing", "impute")
+    assert "became the mean or the most frequent level of their column: 'age' 5, 'city' 3" in filled.stdout
+    assert "119 rows" in filled.stdout
+
+
+def test_hostile_names_stay_text(frame, tmp_path):
+    evil = frame[["age", "weight"]].rename(columns={"age": "[red]<script>\x1b[31m", "weight": "[bold]y"})
+    evil.to_csv(tmp_path / "e.csv", index=False)
+    path = tmp_path / "m.latlin"
+    result = run("fit", tmp_path / "e.csv", "-t", "[bold]y", "--out", path, "--folds", 2)
+    assert result.exit_code == 0, result.output
+    assert "[red]<script>" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert run("report", path, "--out", tmp_path / "r.html").exit_code == 0
+    page = (tmp_path / "r.html").read_text("utf8")
+    assert "<script" not in page
+    assert "[red]&lt;script&gt;" in page
+
+
+def test_parquet_in_and_out(model, frame, tmp_path):
+    pytest.importorskip("pyarrow")
+    frame[["age", "dose", "city"]].head(5).to_parquet(tmp_path / "n.parquet")
+    result = run("predict", model[0], tmp_path / "n.parquet", "--out", tmp_path / "p.parquet")
+    assert result.exit_code == 0, result.output
+    assert len(pandas.read_parquet(tmp_path / "p.parquet")) == 5
+
+
+def test_a_class_too_rare_to_split_is_fitted_with_a_note(frame, tmp_path):
+    rare = frame[["age", "dose"]].assign(kind=["a"] + ["b"] * 119)
+    rare.to_csv(tmp_path / "r.csv", index=False)
+    result = run("fit", tmp_path / "r.csv", "-t", "kind", "--prior-scale", 1, "--out", tmp_path / "m.latlin")
+    assert result.exit_code == 0, result.output
+    assert "No rows were held out: the class a has one row only" in result.stdout
+
+
+def test_reproduce_lists_and_runs(tmp_path):
+    pytest.importorskip("matplotlib")
+    listed = run("reproduce", "--list")
+    assert listed.exit_code == 0
+    assert "table-6.1" in listed.stdout
+    assert "002_71af9439e55c646f" in listed.stdout
+    result = run("reproduce", "figure-7.1", "--quick", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "figure_7_1.png").exists()
+
+
+def test_version():
+    assert "latlin 0" in run("--version").output
