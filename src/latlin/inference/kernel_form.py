@@ -11,7 +11,7 @@ N³/3 to factorise and N³ for the variances. Where some γ is negative, P it is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from latlin.inference.model import LatentLinearModel
 from latlin.inference.projections import DenseProjections
 from latlin.inference.site_family import SiteForm, Solution
 from latlin.inference.sites import SiteParameters, Sites
-from latlin.numerics.linalg import Cholesky, cholesky, gram
+from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 
 Array = NDArray[np.float64]
 #: γK_nn below which 1 − [B⁻¹]_nn would lose too many digits
@@ -137,8 +137,21 @@ class KernelForm(SiteForm):
         return KernelPrecision(self.kernel_factor, np.sqrt(parameters.gamma), Cholesky(kept, 0.0))
 
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
-        """Largest norm of a site's own share of ∂B/∂C̃: |γ_n − γ̂_n| s_n √K_nn."""
-        return float(np.max(np.abs(excess) * np.sqrt(variance * np.diagonal(self.K)), initial=0.0))
+        """The Frobenius norm of ∂B/∂C̃ = C̃LᵀEL, which no entry exceeds, or a bound on it where γ is too small.
+
+        ‖C̃LᵀEL‖² = Σ_nm e_n e_m S_nm K_nm ≤ (Σ_n |e_n| s_n √K_nn)², with S = Γ^−½(I − B⁻¹)Γ^−½.
+        """
+        precision: Any = solution.precision
+        if not isinstance(precision, KernelPrecision):
+            return super().covariance_gradient(solution, variance, excess)
+        if np.any(solution.parameters.gamma * np.diagonal(self.K) < SMALL):
+            return float(np.sum(np.abs(excess) * np.sqrt(variance * np.diagonal(self.K))))
+        products = precision.inner.inverse()
+        np.negative(products, out=products)
+        products[np.diag_indices(len(excess))] += 1.0
+        products *= self.K
+        scaled = excess / precision.root
+        return float(np.sqrt(max(dot(scaled, blas.dgemv(1.0, products, scaled)), 0.0)))
 
 
 def kernel_form(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> KernelForm | None:
@@ -147,17 +160,22 @@ def kernel_form(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: 
     alone = len(model.gaussians) == len(model.sites) == 1 and model.sites[0].H is None
     if not alone or not isinstance(whitening, CovarianceWhitening) or model.gaussians[0].H is not None:
         return None
-    factor = np.asfortranarray(whitening.factor)
-    return KernelForm(
+    form = SiteForm(
         part.mean,
         whitening,
         None,
         None,
         np.zeros(model.dim),
         part.constant + whitening.log_det,
-        DenseProjections(factor.T),
+        DenseProjections(np.asfortranarray(whitening.factor).T),
         sites.shifted(part.mean) if part.mean.any() else sites,
         rows,
-        np.ascontiguousarray(model.gaussians[0].cov),
-        factor,
     )
+    return by_kernel(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
+
+
+def by_kernel(form: SiteForm, factor: Array, K: Array | None = None) -> KernelForm:
+    """A form with as many sites as coordinates, H̃ = Cᵀ for an upper triangular C, by the matrix K = CᵀC = H̃H̃ᵀ."""
+    C = np.asfortranarray(factor)
+    K = symmetrise(gram(C)) if K is None else K
+    return KernelForm(**{field.name: getattr(form, field.name) for field in fields(form)}, K=K, kernel_factor=C)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.linalg import eigh
 
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.model import LatentLinearModel
@@ -18,6 +19,7 @@ from latlin.inference.newton import Mode, find_mode
 from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import LOG_2PI, SiteForm, Solution, site_form
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.linalg import symmetrise
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,10 @@ def _vanishes(form: SiteForm, solution: Solution) -> bool:
     if form.quadratic is None:
         return False
     smallest = np.linalg.svd(solution.precision.factor, compute_uv=False)[-1]
-    return bool(smallest**2 < 1e-4)
+    if smallest**2 >= 1e-4:
+        return False
+    p, first = (symmetrise(form.precision(g)) for g in (solution.parameters.gamma, form.sites.typical_precision()))
+    return bool(eigh(p, first, eigvals_only=True, subset_by_index=[0, 0])[0] < 1e-4)
 
 
 def _log_evidence(form: SiteForm, mode: Mode, solution: Solution) -> float:

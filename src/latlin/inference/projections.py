@@ -1,23 +1,25 @@
 """The rows h_n of all sites, in the coordinates an engine works in, with the products a full covariance needs.
 
-Dense rows are one C-ordered array. Sparse rows stay sparse and are made dense a block at a time, so that nothing of
-size N×D is formed.
+Dense rows are one C-ordered array. Sparse rows stay sparse or, whitened by a full matrix, are made dense a block at a
+time, so that nothing of size N×D is formed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 
 from latlin.densities.whitening import Whitening
 from latlin.inference.model import LatentLinearModel, SiteFactor, dense_operator
 from latlin.numerics.linalg import gram, whitened_squares
+from latlin.numerics.sparse_pairs import SplitRows, pair_gram, pair_squares, split_rows
 
 Array = NDArray[np.float64]
 BLOCK = 1024
@@ -76,21 +78,50 @@ class DenseProjections:
 
 @dataclass(frozen=True)
 class SparseProjections:
-    """Sparse rows h_n, whitened a block at a time when L is not diagonal (a diagonal one is already in the rows)."""
+    """Sparse rows in their own coordinates, or scaled ones; their products cost pairs of non-zeros."""
 
     rows: sparse.csr_array
-    whitening: Whitening | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    @cached_property
+    def _split(self) -> SplitRows:
+        return split_rows(self.rows)
+
+    def times(self, u: Array) -> Array:
+        return self.rows @ u
+
+    def transposed_times(self, r: Array) -> Array:
+        return self.rows.T @ r
+
+    def gram(self, weights: Array) -> Array:
+        return pair_gram(self._split, weights)
+
+    def variances(self, factor: Array) -> Array:
+        return pair_squares(self._split, lapack.dpotri(factor, lower=0)[0])
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span].toarray()
+
+
+@dataclass(frozen=True)
+class WhitenedProjections:
+    """Sparse rows h_n of which h_nL, with a full L, is made dense a block at a time."""
+
+    rows: sparse.csr_array
+    whitening: Whitening
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.rows.shape
 
     def times(self, u: Array) -> Array:
-        return self.rows @ (u if self.whitening is None else self.whitening.apply(u))
+        return self.rows @ self.whitening.apply(u)
 
     def transposed_times(self, r: Array) -> Array:
-        back = self.rows.T @ r
-        return back if self.whitening is None else np.ravel(self.whitening.rows(back[None, :]))
+        return np.ravel(self.whitening.rows((self.rows.T @ r)[None, :]))
 
     def gram(self, weights: Array) -> Array:
         total = np.zeros((self.shape[1],) * 2, order="F")
@@ -102,8 +133,7 @@ class SparseProjections:
         return np.concatenate([whitened_squares(factor, block) for _, block in self._blocks()])
 
     def block(self, span: slice) -> Array:
-        rows = self.rows[span]
-        return rows.toarray() if self.whitening is None else self.whitening.rows(rows)
+        return self.whitening.rows(self.rows[span])
 
     def _blocks(self) -> Iterator[tuple[slice, Array]]:
         for start in range(0, self.shape[0], BLOCK):

@@ -12,9 +12,15 @@ from scipy.linalg import qr
 
 from latlin.densities.whitening import DiagonalWhitening, PrecisionWhitening, Whitening
 from latlin.inference.gaussian_part import LOG_2PI, GaussianPart, gaussian_part
-from latlin.inference.kernel_form import kernel_form
+from latlin.inference.kernel_form import by_kernel, kernel_form
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.projections import DenseProjections, Projections, SparseProjections, stacked_rows
+from latlin.inference.projections import (
+    DenseProjections,
+    Projections,
+    SparseProjections,
+    WhitenedProjections,
+    stacked_rows,
+)
 from latlin.inference.site_family import SiteForm, Solution
 from latlin.inference.sites import Sites
 from latlin.numerics.linalg import cholesky, gram, symmetrise
@@ -77,7 +83,7 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
     split = len(residual)
     quadratic, linear, constant = _measured_terms(part, reduced[:split], residual)
     integrated = 0.5 * (len(part.mean) - basis.shape[1]) * LOG_2PI
-    return SiteForm(
+    form = SiteForm(
         part.mean,
         whitening,
         basis,
@@ -88,10 +94,14 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
         _moved(sites, rows, part.mean),
         rows,
     )
+    return form if split else by_kernel(form, triangle)
 
 
 def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
-    """Without a proper prior: whiten by the precision that the sites' own curvature gives at their centres."""
+    """Without a proper prior: whiten by the precision that the sites' own curvature gives at their centres.
+
+    Sparse rows are scaled by its diagonal alone, so that they stay sparse.
+    """
     measured = part.measured_rows
     quadratic = symmetrise(gram(measured)) if len(measured) else np.zeros((measured.shape[1],) * 2)
     plain = _whitened(rows, DiagonalWhitening(np.ones(measured.shape[1])))
@@ -106,12 +116,14 @@ def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
             "the posterior is improper: the factors leave some direction of w undetermined; "
             "add a GaussianFactor on w or more sites"
         )
-    whitening = PrecisionWhitening(chol.factor * scale)
+    whitening: Whitening = PrecisionWhitening(chol.factor * scale)
+    if sparse.issparse(rows):
+        whitening = DiagonalWhitening(1.0 / scale)
     start = GaussianPart(part.mean, whitening, 0.0, measured, part.measured_values, part.measured_constant)
     form = _proper(start, whitening, rows, sites)
     whitened = whitening.rows(measured)
     bare = symmetrise(gram(whitened)) if len(measured) else np.zeros_like(quadratic)
-    return replace(form, quadratic=bare)
+    return replace(form, quadratic=np.asfortranarray(bare))
 
 
 def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
@@ -126,7 +138,7 @@ def _whitened(rows: Any, whitening: Whitening) -> Projections:
         return SparseProjections(whitening.rows(rows))
     if _is_coordinates(rows):
         return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
-    return SparseProjections(rows, whitening)
+    return WhitenedProjections(rows, whitening)
 
 
 def _is_coordinates(rows: Any) -> bool:
