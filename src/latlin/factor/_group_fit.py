@@ -27,7 +27,7 @@ from latlin.numerics.group_kernels import weighted_sums
 from latlin.numerics.linalg import Array
 
 #: sweeps that rotate every time, and how often later ones do
-ALWAYS, EVERY = 10, 5
+ALWAYS, EVERY = 5, 5
 #: a factor is dead when no view has more than this share of its variance from it
 DEAD = 1e-7
 #: signal above which a factor is not doubted

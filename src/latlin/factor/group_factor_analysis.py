@@ -113,7 +113,7 @@ class GroupFactorAnalysis(GroupQueries):
         rotate: bool = True,
         prune: bool = True,
         n_init: int = 1,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         max_iter: int = 2000,
         noise_prior: tuple[float, float] = (1e-14, 1e-14),
         relevance_prior: tuple[float, float] = (1e-14, 1e-14),

@@ -1,0 +1,89 @@
+"""Group factors of 001_249bff80906c04e4: which factor acts in which of four views, recovered from the data alone.
+
+One factor is shared by all views, one by every pair of neighbours, and two views have a private one. Twice as many
+factors as there are may be used; the rest must die, and the views × factors matrix of activity must be the true one.
+Tried with independent precisions and with the low-rank model of their logarithms.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.factor import GroupFactorAnalysis
+from latlin.reproduce.output import made, new_figure, write_table
+
+Array = NDArray[np.float64]
+#: views × factors: shared by all, by pairs of neighbours, private to the first and to the last view
+TRUTH = np.array([[1, 1, 0, 0, 1, 0], [1, 1, 1, 0, 0, 0], [1, 0, 1, 1, 0, 0], [1, 0, 0, 1, 0, 1]], dtype=bool)
+NAMES = ("first", "second", "third", "fourth")
+
+
+class Recovery(NamedTuple):
+    """One data set: shares of variance in the order of the true factors, whether the pattern is right, and the fit."""
+
+    share: Array
+    exact: bool
+    n_factors: int
+    n_iter: int
+    bound: float
+
+
+def draw(seed: int, n: int = 200, size: int = 30) -> dict[str, Array]:
+    """Four views with unit noise and standard normal loadings where a factor acts."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, TRUTH.shape[1]))
+    views = {}
+    for name, active in zip(NAMES, TRUTH, strict=True):
+        loadings = rng.standard_normal((TRUTH.shape[1], size)) * active[:, None]
+        views[name] = z @ loadings + rng.standard_normal((n, size))
+    return views
+
+
+def recover(seed: int, rank: str | int) -> Recovery:
+    """Fit with twice the true number of factors and compare the patterns of activity."""
+    model = GroupFactorAnalysis(2 * TRUTH.shape[1], rank=rank, random_state=seed).fit(draw(seed))
+    active, share = model.factor_activity_.active, model.explained_variance_
+    exact = sorted(active.T.tolist()) == sorted(TRUTH.T.tolist())
+    order = [int((active != column[:, None]).sum(axis=0).argmin()) for column in TRUTH.T]
+    return Recovery(share[:, order], exact, model.n_factors_, model.n_iter_, model.lower_bound_)
+
+
+def compute(seeds: int = 10, ranks: tuple[str | int, ...] = ("full", 2, 4)) -> dict[str | int, list[Recovery]]:
+    """Recoveries of all data sets for every model of the precisions."""
+    return {rank: [recover(seed, rank) for seed in range(seeds)] for rank in ranks}
+
+
+def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
+    """A heat map of truth and recovery, and a table; the paths of what was written."""
+    found = compute(1, ("full",)) if quick else compute()
+    target = made(folder)
+    figure = new_figure("group-factors", 9.0, 3.2)
+    axes = figure.subplots(1, 2)
+    _draw(axes[0], TRUTH.astype(float), "truth")
+    _draw(axes[1], found["full"][0].share, "recovered, share of variance")
+    figure.savefig(target / "group_factors.png", dpi=80 if quick else 160)
+    rows = [
+        (
+            str(rank),
+            f"{sum(each.exact for each in all_)} of {len(all_)}",
+            float(np.mean([each.n_factors for each in all_])),
+            float(np.mean([each.n_iter for each in all_])),
+            float(np.mean([each.bound for each in all_])),
+        )
+        for rank, all_ in found.items()
+    ]
+    columns = ("rank", "pattern exactly right", "factors left", "sweeps", "bound")
+    title = f"Group factors: four views, {TRUTH.shape[1]} factors, {2 * TRUTH.shape[1]} allowed (means over data sets)"
+    return [target / "group_factors.png", write_table(target / "group_factors.md", title, columns, rows)]
+
+
+def _draw(axes: Any, values: Array, title: str) -> None:
+    axes.imshow(values, cmap="viridis", vmin=0.0)
+    axes.set_title(title)
+    axes.set_xlabel("factor")
+    axes.set_yticks(range(len(NAMES)), NAMES)
