@@ -11,14 +11,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.densities.stored import decode, encode
 from latlin.inference.infer import ENGINES
-from latlin.inference.model import GaussianFactor, LatentLinearModel
+from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.inference.sites import SiteParameters
 from latlin.linear._design import Design
@@ -29,6 +29,21 @@ Array = NDArray[np.float64]
 FORMAT = 1
 #: what a posterior keeps besides its density
 NUMBERS = ("log_evidence", "evidence_kind", "engine", "converged", "n_iter", "elapsed", "message", "bound_error")
+
+
+class StoredModel(LatentLinearModel):
+    """In the place of a model whose training data were not stored: its dimension, and nothing else."""
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "dim", dim)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("gaussians", "sites"):
+            raise ValueError("this posterior was loaded from a file, which has no training data: fit again to use them")
+        raise AttributeError(f"StoredModel has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"StoredModel(dim={self.dim})"
 
 
 def kind_of(cls: type) -> str:
@@ -104,7 +119,7 @@ def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read(path: str | os.PathLike[str], cls: type) -> Any:
-    """The estimator that `write` wrote; its posteriors know the prior but not the training data."""
+    """The estimator that `write` wrote."""
     header, arrays = read_archive(path)
     where = os.fspath(path)
     if header.get("kind") != kind_of(cls):
@@ -142,6 +157,7 @@ def _fit(said: dict[str, Any], design: Design, arrays: Mapping[str, np.ndarray],
         raise ValueError(f"not a stored density: it has dimension {len(density.mean)}, the model {design.dim}")
     sites = said["sites"] and SiteParameters(**{n: decode(part, arrays) for n, part in said["sites"].items()})
     numbers = {n: decode(said["posterior"][n], arrays) for n in NUMBERS}
-    prior = LatentLinearModel([GaussianFactor(dim=design.dim)])
-    posterior = Posterior(model=prior, density=density, sites=sites, trace=arrays[f"{name}.trace"], **numbers)
+    posterior = Posterior(
+        model=StoredModel(design.dim), density=density, sites=sites, trace=arrays[f"{name}.trace"], **numbers
+    )
     return Fit(posterior, {n: decode(v, arrays) for n, v in said["values"].items()}, int(said["n_fits"]))

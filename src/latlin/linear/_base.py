@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _archive, _checks
+from latlin.linear._arviz import inference_data
 from latlin.linear._design import Design, design_of
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Family, Targets
@@ -254,11 +255,26 @@ class LinearEstimator(BaseEstimator):
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
         return ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
 
+    def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
+        """Draws as an `arviz.InferenceData`; a list of them, one a class, for several classes.
+
+        Groups: posterior ("coef", "intercept"), sample_stats ("lp", the log joint, and "log_q", the log density of the
+        approximation: their difference gives importance weights), log_likelihood and observed_data ("y"). Needs
+        ArviZ below 1 and the training data, so a model that was fitted here.
+        """
+        check_is_fitted(self, "posterior_")
+        rng = self._generator(random_state)
+        found = []
+        for fit in self._fits:
+            w = fit.posterior.sample(n_samples, rng)
+            found.append(inference_data(fit.posterior, self._design, self._feature_names(), w))
+        return found[0] if len(found) == 1 else found
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `latlin.load` reads and that never runs code.
 
-        The training data are not in it: what was read back predicts and draws the very same numbers, but its
-        `posterior_.model` is only a stand-in for the model it came from.
+        The training data are not in it: what was read back predicts and draws the very same numbers, but what needs
+        the data (`posterior_.diagnose()`, `to_arviz()`) asks for a new fit.
         """
         check_is_fitted(self, "posterior_")
         _archive.write(path, self)

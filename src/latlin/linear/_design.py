@@ -16,6 +16,8 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 Array = NDArray[np.float64]
+#: rows that stay in the cache
+BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -100,5 +102,8 @@ def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
         mean, variance = mean_variance_axis(sparse.csr_matrix(X, dtype=float), axis=0, weights=weight)
         return np.asarray(mean, float), np.asarray(variance, float)
     share = np.full(X.shape[0], 1.0 / X.shape[0]) if weight is None else weight / weight.sum()
-    mean = share @ np.asarray(X, float)
-    return mean, share @ (np.asarray(X, float) - mean) ** 2
+    mean, variance = share @ np.asarray(X, float), np.zeros(X.shape[1])
+    for i in range(0, X.shape[0], BLOCK):
+        part = X[i : i + BLOCK] - mean
+        variance += share[i : i + BLOCK] @ (part * part)
+    return mean, variance

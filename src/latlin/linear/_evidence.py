@@ -34,7 +34,7 @@ class Accuracy(NamedTuple):
         Least relative gain in log evidence that is worth another fit.
     """
 
-    gradient: float = 1e-3
+    gradient: float = 1e-2
     gain: float = 1e-10
 
 
@@ -118,35 +118,44 @@ def coordinates(problem: Problem) -> dict[str, Coordinate]:
 
 
 class _Search:
-    """The log evidence as a function of unconstrained numbers; keeps the best fit so far as the next start."""
+    """Minus the log evidence as a function of unconstrained numbers; each fit starts from the one before."""
 
-    def __init__(self, problem: Problem, engine: Engine, values: Mapping[str, Any], free: Sequence[str]) -> None:
-        self.problem, self.engine, self.values, self.free = problem, engine, dict(values), list(free)
-        self.coordinates = coordinates(problem)
-        self.parts = [self.coordinates[name].pack(values[name]) for name in self.free]
+    def __init__(
+        self,
+        problem: Problem,
+        engine: Engine,
+        values: Mapping[str, Any],
+        free: Sequence[str],
+        start: Posterior | None,
+    ) -> None:
+        self.problem, self.engine, self.values, self.start = problem, engine, dict(values), start
+        known = coordinates(problem)
+        self.coordinates = {name: known[name] for name in free}
+        self.parts = [coordinate.pack(values[name]) for name, coordinate in self.coordinates.items()]
         self.ends = np.cumsum([len(part) for part in self.parts])[:-1]
         self.best: Fit | None = None
-        self.start: Posterior | None = None
+        self.last: tuple[Array, tuple[float, Array]] | None = None
         self.n_fits = 0
 
-    def unpacked(self, theta: Array) -> dict[str, Any]:
-        pieces = np.split(theta, self.ends)
-        found = {name: self.coordinates[name].unpack(piece) for name, piece in zip(self.free, pieces, strict=True)}
-        return self.values | found
+    def bounds(self) -> list[tuple[float, float]]:
+        each = zip(self.coordinates.values(), self.parts, strict=True)
+        return [pair for coordinate, part in each for pair in coordinate.bounds(len(part))]
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        values = self.unpacked(theta)
+        if self.last is None or not np.array_equal(self.last[0], theta):
+            self.last = (theta.copy(), self._evaluate(theta))
+        return self.last[1]
+
+    def _evaluate(self, theta: Array) -> tuple[float, Array]:
+        pieces = dict(zip(self.coordinates, np.split(theta, self.ends), strict=True))
+        values = self.values | {name: self.coordinates[name].unpack(piece) for name, piece in pieces.items()}
         posterior = self.engine.run(self.problem.model(values), start=self.start)
-        self.n_fits += 1
-        slopes = self.problem.gradient(posterior, values)
-        pieces = np.split(theta, self.ends)
-        gradient = np.concatenate(
-            [self.coordinates[n].pull(piece, slopes[n]) for n, piece in zip(self.free, pieces, strict=True)]
-        )
-        self.start = posterior
+        self.start, self.n_fits = posterior, self.n_fits + 1
         if self.best is None or posterior.log_evidence > self.best.posterior.log_evidence:
             self.best = Fit(posterior, values)
-        return -posterior.log_evidence, -gradient
+        slopes = self.problem.gradient(posterior, values)
+        gradient = [self.coordinates[name].pull(piece, slopes[name]) for name, piece in pieces.items()]
+        return -posterior.log_evidence, -np.concatenate(gradient)
 
 
 def maximise_evidence(
@@ -169,23 +178,25 @@ def maximise_evidence(
     start : Posterior, optional
     accuracy : Accuracy
     """
-    search = _Search(problem, engine, values, free)
-    search.start = start
-    bounds = [
-        pair for n, part in zip(free, search.parts, strict=True) for pair in search.coordinates[n].bounds(len(part))
-    ]
+    search = _Search(problem, engine, values, free, start)
+    first = np.concatenate(search.parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        options = {"maxfun": MAX_FITS, "gtol": accuracy.gradient, "ftol": accuracy.gain}
+        # a first step of at most one in the logarithms
+        unit = max(1.0, float(np.abs(search(first)[1]).max()))
         result = minimize(
-            search, np.concatenate(search.parts), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+            lambda theta: tuple(part / unit for part in search(theta)),
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=search.bounds(),
+            options={"maxfun": MAX_FITS, "gtol": accuracy.gradient / unit, "ftol": accuracy.gain},
         )
     assert search.best is not None  # the search evaluates its start
     if search.n_fits >= MAX_FITS:
         alert(
             f"evidence maximisation stopped after {search.n_fits} fits with a gradient of "
-            f"{np.abs(result.jac).max():.2g}; give some of {', '.join(free)} a number",
+            f"{unit * np.abs(result.jac).max():.2g}; give some of {', '.join(free)} a number",
             ConvergenceWarning,
         )
-    best = search.best
-    return Fit(best.posterior, best.values, search.n_fits)
+    return search.best._replace(n_fits=search.n_fits)

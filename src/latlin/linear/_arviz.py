@@ -1,0 +1,43 @@
+"""Draws for ArviZ: coefficients, log p and log q (so that draws can be reweighted), and pointwise log-likelihoods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.log_joint import LogJoint
+from latlin.inference.posterior import Posterior
+from latlin.inference.sites import Sites
+from latlin.linear._design import Design
+
+Array = NDArray[np.float64]
+
+
+def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str, dict[str, Array]]:
+    """Groups of arrays with leading axes (chain, draw) for draws w of one posterior."""
+    coef, intercept = design.coefficients(w)
+    model = posterior.model
+    data = model.sites[-1]
+    sites = Sites.of(model)
+    (span, potential) = sites.blocks[-1]
+    x = np.asarray(data.H @ w.T).T
+    draws = {"coef": coef} | ({"intercept": intercept} if design.intercept else {})
+    name, _ = potential.observation
+    return {
+        "posterior": {key: value[None] for key, value in draws.items()},
+        "sample_stats": {"lp": LogJoint(model)(w)[None], "log_q": np.asarray(posterior.logpdf(w))[None]},
+        "log_likelihood": {"y": sites.part(span).log_density(x)[None]},
+        "observed_data": {"y": np.asarray(getattr(potential, name))},
+    }
+
+
+def inference_data(posterior: Posterior, design: Design, names: list[str], w: Array) -> Any:
+    """An `arviz.InferenceData`."""
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError("to_arviz() needs ArviZ below 1: pip install 'latlin[arviz]'") from error
+    groups = inference_groups(posterior, design, w)
+    return arviz.from_dict(**groups, coords={"feature": names}, dims={"coef": ["feature"]})

@@ -1,0 +1,124 @@
+"""Evidence maximisation: gradients by finite differences for every engine and family, and maxima that are maxima."""
+
+import numpy as np
+import pytest
+
+from latlin.engines import AffineKL, ExpectationPropagation, GaussianKL, Laplace, LocalBound
+from latlin.linear import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianOrdinalRegression,
+    BayesianPoissonRegression,
+    BayesianProbitRegression,
+    RobustRegression,
+    SparseRegression,
+)
+from latlin.linear._evidence import _Search
+from latlin.linear._fitting import settled
+from latlin.numerics.alerts import ConvergenceWarning
+from linear.data import responses
+
+X, Y = responses(n=25, d=2)
+ENGINES = {
+    "laplace": Laplace(tol=1e-9),
+    "lvb": LocalBound(tol=1e-9),
+    "ep": ExpectationPropagation(tol=1e-10),
+    "gkl": GaussianKL(tol=1e-9),
+    "diagonal": GaussianKL(covariance="diagonal", tol=1e-9),
+    "ai-kl": AffineKL(base="skew-normal", tol=1e-7),
+}
+FREE = {"noise_scale": "auto", "df": "auto"}
+FAMILIES = {
+    "linear": (BayesianLinearRegression(), "numbers", set()),
+    "linear, ard": (BayesianLinearRegression(ard=True), "numbers", set()),
+    "logistic": (BayesianLogisticRegression(), "labels", set()),
+    "probit": (BayesianProbitRegression(), "labels", {"lvb"}),
+    "poisson": (BayesianPoissonRegression(), "counts", {"lvb"}),
+    "ordinal": (BayesianOrdinalRegression(), "three", {"lvb"}),
+    "ordinal, logit": (BayesianOrdinalRegression(link="logit"), "three", {"lvb"}),
+    "student-t": (RobustRegression(df="auto"), "outliers", set()),
+    "laplace noise": (RobustRegression("laplace"), "outliers", {"laplace"}),
+    "cauchy": (RobustRegression("cauchy"), "outliers", set()),
+    "sparse laplace": (SparseRegression(), "numbers", {"laplace"}),
+    "sparse student-t": (SparseRegression("student-t", prior_df="auto"), "numbers", set()),
+    "sparse power": (SparseRegression("generalised-normal", prior_shape="auto"), "numbers", {"laplace"}),
+}
+PAIRS = [
+    (engine, family)
+    for family, (_, _, without) in FAMILIES.items()
+    for engine in ENGINES
+    if engine not in without and (engine != "ai-kl" or family in ("logistic", "sparse laplace"))
+]
+
+
+def problem_of(family):
+    model, response, _ = FAMILIES[family]
+    y = Y[response]
+    if hasattr(model, "_codes"):
+        model.classes_ = np.unique(y)
+        y = model._codes(y)[0]
+    (problem,) = model._problems(X, [np.asarray(y, float)], None, None)
+    return problem, model
+
+
+@pytest.mark.parametrize(("engine", "family"), PAIRS)
+def test_the_gradient_is_that_of_finite_differences(engine, family):
+    problem, model = problem_of(family)
+    values, free = settled(problem, model._given(), model.ard)
+    search = _Search(problem, ENGINES[engine], values, free, None)
+    theta = np.concatenate(search.parts) + 0.1
+    _, gradient = search(theta)
+    step = 1e-3 if engine == "ai-kl" else 1e-4
+    numeric = [
+        (search(theta + step * unit)[0] - search(theta - step * unit)[0]) / (2.0 * step) for unit in np.eye(len(theta))
+    ]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=2e-3 if engine == "ai-kl" else 1e-4)
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic", "poisson", "ordinal", "student-t", "sparse laplace"])
+def test_what_is_found_is_a_maximum_of_the_reported_evidence(family):
+    model, response, _ = FAMILIES[family]
+    fitted = model.fit(X, Y[response])
+    best, values = fitted.log_evidence_, fitted._fits[0].values
+    (problem, _) = problem_of(family)
+    search = _Search(problem, GaussianKL(tol=1e-9), values, list(values), None)
+    theta = np.concatenate(search.parts)
+    assert -search(theta)[0] == pytest.approx(best, abs=1e-6)
+    for unit in np.eye(len(theta)):
+        for step in (-0.05, 0.05):
+            low, high = np.array(search.bounds()).T
+            assert -search(np.clip(theta + step * unit, low, high))[0] <= best + 1e-7
+
+
+def test_relevance_determination_tells_features_apart():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((80, 5))
+    y = 2.0 * Z[:, 0] + 0.3 * rng.standard_normal(80)
+    model = BayesianLinearRegression(ard=True).fit(Z, y)
+    assert model.prior_scale_.shape == (5,)
+    assert model.prior_scale_[0] > 10.0 * model.prior_scale_[1:].max()
+    plain = BayesianLinearRegression().fit(Z, y)
+    assert model.log_evidence_ > plain.log_evidence_
+    with pytest.raises(ValueError, match="needs prior_scale='auto'"):
+        BayesianLinearRegression(ard=True, prior_scale=1.0).fit(Z, y)
+
+
+def test_a_vector_of_prior_scales_is_used_feature_by_feature():
+    Z, y = X, Y["numbers"]
+    model = BayesianLinearRegression(prior_scale=[1e-4, 1.0]).fit(Z, y)
+    assert abs(model.coef_[0]) * Z[:, 0].std() < 1e-3 < abs(model.coef_[1]) * Z[:, 1].std()
+    exact = model.log_evidence_
+    searched = BayesianLinearRegression(prior_scale=[1e-4, 1.0], engine="gkl").fit(Z, y)
+    assert searched.log_evidence_ == pytest.approx(exact, abs=1e-6)
+    assert searched.noise_scale_ == pytest.approx(model.noise_scale_, rel=1e-3)
+
+
+def test_a_point_estimate_has_no_evidence_to_maximise():
+    with pytest.raises(ValueError, match="engine 'map' has none"):
+        BayesianLogisticRegression(engine="map").fit(X, Y["labels"])
+
+
+def test_a_search_that_stops_early_says_so(monkeypatch):
+    monkeypatch.setattr("latlin.linear._evidence.MAX_FITS", 2)
+    with pytest.warns(ConvergenceWarning, match="give some of prior_scale a number"):
+        BayesianLogisticRegression(engine="laplace").fit(X, Y["labels"])

@@ -1,0 +1,94 @@
+"""partial_fit: in any chunking close to the batch fit, exact where everything is Gaussian."""
+
+import numpy as np
+import pytest
+
+from latlin.linear import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianPoissonRegression,
+    BayesianProbitRegression,
+)
+from linear.data import predictor, responses
+
+N = 400
+X, Y = responses(n=N, d=3)
+HELD, HELD_Y = responses(n=200, d=3, seed=7)
+MODELS = {
+    "logistic": (BayesianLogisticRegression, "labels"),
+    "probit": (BayesianProbitRegression, "labels"),
+    "poisson": (BayesianPoissonRegression, "counts"),
+}
+
+
+def stream(model, y, sizes, seed=0):
+    order = np.random.default_rng(seed).permutation(len(y))
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    start = 0
+    for size in sizes:
+        rows = order[start : start + size]
+        options = {"classes": np.unique(y)} if hasattr(model, "predict_proba") else {}
+        model.partial_fit(Z[rows], y[rows], **options)
+        start += size
+    assert start == len(y)
+    return model, Z
+
+
+@pytest.mark.parametrize("sizes", [[N], [1] * 10 + [N - 10], [40] * 10, [1] * N, [7] * 57 + [1]], ids=len)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_stream_ends_near_expectation_propagation_of_everything(name, sizes):
+    build, response = MODELS[name]
+    options = {"prior_scale": 1.0, "standardise": False}
+    y = Y[response]
+    if len(sizes) == N and name != "logistic":
+        sizes = [2] * (N // 2)
+    model, Z = stream(build(**options), y, sizes)
+    batch = build(engine="ep", **options).fit(Z, y)
+    gap = np.abs(model.coef_ - batch.coef_) / batch.coef_std_
+    assert gap.max() < 0.5
+    assert abs(model.intercept_ - batch.intercept_).max() < 0.5 * np.sqrt(batch.posterior_.variance[-1])
+    held = (HELD - X.mean(axis=0)) / X.std(axis=0)
+    lost = batch.log_predictive_density(held, HELD_Y[response]) - model.log_predictive_density(held, HELD_Y[response])
+    assert lost.mean() < 0.02
+
+
+def test_a_gaussian_stream_is_exact():
+    options = {"prior_scale": 1.0, "noise_scale": 0.5, "intercept_scale": 10.0, "standardise": False}
+    y = Y["numbers"] - Y["numbers"].mean()
+    model, Z = stream(BayesianLinearRegression(**options), y, [1, 99, 300])
+    # the intercept's prior is centred on the mean of the first block
+    first = y[np.random.default_rng(0).permutation(N)[:1]].mean()
+    batch = BayesianLinearRegression(**options).fit(Z, y)
+    np.testing.assert_allclose(model.coef_, batch.coef_, rtol=1e-4, atol=1e-5 * (1.0 + abs(first)))
+    np.testing.assert_allclose(model.coef_std_, batch.coef_std_, rtol=1e-8)
+    assert model.evidence_kind_ == "exact"
+
+
+def test_log_evidences_of_blocks_add_up():
+    options = {"prior_scale": 1.0, "noise_scale": 0.5, "fit_intercept": False, "standardise": False}
+    model, Z = stream(BayesianLinearRegression(**options), Y["numbers"], [100, 50, 250])
+    assert model.log_evidence_ == pytest.approx(BayesianLinearRegression(**options).fit(Z, Y["numbers"]).log_evidence_)
+
+
+def test_a_fitted_model_goes_on_and_weights_and_several_classes_work():
+    half = N // 2
+    model = BayesianLogisticRegression(engine="laplace").fit(X[:half], Y["three"][:half])
+    before = model.coef_std_.copy()
+    model.partial_fit(X[half:], Y["three"][half:], sample_weight=np.ones(half), offset=np.zeros(half))
+    assert np.all(model.coef_std_ < before)
+    whole = BayesianLogisticRegression(engine="ep", prior_scale=1.0).fit(X, Y["three"])
+    assert np.mean(model.predict(X) == whole.predict(X)) > 0.95
+    assert np.corrcoef(model.predict_latent(X)[:, 2], predictor(X))[0, 1] > 0.9
+
+
+def test_the_first_block_of_a_stream_settles_scales_and_classes():
+    with pytest.raises(ValueError, match="needs at least 10 rows, got 5"):
+        BayesianLinearRegression().partial_fit(X[:5], Y["numbers"][:5])
+    with pytest.raises(ValueError, match="at least two classes"):
+        BayesianLogisticRegression(prior_scale=1.0).partial_fit(X[:1], Y["labels"][:1])
+    model = BayesianLogisticRegression().partial_fit(X[:50], Y["labels"][:50])
+    assert model.prior_scale_ != 1.0
+    with pytest.raises(ValueError, match="differ from those of the first block"):
+        model.partial_fit(X[50:], Y["labels"][50:], classes=["maybe", "no", "yes"])
+    with pytest.raises(ValueError, match="not in the training data"):
+        model.partial_fit(X[:1], ["maybe"])
