@@ -31,6 +31,7 @@ _WHERE = {
 _ROOMS = (
     "datasets",
     "design",
+    "diagnostics",
     "engines",
     "factor",
     "gp",

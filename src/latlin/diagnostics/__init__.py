@@ -1,1 +1,24 @@
-"""What draws, log p and log q say about an approximation: weights, evidence, verdicts, calibration, scores."""
+"""What draws, log p and log q say about an approximation: weights, evidence, verdicts, calibration, scores.
+
+`Posterior.diagnose` is the usual way in; here are the parts that serve any draws and any forecasts.
+"""
+
+from latlin.diagnostics.calibration import Calibration, calibrate
+from latlin.diagnostics.pareto import smooth_log_weights
+from latlin.diagnostics.reliability import ReliabilityCurve, reliability_curve
+from latlin.diagnostics.scores import brier_score, crps_draws, crps_normal, interval_score, log_score
+from latlin.diagnostics.weights import summarise_weights
+
+__all__ = [
+    "Calibration",
+    "ReliabilityCurve",
+    "brier_score",
+    "calibrate",
+    "crps_draws",
+    "crps_normal",
+    "interval_score",
+    "log_score",
+    "reliability_curve",
+    "smooth_log_weights",
+    "summarise_weights",
+]

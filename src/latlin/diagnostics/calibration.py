@@ -1,0 +1,155 @@
+"""Simulation-based calibration: is the truth, drawn from the prior, an ordinary draw of the posterior?
+
+If θ ~ prior and y ~ p(y | θ), the rank of θ among draws of the exact posterior is uniform (Talts, Betancourt, Simpson,
+Vehtari and Gelman, 2018). Ranks that pile up at both ends say that posteriors are too narrow, in the middle too wide,
+on one side that they are shifted. The ranks also give the coverage of every central interval.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chisquare
+
+from latlin.numerics.progress import progress
+from latlin.numerics.rng import RandomState, generator
+
+Array = NDArray[np.float64]
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Ranks of the truth among draws of its posterior.
+
+    Attributes
+    ----------
+    ranks : ndarray of int of shape (n_runs, n_parameters)
+        How many of the draws lie below the truth, 0 … n_draws.
+    n_draws : int
+    names : tuple of str
+    levels : tuple of float
+        Of the coverage table.
+    """
+
+    ranks: NDArray[np.int64]
+    n_draws: int
+    names: tuple[str, ...]
+    levels: tuple[float, ...] = LEVELS
+
+    def p_values(self, bins: int = 10) -> Array:
+        """Of a χ² test of uniform ranks, one a parameter."""
+        edges = np.linspace(0, self.n_draws + 1, bins + 1)
+        expected = np.diff(np.ceil(edges)) / (self.n_draws + 1) * len(self.ranks)
+        counts = [np.histogram(column, np.ceil(edges) - 0.5)[0] for column in self.ranks.T]
+        return np.array([chisquare(count, expected).pvalue for count in counts])
+
+    def coverage(self, level: float) -> Array:
+        """How often the central interval of this level held the truth, one number a parameter."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
+        u = (self.ranks + 0.5) / (self.n_draws + 1)
+        return np.mean(np.abs(u - 0.5) <= 0.5 * level, axis=0)
+
+    def __str__(self) -> str:
+        """A table: parameter, coverage by level, χ² p."""
+        head = ["parameter", *(f"{level:.0%}" for level in self.levels), "χ² p"]
+        body = np.column_stack([*(self.coverage(level) for level in self.levels), self.p_values()])
+        lines = [[name, *(f"{value:.3f}" for value in row)] for name, row in zip(self.names, body, strict=True)]
+        widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+        table = ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in [head, *lines]]
+        return "\n".join([*table, f"{len(self.ranks)} runs, {self.n_draws} draws each"])
+
+
+def calibrate(
+    estimator: Any,
+    simulate: Callable[[np.random.Generator], tuple[Any, Any]],
+    *,
+    n_runs: int = 200,
+    n_draws: int = 199,
+    levels: Sequence[float] = LEVELS,
+    names: Sequence[str] | None = None,
+    random_state: RandomState = None,
+    verbose: bool = False,
+) -> Calibration:
+    """Fit many simulated data sets whose truth is known, and rank the truth among posterior draws.
+
+    Parameters
+    ----------
+    estimator : estimator or callable
+        Something with `fit(*data)` and then `sample_posterior(n, random_state)` or `posterior_`; or a function from the
+        data to a posterior with `sample(n, random_state)`. Its prior must be the one that `simulate` draws from, with
+        hyperparameters that are fixed, not learnt.
+    simulate : callable
+        Generator → (truth, data): a vector of parameters drawn from the prior, and the data drawn given them (a tuple
+        (X, y) for an estimator).
+    n_runs, n_draws : int
+        Data sets, and posterior draws of each. With n_draws + 1 a multiple of 20 all default levels fit the ranks.
+    levels : sequence of float
+        For the printed table.
+    names : sequence of str, optional
+        Of the parameters.
+    random_state : int, Generator or RandomState, optional
+    verbose : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+    >>> def simulate(rng):
+    ...     w = rng.normal(size=1)
+    ...     sites = SiteFactor([[1.0]], potentials.Gaussian(w + rng.normal(size=1)))
+    ...     return w, LatentLinearModel([GaussianFactor(dim=1), sites])
+    >>> found = calibrate(lambda model: infer(model, "gkl"), simulate, n_runs=40, n_draws=19, random_state=0)
+    >>> found.ranks.shape, bool(found.p_values(bins=5)[0] > 0.01)
+    ((40, 1), True)
+    """
+    if n_runs < 1 or n_draws < 1:
+        raise ValueError(f"n_runs and n_draws must be positive, got {n_runs} and {n_draws}")
+    fit = _fitter(estimator)
+    rng = generator(random_state)
+    ranks = []
+    with progress("calibrate", n_runs, verbose) as bar:
+        for _ in range(n_runs):
+            truth, data = simulate(rng)
+            ranks.append(_rank(np.ravel(truth), fit(data, n_draws, rng), rng))
+            bar.advance("")
+    stacked = np.stack(ranks)
+    labels = tuple(names) if names is not None else tuple(f"θ{i}" for i in range(stacked.shape[1]))
+    if len(labels) != stacked.shape[1]:
+        raise ValueError(f"names must be {stacked.shape[1]}, as many as parameters, got {len(labels)}")
+    return Calibration(stacked, n_draws, labels, tuple(levels))
+
+
+def _fitter(estimator: Any) -> Callable[[Any, int, np.random.Generator], Array]:
+    """data, count, generator → draws."""
+    if hasattr(estimator, "fit"):
+        own = copy.deepcopy(estimator)
+
+        def fit(data: Any, count: int, rng: np.random.Generator) -> Array:
+            own.fit(*data)
+            if hasattr(own, "sample_posterior"):
+                return np.asarray(own.sample_posterior(count, random_state=rng))
+            return np.asarray(own.posterior_.sample(count, rng))
+
+        return fit
+    if not callable(estimator):
+        raise ValueError(f"estimator must have fit() or be a function of the data, got {type(estimator).__name__}")
+    return lambda data, count, rng: np.asarray(estimator(data).sample(count, rng))
+
+
+def _rank(truth: Array, draws: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+    flat = draws.reshape(len(draws), -1)
+    if flat.shape[1] != len(truth):
+        raise ValueError(f"simulate gives {len(truth)} parameters, but the posterior draws {flat.shape[1]}")
+    ties = np.sum(flat == truth, axis=0)
+    return np.sum(flat < truth, axis=0) + rng.integers(0, ties + 1)
