@@ -11,7 +11,7 @@ from latlin.linear import (
 )
 from linear.data import predictor, responses
 
-N = 400
+N = 150
 X, Y = responses(n=N, d=3)
 HELD, HELD_Y = responses(n=200, d=3, seed=7)
 MODELS = {
@@ -34,14 +34,14 @@ def stream(model, y, sizes, seed=0):
     return model, Z
 
 
-@pytest.mark.parametrize("sizes", [[N], [1] * 10 + [N - 10], [40] * 10, [1] * N, [7] * 57 + [1]], ids=len)
+@pytest.mark.parametrize("sizes", [[N], [1] * 5 + [N - 5], [30] * 5, [1] * N], ids=len)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_stream_ends_near_expectation_propagation_of_everything(name, sizes):
     build, response = MODELS[name]
     options = {"prior_scale": 1.0, "standardise": False}
     y = Y[response]
-    if len(sizes) == N and name != "logistic":
-        sizes = [2] * (N // 2)
+    if len(sizes) == N and name != "probit":
+        sizes = [3] * (N // 3)
     model, Z = stream(build(**options), y, sizes)
     batch = build(engine="ep", **options).fit(Z, y)
     gap = np.abs(model.coef_ - batch.coef_) / batch.coef_std_
@@ -55,7 +55,7 @@ def test_a_stream_ends_near_expectation_propagation_of_everything(name, sizes):
 def test_a_gaussian_stream_is_exact():
     options = {"prior_scale": 1.0, "noise_scale": 0.5, "intercept_scale": 10.0, "standardise": False}
     y = Y["numbers"] - Y["numbers"].mean()
-    model, Z = stream(BayesianLinearRegression(**options), y, [1, 99, 300])
+    model, Z = stream(BayesianLinearRegression(**options), y, [1, 99, 50])
     # the intercept's prior is centred on the mean of the first block
     first = y[np.random.default_rng(0).permutation(N)[:1]].mean()
     batch = BayesianLinearRegression(**options).fit(Z, y)
@@ -66,19 +66,20 @@ def test_a_gaussian_stream_is_exact():
 
 def test_log_evidences_of_blocks_add_up():
     options = {"prior_scale": 1.0, "noise_scale": 0.5, "fit_intercept": False, "standardise": False}
-    model, Z = stream(BayesianLinearRegression(**options), Y["numbers"], [100, 50, 250])
+    model, Z = stream(BayesianLinearRegression(**options), Y["numbers"], [50, 25, 75])
     assert model.log_evidence_ == pytest.approx(BayesianLinearRegression(**options).fit(Z, Y["numbers"]).log_evidence_)
 
 
 def test_a_fitted_model_goes_on_and_weights_and_several_classes_work():
-    half = N // 2
-    model = BayesianLogisticRegression(engine="laplace").fit(X[:half], Y["three"][:half])
+    half, Z = N // 2, (X - X.mean(axis=0)) / X.std(axis=0)
+    options = {"prior_scale": 1.0, "standardise": False}
+    model = BayesianLogisticRegression(engine="laplace", **options).fit(Z[:half], Y["three"][:half])
     before = model.coef_std_.copy()
-    model.partial_fit(X[half:], Y["three"][half:], sample_weight=np.ones(half), offset=np.zeros(half))
+    model.partial_fit(Z[half:], Y["three"][half:], sample_weight=np.ones(N - half), offset=np.zeros(N - half))
     assert np.all(model.coef_std_ < before)
-    whole = BayesianLogisticRegression(engine="ep", prior_scale=1.0).fit(X, Y["three"])
-    assert np.mean(model.predict(X) == whole.predict(X)) > 0.95
-    assert np.corrcoef(model.predict_latent(X)[:, 2], predictor(X))[0, 1] > 0.9
+    whole = BayesianLogisticRegression(engine="ep", **options).fit(Z, Y["three"])
+    assert np.abs((model.coef_ - whole.coef_) / whole.coef_std_).max() < 0.5
+    assert np.corrcoef(model.predict_latent(Z)[:, 2], predictor(X))[0, 1] > 0.9
 
 
 def test_the_first_block_of_a_stream_settles_scales_and_classes():
