@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.extmath import randomized_svd
+from scipy.linalg import eigh, qr
 
 from latlin.factor._group_rotation import rotate
 from latlin.factor._group_updates import (
@@ -15,6 +15,7 @@ from latlin.factor._group_updates import (
     bound,
     bound_parts,
     energies,
+    product,
     update_latents,
     update_loadings,
     update_noise,
@@ -30,6 +31,8 @@ from latlin.numerics.linalg import Array
 ALWAYS, EVERY = 5, 5
 #: a factor is dead when no view has more than this share of its variance from it
 DEAD = 1e-7
+#: power iterations for the principal components of a start
+POWERS = 4
 #: signal above which a factor is not doubted
 CLEAR = 20.0
 
@@ -115,8 +118,8 @@ def change(old: GroupState, new: GroupState) -> float:
     if old.loading.shape != new.loading.shape:
         return np.inf
     noise = float(np.abs(np.log(new.noise_rate / old.noise_rate)).max())
-    size = float(np.linalg.norm(new.loading))
-    return max(noise, float(np.linalg.norm(new.loading - old.loading)) / max(size, 1e-300))
+    size = float(np.square(new.loading).sum())
+    return max(noise, np.sqrt(float(np.square(new.loading - old.loading).sum()) / max(size, 1e-300)))
 
 
 def begin(model: GroupModel, latent: Array) -> GroupState:
@@ -150,10 +153,17 @@ def _mean_squares(model: GroupModel) -> Array:
 def principal_latents(model: GroupModel, rank: int, rng: np.random.Generator) -> Array:
     """Principal components of the filled data with unit variance, then noise when there are too few of them."""
     x = model.data.x
-    n = len(x)
-    most = min(rank, *x.shape)
-    left = randomized_svd(x, most, random_state=int(rng.integers(2**31)))[0] * np.sqrt(n)
-    return np.ascontiguousarray(np.concatenate([left, rng.standard_normal((n, rank - most))], axis=1))
+    n, d = x.shape
+    most = min(rank, n, d)
+    # a random subspace, turned towards the leading directions by powers of XXᵀ
+    span = product(x, rng.standard_normal((d, min(most + 10, n, d))))
+    for _ in range(POWERS):
+        span = product(x, product(x.T, np.ascontiguousarray(qr(span, mode="economic")[0])))
+    span = np.ascontiguousarray(qr(span, mode="economic")[0])
+    inside = product(span.T, x)
+    vectors = eigh(product(inside, inside.T))[1][:, ::-1][:, :most]
+    leading = product(span, np.ascontiguousarray(vectors)) * np.sqrt(n)
+    return np.ascontiguousarray(np.concatenate([leading, rng.standard_normal((n, rank - most))], axis=1))
 
 
 def random_latents(model: GroupModel, rank: int, rng: np.random.Generator) -> Array:

@@ -11,9 +11,11 @@ with S = Σ_n⟨z zᵀ⟩ over all rows, C_m = Σ_{d∈m}⟨w wᵀ⟩ and the bo
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from latlin.factor._group_updates import GroupModel, GroupState, energies, loading_moments
+from latlin.factor._group_updates import GroupModel, GroupState, energies, loading_moments, product
+from latlin.numerics.group_kernels import outer_sums
 from latlin.numerics.linalg import Array
 
 
@@ -28,7 +30,7 @@ def rotate(model: GroupModel, state: GroupState, max_iter: int = 30) -> GroupSta
         return -value, -slope.ravel()
 
     start = np.eye(rank).ravel()
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "maxcor": 20})
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter})
     if not found.fun < objective(start)[0]:
         return state
     return turned(model, state, found.x.reshape(rank, rank))
@@ -38,33 +40,36 @@ def rotation_objective(
     r: Array, latent: Array, loadings: Array, surplus: float, model: GroupModel, theta: Array
 ) -> tuple[float, Array]:
     """L(R) and its gradient; −∞ at a singular R."""
-    sign, log_det = np.linalg.slogdet(r)
-    if sign == 0 or not np.isfinite(log_det):
+    factors, pivots, singular = lapack.dgetrf(r)
+    if singular:
         return -np.inf, np.zeros_like(r)
-    inverse = np.linalg.inv(r)
-    middle = inverse @ latent @ inverse.T
-    pushed = loadings @ r
-    energy = np.einsum("kl,mkl->ml", r, pushed)
+    inverse = np.ascontiguousarray(lapack.dgetri(factors, pivots)[0])
+    log_det = float(np.log(np.abs(np.diagonal(factors))).sum())
+    middle = product(product(inverse, latent), inverse.T)
+    pushed = product(loadings.reshape(-1, len(r)), r).reshape(loadings.shape)
+    energy = (r * pushed).sum(axis=1)
     value, slope = model.relevance.profile(theta, energy)
     # ∂/∂R: R⁻ᵀ(R⁻¹SR⁻ᵀ) + (D − N)R⁻ᵀ + 2 Σ_m C_m R ∘ ∂profile/∂e_m
-    gradient = inverse.T @ middle + surplus * inverse.T + 2.0 * np.einsum("mkl,ml->kl", pushed, slope)
-    return -0.5 * float(np.trace(middle)) + surplus * float(log_det) + value, gradient
+    pull = (pushed * slope[:, None, :]).sum(axis=0)
+    gradient = product(inverse.T, middle) + surplus * inverse.T + 2.0 * pull
+    return -0.5 * float(np.trace(middle)) + surplus * log_det + value, gradient
 
 
 def turned(model: GroupModel, state: GroupState, r: Array) -> GroupState:
     """W ← WR, Z ← ZR⁻ᵀ with their covariances and sums; then α at its best."""
     inverse = np.linalg.inv(r)
     new = state._replace(
-        latent=state.latent @ inverse.T,
+        latent=product(state.latent, inverse.T),
         latent_cov=inverse @ state.latent_cov @ inverse.T,
-        cross=state.cross @ inverse.T,
+        cross=product(state.cross, inverse.T),
         second=inverse @ state.second @ inverse.T,
-        loading=state.loading @ r,
+        loading=product(state.loading, r),
         basis=r.T @ state.basis,
     )
     return new._replace(theta=model.relevance.update(new.theta, energies(model.data, new)))
 
 
 def _latent_moment(model: GroupModel, state: GroupState) -> Array:
-    spread = np.tensordot(model.data.patterns.rows_per, state.latent_cov, axes=1)
-    return state.latent.T @ state.latent + spread
+    spread = (model.data.patterns.rows_per[:, None, None] * state.latent_cov).sum(axis=0)
+    n = len(state.latent)
+    return outer_sums(state.latent, np.ones(n), np.zeros(n, dtype=np.int64), 1)[0] + spread

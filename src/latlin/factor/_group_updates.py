@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
@@ -98,7 +98,7 @@ def class_moments(state: GroupState, tau: Array, labels: Labels) -> Array:
 def row_precisions(moments: Array, seen: Array) -> Array:
     """I + Σ_c seen_rc moments_c for every pattern r of rows."""
     k = moments.shape[-1]
-    return np.eye(k) + (seen @ moments.reshape(len(moments), -1)).reshape(-1, k, k)
+    return np.eye(k) + product(seen, moments.reshape(len(moments), -1)).reshape(-1, k, k)
 
 
 def with_latents(model: GroupModel, state: GroupState, latent: Array, covariance: Array) -> GroupState:
@@ -107,7 +107,7 @@ def with_latents(model: GroupModel, state: GroupState, latent: Array, covariance
     patterns = data.patterns
     moments = outer_sums(latent, np.ones(n), patterns.row, len(covariance))
     moments += patterns.rows_per[:, None, None] * covariance
-    second = (patterns.seen.T @ moments.reshape(len(moments), -1)).reshape(-1, k, k)
+    second = product(patterns.seen.T, moments.reshape(len(moments), -1)).reshape(-1, k, k)
     return state._replace(latent=latent, latent_cov=covariance, cross=product(data.x.T, latent), second=second)
 
 
@@ -198,7 +198,7 @@ def _latent_part(data: GroupData, state: GroupState) -> float:
     log_det = np.linalg.slogdet(state.latent_cov)[1]
     trace = np.einsum("rkk->r", state.latent_cov)
     squares = float(np.einsum("nk,nk->", state.latent, state.latent))
-    return 0.5 * (n * k + float(data.patterns.rows_per @ (log_det - trace)) - squares)
+    return 0.5 * (n * k + float((data.patterns.rows_per * (log_det - trace)).sum()) - squares)
 
 
 def _loading_part(model: GroupModel, state: GroupState) -> float:
@@ -209,8 +209,12 @@ def _loading_part(model: GroupModel, state: GroupState) -> float:
     return 0.5 * (state.loading.size + float(log_det) + prior)
 
 
-def product(a: Array, b: Array) -> Array:
-    """A B by SciPy's BLAS without copies: A is C- or Fortran-ordered, B C-ordered, and so is the result."""
-    left, transposed = (a.T, 0) if a.flags.c_contiguous else (a, 1)
+def product(a: Any, b: Any) -> Array:
+    """A B by SciPy's BLAS without copies: A and B are C- or Fortran-ordered, the result is C-ordered.
+
+    NumPy's has threads of its own; a loop that goes to and fro between the two waits for either.
+    """
+    left, left_turned = (a.T, 0) if a.flags.c_contiguous else (a, 1)
+    right, right_turned = (b.T, 0) if b.flags.c_contiguous else (b, 1)
     # (AB)ᵀ = BᵀAᵀ in Fortran order
-    return blas.dgemm(1.0, b.T, left, trans_b=transposed).T
+    return blas.dgemm(1.0, right, left, trans_a=right_turned, trans_b=left_turned).T
