@@ -112,9 +112,8 @@ def judge(found: Findings) -> Verdict:
         return Verdict("use with care", f"{_weights(found)}, although means and standard deviations agree")
     if not found.converged:
         return Verdict("use with care", "the fit did not converge, although its moments agree with the corrected ones")
-    return Verdict(
-        "reliable", f"k̂ = {found.k_hat:.2f}, and means and standard deviations agree with the corrected ones"
-    )
+    weights = f"k̂ = {found.k_hat:.2f}" if found.k_hat <= LARGEST_K else f"{found.even:.0%} of the draws count"
+    return Verdict("reliable", f"{weights}, and means and standard deviations agree with the corrected ones")
 
 
 def _weights(found: Findings) -> str:

@@ -39,9 +39,9 @@ def site_curvature(sites: Sites, x: Array, variance: Array, here: ExpectedLog) -
 
 
 def _lengths(sites: Sites, variance: Array) -> Array:
-    """Over what length E bends: that of the Gaussian, and of ψ itself where it is smooth."""
+    """Over what length E bends: that of the Gaussian, and of ψ itself where it is smooth or the Gaussian a point."""
     lengths = variance.copy()
     for span, potential in sites.blocks:
-        if potential.smooth:
-            lengths[span] += np.asarray(potential.regions()[0][1]) ** 2
+        own = np.asarray(potential.regions()[0][1]) ** 2
+        lengths[span] += own if potential.smooth else np.where(variance[span] > 0.0, 0.0, own)
     return np.sqrt(lengths)
