@@ -72,7 +72,7 @@ class Views:
             rows = check_array(given, dtype=np.float64, ensure_all_finite="allow-nan")
             if rows.shape[1] != self.n_columns:
                 raise ValueError(f"X has {rows.shape[1]} features, but the model was fitted to {self.n_columns}")
-            return rows[:, self.order]
+            return np.take(rows, self.order, axis=1)
         parts = {name: part for name, part in _named(given) if part is not None}
         if not parts:
             raise ValueError("X must hold at least one view")
@@ -125,7 +125,7 @@ def read_matrix(rows: Array, groups: Sequence[Name] | None) -> tuple[Views, Arra
     number = np.array([names.index(label) for label in labels])
     order = np.argsort(number, kind="stable")
     sizes = tuple(int(size) for size in np.bincount(number))
-    return Views(names, sizes, "matrix", order), rows[:, order]
+    return Views(names, sizes, "matrix", order), np.take(rows, order, axis=1)
 
 
 def _named(given: Any) -> list[tuple[Any, Any]]:
