@@ -107,21 +107,36 @@ class LocationPredictive(Predictive):
             low = np.where(short, m - 2 * (m - low), low) + np.zeros_like(q)
         while np.any(short := self.cdf(high) < q):
             high = np.where(short, m + 2 * (high - m), high) + np.zeros_like(q)
-        return self._solve(q, low + np.zeros_like(q), high + np.zeros_like(q))
+        site = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), q.shape).ravel()
+        ends = (np.array(np.broadcast_to(end, q.shape)).ravel() for end in (low, high))
+        return self._solve(site, q.ravel(), *ends).reshape(q.shape)
 
-    def _solve(self, q: Array, low: Array, high: Array) -> Array:
-        """Newton's method for cdf(y) = q, kept in a bracket by bisection."""
+    def _solve(self, site: NDArray[np.int64], q: Array, low: Array, high: Array) -> Array:
+        """Newton's method for cdf(y) = q, kept in a bracket by bisection; what has converged is left alone."""
         y = 0.5 * (low + high)
+        left = np.arange(y.size)
         for _ in range(80):
-            excess = self.cdf(y) - q
-            low, high = np.where(excess < 0, y, low), np.where(excess < 0, high, y)
+            value, log_density = self._value_and_slope(site[left], y[left])
+            excess = value - q[left]
+            low[left], high[left] = np.where(excess < 0, y[left], low[left]), np.where(excess < 0, high[left], y[left])
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                new = y - excess * np.exp(-self.log_density(y))
-            new = np.where((new > low) & (new < high), new, 0.5 * (low + high))
-            if np.all(np.abs(new - y) <= 1e-12 * (np.abs(y) + high - low)):
-                return new
-            y = new
+                new = y[left] - excess * np.exp(-log_density)
+            new = np.where((new > low[left]) & (new < high[left]), new, 0.5 * (low[left] + high[left]))
+            # no nearer than the distribution function is accurate
+            there = np.abs(excess) <= 1e-12
+            near = there | (np.abs(new - y[left]) <= 1e-12 * (np.abs(y[left]) + high[left] - low[left]))
+            y[left] = np.where(there, y[left], new)
+            left = left[~near]
+            if not left.size:
+                break
         return y
+
+    def _value_and_slope(self, site: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
+        """The distribution function and the log density at y of some sites."""
+        m, v = self._m[site], self._v[site]
+        block = self._potential.select(site).observe(y)
+        (value,) = block._in_blocks(_location_cdf, m, v, y)
+        return np.clip(value, 0.0, 1.0), block._tilted_moments(m, v, np.ones_like(m)).log_z
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         rng = generator(random_state)
