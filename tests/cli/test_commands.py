@@ -204,11 +204,13 @@ def test_compare(folder, tmp_path):
 
 
 def test_compare_notes_what_does_not_apply(folder, tmp_path):
-    words = ("--folds", 2, "--prior-scale", 1.0, "--engine", "laplace", "--family", "sparse,linear")
+    words = ("--folds", 2, "--prior-scale", 1.0, "--engine", "laplace", "--family", "sparse,linear", "-q")
     result = run("compare", folder / "weight.csv", "-t", "weight", *words, "--out", tmp_path / "c.csv")
     assert result.exit_code == 0, result.output
     table = pandas.read_csv(tmp_path / "c.csv").set_index("family")
     assert np.isfinite(table.loc["linear", "held out"])
+    assert np.isnan(table.loc["sparse", "held out"])
+    assert "have a kink; use engine" in table.loc["sparse", "note"]
     told(run("compare", folder / "weight.csv", "-t", "weight", "--family", "linear,poisson"), "cannot be compared")
 
 

@@ -8,6 +8,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.report import Assessment, assess
+from latlin.report.assess import held_out_density
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,7 @@ def test_numbers_by_hand(numbers):
     assert seen.log_density == pytest.approx(density.mean(), abs=1e-8)
     assert seen.log_density_error == pytest.approx(density.std(ddof=1) / np.sqrt(200), abs=1e-8)
     assert seen.baseline == pytest.approx(baseline.mean())
+    np.testing.assert_allclose(held_out_density(model, X, y, folds=4, random_state=3), density, atol=1e-8)
     predicted = cross_val_predict(model, X, y, cv=split)
     assert seen.scores["root mean square error"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
     np.testing.assert_allclose(sorted(seen.points), sorted(np.column_stack([predicted, y]).tolist()))

@@ -127,7 +127,7 @@ def compare(
         for note in prepared.notes:
             console.print(plain(note))
         console.print(f"{len(prepared.y)} rows; held out: log predictive density a row, {folds} folds, best first\n")
-        console.print(table(HEADINGS, map(cells, rows), left=2))
+        console.print(table(HEADINGS, map(cells, rows)))
         if out is not None:
             _write_rows(out, rows)
 
@@ -185,7 +185,7 @@ def reproduce(
 
         if every or name is None:
             rows = [(entry.name, entry.title, entry.source) for entry in entries().values()]
-            screen().print(table(("name", "title", "source"), rows, left=3))
+            screen().print(table(("name", "title", "source"), rows))
             return
         with steps(f"Computing {name}", 1) as advance:
             written = run_entry(name, out, quick)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from latlin.cli.models import Prepared, make_estimator
 from latlin.cli.screen import decimal
 from latlin.datasets.target import Target
-from latlin.report.assess import assess
+from latlin.report.assess import held_out_density
 
 HEADINGS = ("family", "engine", "log evidence", "kind", "held out", "±", "seconds", "note")
 ENGINES = ("laplace", "lvb", "ep", "gkl")
@@ -65,12 +65,12 @@ def _row(prepared: Prepared, line: Candidate, prior_scale: float | str, folds: i
         started = time.perf_counter()
         estimator.fit(prepared.X, prepared.y)
         row["seconds"] = time.perf_counter() - started
-        seen = assess(estimator, prepared.X, prepared.y, folds=folds)
+        density = held_out_density(estimator, prepared.X, prepared.y, folds=folds)
     except ValueError as error:
         return row | {"note": " ".join(str(error).split())}
     values = getattr(estimator, "log_evidence_", float("nan"))
     row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
-    row |= {"held out": seen.log_density, "±": seen.log_density_error}
+    row |= {"held out": float(density.mean()), "±": float(density.std(ddof=1) / len(density) ** 0.5)}
     return row if estimator.converged_ else row | {"note": "did not converge"}
 
 

@@ -51,7 +51,7 @@ def run_demo(folder: Path, console: Console) -> None:
     write_table(folder / "engines.csv", need_pandas().DataFrame(rows, columns=list(COLUMNS)))
 
     console.print("\n3  Diagnose, by importance sampling from the posterior:\n")
-    console.print(table(("", ""), model.facts.diagnosis, left=2))
+    console.print(table(("", ""), model.facts.diagnosis))
 
     facts = model.facts.with_(
         title="Breast cancer: log odds of a benign tumour",

@@ -27,14 +27,24 @@ def plain(value: Any) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> Table:
-    """A table whose first `left` columns hold words and the others numbers."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table; columns of numbers are set flush right."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))
+    lines = [[plain(cell) for cell in row] for row in rows]
     for place, heading in enumerate(headings):
-        made.add_column(heading, justify="left" if place < left else "right", overflow="fold")
-    for row in rows:
-        made.add_row(*(plain(cell) for cell in row))
+        is_number = all(_is_number(line[place]) for line in lines)
+        made.add_column(plain(heading), justify="right" if is_number else "left", overflow="fold")
+    for line in lines:
+        made.add_row(*line)
     return made
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell == "–"
+    return True
 
 
 def decimal(value: Any, form: str = ".4g") -> str:

@@ -124,10 +124,8 @@ def assess(
         Called after each fold, for a progress bar.
     """
     y = np.asarray(y)
-    if not 2 <= folds <= len(y):
-        raise ValueError(f"folds must be between 2 and the number of rows, {len(y)}, got {folds}")
     task = _task(estimator)
-    folds = min(folds, task.most_folds(y))
+    folds = min(_checked(folds, len(y)), task.most_folds(y))
     held_out = _held_out(task, estimator, X, y, (folds, random_state), advance)
     error = float(np.std(held_out.log_density, ddof=1) / np.sqrt(len(y)))
     return Assessment(
@@ -139,6 +137,22 @@ def assess(
         unconverged=held_out.unconverged,
         **task.sum_up(y, held_out),
     )
+
+
+def held_out_density(
+    estimator: Any, X: Any, y: Any, *, folds: int = 5, random_state: int | None = 0
+) -> NDArray[np.float64]:
+    """The log predictive density of each row, by a model fitted to the other folds: `assess` without the rest."""
+    y = np.asarray(y)
+    task = _task(estimator)._replace(ask=_ask_nothing)
+    folds = min(_checked(folds, len(y)), task.most_folds(y))
+    return _held_out(task, estimator, X, y, (folds, random_state), lambda: None).log_density
+
+
+def _checked(folds: int, rows: int) -> int:
+    if not 2 <= folds <= rows:
+        raise ValueError(f"folds must be between 2 and the number of rows, {rows}, got {folds}")
+    return folds
 
 
 def _held_out(
@@ -171,6 +185,10 @@ def _task(estimator: Any) -> Task:
     if type(estimator).__name__ == "BayesianPoissonRegression":
         return Task(len, _shuffled, _ask_numbers, _baseline_counts, _sum_up_numbers)
     return Task(len, _shuffled, _ask_numbers, _baseline_numbers, _sum_up_numbers)
+
+
+def _ask_nothing(fitted: Any, X: Any) -> dict[str, Array]:
+    return {}
 
 
 def _stratified(folds: int, seed: int | None) -> StratifiedKFold:
@@ -224,8 +242,9 @@ def _sum_up_labels(y: NDArray[Any], held_out: HeldOut) -> dict[str, Any]:
 
 
 def _ask_numbers(fitted: Any, X: Any) -> dict[str, Array]:
-    ends = [np.asarray(fitted.predict_interval(X, coverage=level), float) for level in LEVELS]
-    return {"mean": np.asarray(fitted.predict(X), float), "ends": np.stack(ends, axis=1)}
+    tails = [0.5 + side * level / 2 for level in LEVELS for side in (-1, 1)]
+    ends = np.asarray(fitted.predict_quantiles(X, tails), float).reshape(-1, len(LEVELS), 2)
+    return {"mean": np.asarray(fitted.predict(X), float), "ends": ends}
 
 
 def _baseline_numbers(train: NDArray[Any], test: NDArray[Any]) -> Array:

@@ -189,7 +189,7 @@ def is_intercept(row: Mapping[str, Any]) -> bool:
 
 def _learnt(estimator: Any) -> list[tuple[str, float]]:
     """Fitted scalars that are neither coefficients nor how the fit went."""
-    names = ("prior_scale_", "noise_scale_", "scale_", "df_", "shape_")
+    names = ("prior_scale_", "noise_scale_", "df_", "prior_df_", "prior_shape_", "dispersion_")
     values = {name: np.asarray(getattr(estimator, name, np.nan), float) for name in names}
     is_shown = {name: value.ndim == 0 and bool(np.isfinite(value)) for name, value in values.items()}
     return [(name.strip("_").replace("_", " "), float(value)) for name, value in values.items() if is_shown[name]]
