@@ -102,8 +102,9 @@ def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
         mean, variance = mean_variance_axis(sparse.csr_matrix(X, dtype=float), axis=0, weights=weight)
         return np.asarray(mean, float), np.asarray(variance, float)
     share = np.full(X.shape[0], 1.0 / X.shape[0]) if weight is None else weight / weight.sum()
-    mean, variance = share @ np.asarray(X, float), np.zeros(X.shape[1])
+    # plain loops: NumPy's own BLAS threads would spin beside those of SciPy, which the engines use
+    mean, variance = np.einsum("n,nd->d", share, X, dtype=float), np.zeros(X.shape[1])
     for i in range(0, X.shape[0], BLOCK):
         part = X[i : i + BLOCK] - mean
-        variance += share[i : i + BLOCK] @ (part * part)
+        variance += np.einsum("n,nd,nd->d", share[i : i + BLOCK], part, part)
     return mean, variance
