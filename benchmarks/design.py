@@ -1,0 +1,92 @@
+"""Sequential design: seconds a step of every engine for sparse signals and small images, and what the design gains.
+
+Signals are Laplace, 40 measurements at first; images are generated, 100 measurements at first. A step is one warm
+posterior after new measurements; a suggestion is three leading eigenvectors.
+
+    python benchmarks/design.py [--dims 512] [--sides 16 32]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from _table import environment, table
+from latlin import engines, potentials
+from latlin.design import SequentialDesign, finite_differences, wavelet_transform
+from latlin.reproduce.image_design import dead_leaves
+
+NOISE = 0.005
+SIGNAL_ENGINES: dict[str, Any] = {
+    "gkl": engines.GaussianKL(tol=1e-2),
+    "lvb": engines.LocalBound(tol=1e-2),
+    "power EP": engines.ExpectationPropagation(power=0.9, schedule="parallel", tol=1e-4),
+}
+IMAGE_ENGINES: dict[str, Any] = {
+    "gkl": engines.GaussianKL(tol=0.1),
+    "lvb": engines.LocalBound(tol=0.1),
+    "lvb, 40 Lanczos steps": engines.LocalBound(variances="lanczos", rank=40, tol=0.1),
+    "gkl, chevron 20": engines.GaussianKL(covariance="chevron", rank=20, tol=0.1),
+}
+
+
+def timed(design: SequentialDesign, truth: np.ndarray, first: int, steps: int, designs: bool) -> tuple[float, ...]:
+    """Seconds of the first posterior, of a warm one, of a suggestion, and the error at the end."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((first, design.dim))
+    took, suggested = [], 0.0
+    for _ in range(steps + 1):
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        design.observe(rows, rows @ truth + np.sqrt(NOISE) * rng.standard_normal(len(rows)))
+        start = time.perf_counter()
+        mean = design.reconstruction
+        took.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        rows = design.suggest(3) if designs else rng.standard_normal((3, design.dim))
+        suggested = time.perf_counter() - start
+    return took[0], float(np.mean(took[1:])), suggested, float(np.linalg.norm(mean - truth))
+
+
+def signal_rows(dim: int) -> list[tuple[Any, ...]]:
+    truth = np.random.default_rng(1).laplace(scale=0.2, size=dim)
+    rows = []
+    for label, engine in SIGNAL_ENGINES.items():
+        for designs in (True, False):
+            design = SequentialDesign(None, potentials.Laplace(scale=0.2), NOISE, engine=engine, dim=dim)
+            rows.append((f"signal, {dim}", label, _kind(designs), *timed(design, truth, 40, 10, designs)))
+    return rows
+
+
+def image_rows(side: int) -> list[tuple[Any, ...]]:
+    image = dead_leaves(0, side)
+    filters = [finite_differences(image.shape), wavelet_transform(image.shape)]
+    priors = [potentials.Laplace(scale=0.1), potentials.Laplace(scale=0.14)]
+    rows = []
+    for label, engine in IMAGE_ENGINES.items():
+        for designs in (True, False):
+            design = SequentialDesign(filters, priors, NOISE, engine=engine)
+            rows.append((f"image, {side}×{side}", label, _kind(designs), *timed(design, image.ravel(), 40, 5, designs)))
+    return rows
+
+
+def _kind(designs: bool) -> str:
+    return "designed" if designs else "random"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dims", type=int, nargs="*", default=[512])
+    parser.add_argument("--sides", type=int, nargs="*", default=[16, 32])
+    options = parser.parse_args()
+    print(environment("numba"))
+    rows = [row for dim in options.dims for row in signal_rows(dim)]
+    rows += [row for side in options.sides for row in image_rows(side)]
+    columns = ("problem", "engine", "rows", "first posterior, s", "next posterior, s", "suggestion, s", "error")
+    print(table(columns, rows))
+
+
+if __name__ == "__main__":
+    main()
