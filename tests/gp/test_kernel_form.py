@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from gp.problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
@@ -39,7 +40,14 @@ def test_every_quantity_is_that_of_the_whitened_form(kind):
     np.testing.assert_allclose(ours.variances(found), variance, rtol=1e-10)
     assert ours.log_integral(found) == pytest.approx(theirs.log_integral(wanted), abs=1e-10)
     assert ours.gaussian_terms(found, variance) == pytest.approx(theirs.gaussian_terms(wanted, variance), abs=1e-10)
-    np.testing.assert_allclose(ours.density(found).covariance(), theirs.density(wanted).covariance(), atol=1e-10)
+    density, plain = ours.density(found), theirs.density(wanted)
+    np.testing.assert_allclose(density.covariance(), plain.covariance(), atol=1e-10)
+    np.testing.assert_allclose(density.variance, plain.variance, atol=1e-10)
+    rows = rng.standard_normal((3, N))
+    np.testing.assert_allclose(density.project(rows).variance, plain.project(rows).variance, atol=1e-10)
+    coordinates = sparse.eye_array(N, format="csr")
+    np.testing.assert_allclose(density.project(coordinates).variance, plain.variance, atol=1e-10)
+    np.testing.assert_allclose(density.project(2.0 * coordinates).variance, 4.0 * plain.variance, atol=1e-10)
     b = rng.standard_normal(N)
     np.testing.assert_allclose(found.precision.solve(b), wanted.precision.solve(b), atol=1e-10)
     np.testing.assert_allclose(found.precision.whiten(b), wanted.precision.whiten(b), atol=1e-10)

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.marginal_covariance import MarginalCovariance
 from latlin.densities.whitening import CovarianceWhitening
 from latlin.inference.gaussian_part import GaussianPart
 from latlin.inference.model import LatentLinearModel
@@ -126,6 +128,12 @@ class KernelForm(SiteForm):
             half = precision.inner.whiten(precision.root[:, None] * self.K[:, weak])
             variance[weak] = prior[weak] - np.einsum("nm,nm->m", half, half)
         return np.maximum(variance, 0.0)
+
+    def density(self, solution: Solution) -> Gaussian:
+        if self.basis is not None:
+            return super().density(solution)
+        structure = MarginalCovariance(self.whitening, solution.precision, self.variances(solution))
+        return Gaussian(self.weights(solution.u), structure)
 
     def kept(self, solution: Solution) -> Array:
         precision: Any = solution.precision
