@@ -60,6 +60,7 @@ def folder(frame, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     for target in OTHERS:
         frame.drop(columns=[*(OTHERS - {target})]).to_csv(folder / f"{target}.csv", index=False)
+        frame.drop(columns=[*(OTHERS - {target})]).head(60).to_csv(folder / f"{target}_few.csv", index=False)
     return folder
 
 
@@ -136,7 +137,7 @@ def test_predict_keeps_order_and_columns(model, folder, frame):
     ],
 )
 def test_every_family_fits_predicts_and_reports(folder, target, family, columns, tmp_path):
-    path, data = tmp_path / "m.latlin", folder / f"{target}.csv"
+    path, data = tmp_path / "m.latlin", folder / f"{target}_few.csv"
     options = ("--family", family, "--folds", 2, "--prior-scale", 1.0)
     result = run("fit", data, "-t", target, *options, "--out", path)
     assert result.exit_code == 0, result.output
@@ -144,7 +145,7 @@ def test_every_family_fits_predicts_and_reports(folder, target, family, columns,
     assert predicted.exit_code == 0, predicted.output
     table = pandas.read_csv(io.StringIO(predicted.stdout))
     assert list(table.columns) == columns
-    assert len(table) == 120
+    assert len(table) == 60
     assert table.notna().all(axis=None)
     if "low" in columns:
         seen = pandas.read_csv(data)[target]
@@ -162,9 +163,9 @@ def test_an_unclear_target_is_asked_about(folder, tmp_path):
 
 
 def test_ordered_texts_need_their_order(folder, frame, tmp_path):
-    grades = frame[["age", "dose"]].assign(grade=frame["grade"].map({1: "low", 2: "mid", 3: "high"}))
-    grades.to_csv(tmp_path / "g.csv", index=False)
-    words = ("fit", tmp_path / "g.csv", "-t", "grade", "--family", "ordinal", "--folds", 0, "--prior-scale", 1)
+    grades = frame[["age"]].assign(grade=frame["grade"].map({1: "low", 2: "mid", 3: "high"}))
+    grades.head(40).to_csv(tmp_path / "g.csv", index=False)
+    words = ("fit", tmp_path / "g.csv", "-t", "grade", "--family", "ordinal", "--folds", 0, "--engine", "laplace")
     told(run(*words, "--out", tmp_path / "m.latlin"), "say their order", "--levels")
     result = run(*words, "--levels", "low, mid, high", "--out", tmp_path / "m.latlin")
     assert result.exit_code == 0, result.output

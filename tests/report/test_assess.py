@@ -6,9 +6,10 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 
-from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import Assessment, assess
 from latlin.report.assess import held_out_density
+from latlin.report.words import calibration_verdict
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,18 @@ def test_several_labels_and_rare_ones(numbers):
         assess(model, X, np.r_[0, np.ones(199, int)])
     with pytest.raises(ValueError, match="folds must be between 2 and the number of rows, 200, got 1"):
         assess(model, X, labels, folds=1)
+
+
+def test_counts_that_vary_too_much_are_said_to():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((150, 2))
+    mean = np.exp(0.5 + 0.4 * X[:, 0])
+    model = BayesianPoissonRegression(prior_scale=1.0, engine="laplace")
+    honest = assess(model, X, rng.poisson(mean), folds=2)
+    assert "over-dispersion" not in calibration_verdict(honest, "poisson")
+    scattered = assess(model, X, rng.poisson(mean * rng.gamma(0.3, 1 / 0.3, 150)), folds=2)
+    assert "over-dispersion" in calibration_verdict(scattered, "poisson")
+    assert "they are too narrow" in calibration_verdict(scattered, "linear")
 
 
 def test_progress_is_told(numbers):

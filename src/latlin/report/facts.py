@@ -141,7 +141,7 @@ def gather(
     labels = classes if len(posteriors) > 1 else [""]
     family = FAMILIES.get(model, model)
     return Facts(
-        title=title or f"Bayesian {family} regression of {target}",
+        title=title or f"Bayesian {family.replace('poisson', 'Poisson')} regression of {target}",
         target=target,
         family=family,
         model=model,

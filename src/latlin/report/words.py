@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from latlin.report.assess import Assessment
+
 EVIDENCE = {
     "exact": "The log evidence is exact: the log probability (density) that this model, before it saw them, gave to "
     "the observed values.",
@@ -45,6 +47,11 @@ HELD_OUT = (
     "better, and a model that ignores the features reaches the baseline."
 )
 
+OVERDISPERSED = (
+    "the counts vary more than a Poisson distribution does (over-dispersion), so that these intervals, and those of "
+    "the coefficients, are too narrow."
+)
+
 CALIBRATION = {
     "probability": "Rows are grouped by the probability of {positive} that they were given. On the diagonal, events "
     "come as often as promised; vertical lines are 90 % intervals for the frequency.",
@@ -67,6 +74,21 @@ def coefficient_words(family: str, target: str, positive: str) -> str:
 
 def calibration_words(kind: str, positive: str) -> str:
     return CALIBRATION.get(kind, "").format(positive=positive)
+
+
+def calibration_verdict(seen: Assessment, family: str) -> str:
+    """What the curve says, in a sentence: on the diagonal within its error, or on which side of it."""
+    groups = seen.curve
+    if seen.curve_kind != "coverage":
+        near = sum(group["low"] <= group["predicted"] <= group["high"] for group in groups)
+        return f"{near} of {len(groups)} groups hold the diagonal within their 90 % interval."
+    group = min(groups, key=lambda group: abs(group["predicted"] - 0.9))
+    promised, held = f"{100 * group['predicted']:.0f} %", f"{100 * group['observed']:.0f} %"
+    told = f"Intervals that promise {promised} hold {held} of the held-out rows"
+    if group["high"] < group["predicted"]:
+        more = OVERDISPERSED if family == "poisson" else "they are too narrow."
+        return f"{told}: {more}"
+    return f"{told}: they are wider than they need to be." if group["low"] > group["predicted"] else f"{told}."
 
 
 def citation(version: str, year: int) -> str:
