@@ -1,5 +1,6 @@
 """The command line: from a table to a model, predictions, a page; mistakes in one sentence with exit code 1."""
 
+import errno
 import io
 import json
 import zipfile
@@ -160,6 +161,28 @@ def test_an_unclear_target_is_asked_about(folder, tmp_path):
     result = run("fit", folder / "grade.csv", "--target", "grade", "--out", tmp_path / "m.latlin")
     told(result, "only 3 different whole numbers", "--family ordinal or poisson or linear")
     assert not (tmp_path / "m.latlin").exists()
+
+
+def test_somebody_at_the_terminal_is_asked(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("latlin.cli.app._somebody_is_there", lambda: True)
+    words = ["fit", folder / "grade_few.csv", "-t", "grade", "--folds", 0, "--out", tmp_path / "m.latlin"]
+    result = CliRunner().invoke(app, [str(word) for word in words], input="poisson\n")
+    assert result.exit_code == 0, result.output
+    assert "only 3 different whole numbers. Which family, ordinal or poisson or linear?" in result.output
+    assert load_model(tmp_path / "m.latlin").target.family == "poisson"
+
+
+def test_a_full_disk_leaves_the_old_model(model, folder, monkeypatch):
+    path = model[0]
+    before, files = path.read_bytes(), sorted(folder.iterdir())
+
+    def full(self, name, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    told(run("fit", folder / "outcome.csv", "-t", "outcome", "--folds", 0, "--out", path), "No space left on device")
+    assert path.read_bytes() == before
+    assert sorted(folder.iterdir()) == files
 
 
 def test_ordered_texts_need_their_order(folder, frame, tmp_path):

@@ -173,23 +173,26 @@ def summary(
 
 @app.command()
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
+    name: Annotated[str | None, typer.Argument(help="What to reproduce, or all; see --list.")] = None,
     every: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repeats.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for tables and figures.")] = Path("latlin-reproduce"),
+    data: Annotated[Path | None, typer.Option(help="Folder with data sets of your own.")] = None,
     debug: Debug = False,
 ) -> None:
     """Compute the tables and figures of the source documents again."""
     with one_sentence(debug):
-        from latlin.reproduce.registry import entries, run_entry
+        from latlin.reproduce.registry import chosen, entries, run_entry
 
         if every or name is None:
             rows = [(entry.name, entry.title, entry.source) for entry in entries().values()]
             screen().print(table(("name", "title", "source"), rows))
             return
-        with steps(f"Computing {name}", 1) as advance:
-            written = run_entry(name, out, quick)
-            advance()
+        names, written = chosen(name), []
+        with steps(f"Computing {name}", len(names)) as advance:
+            for each in names:
+                written += run_entry(each, out, quick, data)
+                advance()
         for path in written:
             screen().print(f"Saved {plain(path)}")
 
@@ -219,15 +222,20 @@ def _prepared(
     from latlin.datasets.table import read_table
 
     choices = Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)))
-    return prepare(read_table(data), choices, _ask if sys.stdin.isatty() else must_be_told)
+    return prepare(read_table(data), choices, _ask if _somebody_is_there() else must_be_told)
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
 
 
 def _ask(guess: Any) -> str:
     """Let the person at the terminal say which family it is."""
-    import click
-
-    question = f"{plain(guess.reason)}. Which family?"
-    return str(typer.prompt(question, type=click.Choice(guess.choices), default=guess.choices[0]))
+    question = f"{plain(guess.reason)}. Which family, {' or '.join(guess.choices)}?"
+    answer = str(typer.prompt(question, default=guess.choices[0])).strip()
+    if answer not in guess.choices:
+        raise ValueError(f"the family must be {' or '.join(guess.choices)}, got {answer!r}")
+    return answer
 
 
 def _list(words: str) -> list[str]:

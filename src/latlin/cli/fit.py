@@ -35,7 +35,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = _assessed(quiet_one, prepared, how.folds, advance)
-        found = diagnosis(estimator)
+        found = diagnosis(estimator, len(prepared.y))
         advance("Done")
     facts = gather(
         estimator,

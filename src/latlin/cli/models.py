@@ -24,6 +24,8 @@ ESTIMATORS: dict[str, type] = {
     "robust": linear.RobustRegression,
     "sparse": linear.SparseRegression,
 }
+#: draws of a diagnosis, and rows × draws that it may cost
+DRAWS, EVALUATIONS = (400, 4000), 100_000_000
 ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
 
 
@@ -104,12 +106,12 @@ def scale_of(words: str) -> float | str:
     return value
 
 
-def diagnosis(estimator: Any) -> list[tuple[str, str]]:
+def diagnosis(estimator: Any, rows: int) -> list[tuple[str, str]]:
     """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
     posterior = estimator.posterior_
     if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
         return []
-    found = posterior.diagnose(random_state=0)
+    found = posterior.diagnose(int(np.clip(EVALUATIONS // max(rows, 1), *DRAWS)), random_state=0)
     low, high = found.evidence_interval
     lines = [
         ("verdict", f"{found.verdict}: {found.reason}"),
