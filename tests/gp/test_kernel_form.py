@@ -6,6 +6,7 @@ from scipy import sparse
 
 from gp.problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin.densities.stored import decode, encode
 from latlin.inference.gaussian_part import gaussian_part
 from latlin.inference.kernel_form import KernelForm
 from latlin.inference.projections import stacked_rows
@@ -52,6 +53,11 @@ def test_every_quantity_is_that_of_the_whitened_form(kind):
     np.testing.assert_allclose(found.precision.solve(b), wanted.precision.solve(b), atol=1e-10)
     np.testing.assert_allclose(found.precision.whiten(b), wanted.precision.whiten(b), atol=1e-10)
     np.testing.assert_allclose(found.precision.unwhiten(b), wanted.precision.unwhiten(b), atol=1e-10)
+    two = rng.standard_normal((N, 2))
+    np.testing.assert_allclose(found.precision.solve(two), wanted.precision.solve(two), atol=1e-10)
+    arrays: dict[str, np.ndarray] = {}
+    stored = decode(encode(density, arrays, "density"), arrays)
+    np.testing.assert_allclose(stored.covariance(), plain.covariance(), atol=1e-10)
     again = ours.restored(parameters, ours.kept(found))
     assert again.log_det == pytest.approx(wanted.precision.log_det, abs=1e-10)
 

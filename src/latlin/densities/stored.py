@@ -23,6 +23,8 @@ CLASSES = {
     "Table": f"{_HERE}.factorised",
     "AffineIndependent": f"{_HERE}.affine",
     "PrecisionCovariance": f"{_HERE}.precision",
+    "MarginalCovariance": f"{_HERE}.marginal_covariance",
+    "KernelPrecision": f"{_HERE}.kernel_precision",
     "SubspaceCovariance": f"{_HERE}.subspace",
     "StructuredCovariance": f"{_HERE}.structured.covariance",
     "Diagonal": f"{_HERE}.structured.diagonal",

@@ -12,7 +12,6 @@ N³/3 to factorise and N³ for the variances. Where some γ is negative, P it is
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.kernel_precision import KernelPrecision
 from latlin.densities.marginal_covariance import MarginalCovariance
 from latlin.densities.whitening import CovarianceWhitening
 from latlin.inference.gaussian_part import GaussianPart
@@ -32,49 +32,6 @@ from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 Array = NDArray[np.float64]
 #: γK_nn below which 1 − [B⁻¹]_nn would lose too many digits
 SMALL = 1e-3
-
-
-@dataclass(frozen=True)
-class KernelPrecision:
-    """P = I + LᵀΓL through the factor of B; its own Cholesky factor is formed only if it is asked for.
-
-    Parameters
-    ----------
-    kernel_factor : ndarray of shape (n, n)
-        C = Lᵀ, upper triangular.
-    root : ndarray of shape (n,)
-        Γ^½.
-    inner : Cholesky
-        Of B.
-    """
-
-    kernel_factor: Array
-    root: Array
-    inner: Cholesky
-
-    @property
-    def log_det(self) -> float:
-        return self.inner.log_det
-
-    def solve(self, b: Array) -> Array:
-        """P⁻¹b = b − LᵀΓ^½B⁻¹Γ^½Lb for a vector."""
-        back = self.root * self.inner.solve(self.root * blas.dtrmv(self.kernel_factor, b, trans=1))
-        return b - blas.dtrmv(self.kernel_factor, back)
-
-    @cached_property
-    def factor(self) -> Array:
-        p = gram(self.kernel_factor.T, self.root**2)
-        p[np.diag_indices(len(p))] += 1.0
-        return cholesky(p, overwrite=True).factor
-
-    def whiten(self, b: Array) -> Array:
-        return Cholesky(self.factor, 0.0).whiten(b)
-
-    def unwhiten(self, b: Array) -> Array:
-        return Cholesky(self.factor, 0.0).unwhiten(b)
-
-    def inverse(self) -> Array:
-        return Cholesky(self.factor, 0.0).inverse()
 
 
 @dataclass(frozen=True)
@@ -131,7 +88,8 @@ class KernelForm(SiteForm):
 
     def density(self, solution: Solution) -> Gaussian:
         if self.basis is not None:
-            return super().density(solution)
+            plain: Any = Cholesky(solution.precision.factor, 0.0)
+            return super().density(solution._replace(precision=plain))
         structure = MarginalCovariance(self.whitening, solution.precision, self.variances(solution))
         return Gaussian(self.weights(solution.u), structure)
 

@@ -1,0 +1,59 @@
+"""The precision P = I + LᵀΓL of a Gaussian process in coordinates whitened by its kernel matrix K = LLᵀ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas
+
+from latlin.numerics.linalg import Cholesky, cholesky, gram
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class KernelPrecision:
+    """P = I + LᵀΓL through the factor of B; its own Cholesky factor is formed only if it is asked for.
+
+    Parameters
+    ----------
+    kernel_factor : ndarray of shape (n, n)
+        C = Lᵀ, upper triangular.
+    root : ndarray of shape (n,)
+        Γ^½.
+    inner : Cholesky
+        Of B.
+    """
+
+    kernel_factor: Array
+    root: Array
+    inner: Cholesky
+
+    @property
+    def log_det(self) -> float:
+        return self.inner.log_det
+
+    def solve(self, b: Array) -> Array:
+        """P⁻¹b = b − LᵀΓ^½B⁻¹Γ^½Lb for one vector or the columns of a matrix."""
+        columns = b if b.ndim == 2 else b[:, None]
+        root = self.root[:, None]
+        back = root * self.inner.solve(root * blas.dtrmm(1.0, self.kernel_factor, columns, trans_a=1))
+        return (columns - blas.dtrmm(1.0, self.kernel_factor, back)).reshape(b.shape)
+
+    @cached_property
+    def factor(self) -> Array:
+        p = gram(self.kernel_factor.T, self.root**2)
+        p[np.diag_indices(len(p))] += 1.0
+        return cholesky(p, overwrite=True).factor
+
+    def whiten(self, b: Array) -> Array:
+        return Cholesky(self.factor, 0.0).whiten(b)
+
+    def unwhiten(self, b: Array) -> Array:
+        return Cholesky(self.factor, 0.0).unwhiten(b)
+
+    def inverse(self) -> Array:
+        return Cholesky(self.factor, 0.0).inverse()
