@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from latlin.factor._ica_model import (
+    MOST_SHAPE,
     IcaData,
     IcaState,
     SourceEngine,
@@ -170,7 +171,7 @@ def warmed(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
     Where the data hardly tell them apart, variances that part early, while the sources are still wrong, do not come
     back.
     """
-    pooling = 10.0 * len(data.rows)
+    pooling = MOST_SHAPE * len(data.rows)
     state = state._replace(prior_shape=pooling, prior_rate=state.prior_rate * pooling)
     for _ in range(WARM):
         state = one_step(data, state, options, alike_noise)

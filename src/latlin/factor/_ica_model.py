@@ -26,8 +26,10 @@ from latlin.factor._ica_sources import SourceFamily
 from latlin.numerics.linalg import Array, cholesky
 from latlin.numerics.special import LOG_SQRT_2PI
 
-#: a₀ is kept between these
-PRIOR_SHAPES = (1e-2, 1e6)
+#: the prior precision of a useless source, in units of the precision that the data would give it
+DEAD = 1e6
+#: least a₀, and the largest in observations
+LEAST_SHAPE, MOST_SHAPE = 1e-2, 10.0
 #: least noise variance, as a share of the feature's variance
 NOISE_FLOOR = 1e-8
 
@@ -128,8 +130,32 @@ def loading_squares(state: IcaState) -> Array:
 
 
 def separate_relevance(state: IcaState) -> IcaState:
-    """γ_k ← D / Σ_d ⟨A_dk²/ψ_d⟩, one a source."""
-    return state._replace(relevance=len(state.mixing) / loading_squares(state))
+    """One γ a source, each at its best together with q(A | Ψ), given the others."""
+    for k in range(len(state.relevance)):
+        state = relevance_of(state, k)
+    return state
+
+
+def relevance_of(state: IcaState, k: int) -> IcaState:
+    """γ_k and q(A | Ψ), as `latlin.factor._binary_model.RelevantFeatures` has them.
+
+    With cavity precision h = 1/V_kk − γ_k and q² = Σ_d ⟨ψ_d⁻¹⟩ m_dk²/V_kk² the best γ_k is Dh²/(q² − Dh), or infinite
+    when q² ≤ Dh; here infinite means DEAD times what the data say. V and m follow by one rank-one update.
+    """
+    column, loading = state.spread[:, k].copy(), state.mixing[:, k].copy()
+    dim, own, old = len(loading), column[k], state.relevance[k]
+    h = 1.0 / own - old
+    largest = DEAD * max(state.second[k, k], 1e-300)
+    excess = float(state.noise_precision @ loading**2) / own**2 - dim * h
+    new = min(dim * h * h / excess, largest) if excess > 0.0 and h > 1e-10 / own else largest
+    share = (new - old) / (1.0 + (new - old) * own)
+    relevance = state.relevance.copy()
+    relevance[k] = new
+    return state._replace(
+        relevance=relevance,
+        spread=state.spread - share * np.outer(column, column),
+        mixing=state.mixing - share * np.outer(loading, column),
+    )
 
 
 def common_relevance(state: IcaState) -> IcaState:
@@ -149,7 +175,8 @@ def update_noise_prior(state: IcaState) -> IcaState:
     log_precision = digamma(state.noise_shape) - np.log(state.noise_rate)
     # log a₀ − ψ(a₀) = log mean⟨ψ⁻¹⟩ − mean⟨log ψ⁻¹⟩, falling in a₀
     gap = float(np.log(precision.mean()) - log_precision.mean())
-    low, high = np.log(PRIOR_SHAPES)
+    count = 2.0 * (state.noise_shape - state.prior_shape)
+    low, high = np.log((LEAST_SHAPE, MOST_SHAPE * count))
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if middle - digamma(np.exp(middle)) > gap else (low, middle)

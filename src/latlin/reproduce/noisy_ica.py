@@ -1,0 +1,129 @@
+"""Noisy ICA of 003_acda9ca72b6854ce: sources, noise, shapes and the number of sources recovered.
+
+The document derives the model (§2) and runs nothing; this is the experiment it asks for. Student-t sources, random
+mixing, noise at 20 dB: the Amari error of the mixing matrix for factor analysis, FastICA and both factorisations, the
+noise variances, the learnt degrees of freedom against the true ones, and the number of sources left of as many as there
+are sensors.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import FastICA
+
+from latlin.factor import FactorAnalysis, NoisyICA
+from latlin.factor._heywood import HeywoodWarning
+from latlin.reproduce.output import made, new_figure, write_table
+
+Array = NDArray[np.float64]
+SHAPES = (2.0, 3.0, 5.0, 10.0)
+
+
+class Mixture(NamedTuple):
+    """Observations, the mixing matrix, and the variance of the noise."""
+
+    rows: Array
+    mixing: Array
+    noise: float
+
+
+def mixture(
+    seed: int = 0, n: int = 2000, sources: int = 5, sensors: int = 8, df: float = 3.0, snr: float = 20.0
+) -> Mixture:
+    """Student-t sources, Gaussian mixing, the same noise at every sensor `snr` decibels below the signal."""
+    rng = np.random.default_rng(seed)
+    z, mixing = rng.standard_t(df, (n, sources)), rng.standard_normal((sensors, sources))
+    signal = z @ mixing.T
+    noise = float((signal**2).mean() / 10 ** (snr / 10))
+    return Mixture(signal + np.sqrt(noise) * rng.standard_normal(signal.shape), mixing, noise)
+
+
+def amari_error(truth: Array, found: Array) -> float:
+    """0 when the columns agree up to order and scale, at most 1; NaN when their numbers differ.
+
+    >>> amari_error(np.eye(3), np.eye(3)[:, [2, 0, 1]] * [1.0, -2.0, 5.0])
+    0.0
+    """
+    k = truth.shape[1]
+    if found.shape[1] != k:
+        return float("nan")
+    p = np.abs(np.linalg.pinv(found) @ truth)
+    rows = (p / p.max(axis=1, keepdims=True)).sum() - k
+    columns = (p / p.max(axis=0, keepdims=True)).sum() - k
+    return float((rows + columns) / (2.0 * k * (k - 1)))
+
+
+class Comparison(NamedTuple):
+    """Of one data set: Amari errors by method, and the fit that may use every sensor's worth of sources."""
+
+    errors: dict[str, float]
+    fit: NoisyICA
+    noise_ratio: Array
+
+
+def compare(problem: Mixture, seed: int = 0, n_init: int = 2) -> Comparison:
+    """Factor analysis, FastICA, and noisy ICA told the number of sources, and not told it."""
+    x, k = problem.rows, problem.mixing.shape[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeywoodWarning)
+        factors = FactorAnalysis(k).fit(x).components_.T
+    fast = FastICA(k, whiten="unit-variance", max_iter=1000, random_state=seed).fit(x).mixing_
+    fit = NoisyICA(n_init=n_init, random_state=seed).fit(x)
+    apart = NoisyICA(k, factorisation="source", ard=False, tol=1e-3, n_init=1, random_state=seed).fit(x)
+    found = {"factor analysis": factors, "FastICA": fast, "block": fit.mixing_, "source": apart.mixing_}
+    errors = {name: amari_error(problem.mixing, mixing) for name, mixing in found.items()}
+    return Comparison(errors, fit, fit.noise_variance_ / problem.noise)
+
+
+def learnt_shapes(shapes: tuple[float, ...], n: int = 2000) -> dict[float, Array]:
+    """Degrees of freedom learnt, from 5, for sources of each true number."""
+    found = {}
+    for df in shapes:
+        x = mixture(1, n, df=df).rows
+        found[df] = np.asarray(NoisyICA(5, ard=False, n_init=1, random_state=0).fit(x).shape_)
+    return found
+
+
+def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
+    """Write two tables and a figure into `folder`; returns their paths."""
+    target = made(folder)
+    n, seeds = (600, 1) if quick else (2000, 5)
+    compared = [compare(mixture(seed, n), seed, 1 if quick else 2) for seed in range(seeds)]
+    shapes = learnt_shapes((3.0,) if quick else SHAPES, n)
+    rows = [
+        [seed, *c.errors.values(), c.fit.n_sources_, float(c.noise_ratio.min()), float(c.noise_ratio.max())]
+        for seed, c in enumerate(compared)
+    ]
+    head = ["seed", *compared[0].errors, "sources found", "least noise ratio", "largest"]
+    title = f"Amari errors: 5 Student-t (3 degrees of freedom) sources, 8 sensors, N = {n}, 20 dB"
+    table = write_table(target / "noisy-ica.md", title, head, rows)
+    shape_rows = [[df, float(np.median(s)), float(s.min()), float(s.max())] for df, s in shapes.items()]
+    head = ["true degrees of freedom", "median learnt, from 5", "least", "largest"]
+    second = write_table(target / "noisy-ica-shapes.md", "Shapes of five sources", head, shape_rows)
+    return [table, second, _draw(target, compared, shapes)]
+
+
+def _draw(target: Path, compared: list[Comparison], shapes: dict[float, Array]) -> Path:
+    figure = new_figure("noisy-ica", 10.0, 3.4)
+    errors, traces, learnt = figure.subplots(1, 3)
+    names = list(compared[0].errors)
+    for place, name in enumerate(names):
+        errors.plot(np.full(len(compared), place), [c.errors[name] for c in compared], "o", alpha=0.7)
+    errors.set_xticks(range(len(names)), names, rotation=30, fontsize="small")
+    errors.set(title="Amari error", yscale="log")
+    for c in compared:
+        traces.plot(c.fit.trace_ - c.fit.trace_[-1])
+    traces.set(title="bound below its end", xlabel="step")
+    for df, values in shapes.items():
+        learnt.plot(np.full(len(values), df), values, "o", color="C0", alpha=0.7)
+    learnt.axline((1.0, 1.0), slope=1.0, color="0.6", linewidth=0.8)
+    learnt.set(title="degrees of freedom", xlabel="true", ylabel="learnt", xscale="log", yscale="log")
+    path = target / "noisy-ica.png"
+    figure.savefig(path, dpi=120)
+    return path
