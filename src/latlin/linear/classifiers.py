@@ -152,7 +152,7 @@ class BayesianProbitRegression(OneVersusRest):
     >>> X = np.array([[-2.0], [-1.0], [-0.5], [0.4], [1.2], [2.5]])
     >>> model = BayesianProbitRegression(engine="ep", prior_scale=1.0).fit(X, [0, 0, 1, 0, 1, 1])
     >>> model.predict_proba([[0.0]]).round(2)
-    array([[0.5, 0.5]])
+    array([[0.51, 0.49]])
     """
 
     def _family(self) -> Family:

@@ -58,10 +58,10 @@ class BayesianLinearRegression(Streaming, Regression):
     >>> from latlin.linear import BayesianLinearRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((50, 2))
-    >>> y = X @ [1.0, 0.0] + 0.3 * rng.standard_normal(50)
+    >>> y = X @ [1.0, -0.5] + 0.1 * rng.standard_normal(50)
     >>> model = BayesianLinearRegression().fit(X, y)
     >>> model.coef_.round(1), model.evidence_kind_
-    (array([1., 0.]), 'exact')
+    (array([ 1. , -0.5]), 'exact')
     """
 
     def __init__(
