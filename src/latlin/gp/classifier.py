@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin import potentials
+from latlin.gp.archive import read, write
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, resolve_engine
@@ -129,6 +131,20 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         self.converged_ = all(one.converged for one in found)
         self.n_iter_ = max(one.n_iter for one in found)
         self.messages_, self.traces_ = [one.message for one in found], [one.trace for one in found]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model, training data included, to an archive that `load` and `latlin.load` read."""
+        check_is_fitted(self)
+        write(path, self, self.processes_, self._targets)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; predictions are the same."""
+        model, processes, targets = read(path, cls)
+        model._engine = resolve_engine(model.engine, processes[0].setting.likelihood.template)
+        model._targets = targets
+        model._store(processes)
+        return model
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each row."""

@@ -101,7 +101,7 @@ def condition(
     K: Array, mean: float, potential: Potential, engine: Engine, start: Posterior | None = None, verbose: bool = False
 ) -> Latent:
     """The posterior of N(w | mean, K) ∏ φ_n(w_n) by an engine."""
-    prior, jitter = _prior(K, mean)
+    prior, jitter = prior_of(K, mean)
     model = LatentLinearModel([prior, SiteFactor(None, potential)])
     posterior = infer(model, engine, start=start, verbose=verbose)
     if posterior.sites is None:
@@ -112,7 +112,8 @@ def condition(
     return Latent(prior.cov, mean, jitter, potential, posterior)
 
 
-def _prior(K: Array, mean: float) -> tuple[GaussianFactor, float]:
+def prior_of(K: Array, mean: float) -> tuple[GaussianFactor, float]:
+    """N(w | mean, K), and what had to be added to the diagonal of K."""
     try:
         return GaussianFactor(mean, K), 0.0
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.gp.archive import read, write
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood
 from latlin.gp.process import Process, default_kernel, resolve_engine
@@ -160,6 +162,19 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         self.theta_, self.jitter_ = found.setting.theta, found.latent.jitter
         self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
         self.trace_ = found.trace
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model, training data included, to an archive that `load` and `latlin.load` read."""
+        check_is_fitted(self)
+        write(path, self, [self.process_], [self.y_train_])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; predictions are the same."""
+        model, processes, targets = read(path, cls)
+        model._engine = resolve_engine(model.engine, processes[0].setting.likelihood.template)
+        model._store(processes[0], targets[0])
+        return model
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Array | tuple[Array, Array]:
         """Mean of the targets at new inputs.
