@@ -41,7 +41,7 @@ class Problem:
     def _sites(self, rng):
         y = rng.normal(size=self.n)
         self.y = y > 0
-        if self.family == "ordinal":
+        if self.family.startswith("ordinal"):
             self.y = np.arange(self.n) % 4
             return {"cuts": np.array([-1.0, 0.2, 1.1])}
         if self.family in ("logit", "poisson"):
@@ -69,6 +69,7 @@ class Problem:
             "logit": lambda: potentials.Logit(self.y),
             "poisson": lambda: potentials.Poisson(self.y.astype(int)),
             "ordinal": lambda: potentials.Ordinal(self.y, v["cuts"], link="probit"),
+            "ordinal-logit": lambda: potentials.Ordinal(self.y, v["cuts"], link="logit"),
             "gaussian": lambda: potentials.Gaussian(v["loc"], v["scale"]),
             "laplace": lambda: potentials.Laplace(v["loc"], v["scale"]),
             "logistic": lambda: potentials.Logistic(v["loc"], v["scale"]),
@@ -118,6 +119,7 @@ CASES = [
     ("gkl", "logit", {}),
     ("gkl", "poisson", {"cov": "full"}),
     ("gkl", "ordinal", {"n": 9}),
+    ("gkl", "ordinal-logit", {"n": 9, "cov": "scalar"}),
     ("gkl", "laplace", {"cov": "full", "n": 2}),
     ("gkl", "student", {"cov": "full", "coordinates": True}),
     ("gkl", "normal-power", {"cov": "scalar"}),
@@ -138,6 +140,7 @@ CASES = [
     ("ep", "laplace", {"cov": "full", "n": 2}),
     ("ep", "student", {"cov": "diag"}),
     ("ep", "ordinal", {"cov": "scalar", "n": 9}),
+    ("ep", "ordinal-logit", {"cov": "full", "n": 9}),
     ("ep-half", "logistic", {"cov": "diag", "h_factor": True}),
     ("ep-half", "normal-power", {"cov": "full", "coordinates": True}),
     ("mean-field", "student", {"cov": "full", "coordinates": True}),
