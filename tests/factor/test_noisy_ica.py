@@ -302,6 +302,6 @@ def test_engines_have_names():
     assert set(ENGINES) == {"block", "source"}
 
 
-@parametrize_with_checks([NoisyICA(n_init=1, random_state=0)])
+@parametrize_with_checks([NoisyICA(2, n_init=1, tol=1e-2, random_state=0)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -67,7 +67,7 @@ class Comparison(NamedTuple):
     noise_ratio: Array
 
 
-def compare(problem: Mixture, seed: int = 0, n_init: int = 2) -> Comparison:
+def compare(problem: Mixture, seed: int = 0, n_init: int = 2, tol: float = 1e-3) -> Comparison:
     """Factor analysis, FastICA, and noisy ICA told the number of sources, and not told it."""
     x, k = problem.rows, problem.mixing.shape[1]
     with warnings.catch_warnings():
@@ -75,7 +75,7 @@ def compare(problem: Mixture, seed: int = 0, n_init: int = 2) -> Comparison:
         factors = FactorAnalysis(k).fit(x).components_.T
     fast = FastICA(k, whiten="unit-variance", max_iter=1000, random_state=seed).fit(x).mixing_
     fit = NoisyICA(n_init=n_init, random_state=seed).fit(x)
-    apart = NoisyICA(k, factorisation="source", ard=False, tol=1e-3, n_init=1, random_state=seed).fit(x)
+    apart = NoisyICA(k, factorisation="source", ard=False, tol=tol, n_init=1, random_state=seed).fit(x)
     found = {"factor analysis": factors, "FastICA": fast, "block": fit.mixing_, "source": apart.mixing_}
     errors = {name: amari_error(problem.mixing, mixing) for name, mixing in found.items()}
     return Comparison(errors, fit, fit.noise_variance_ / problem.noise)
@@ -93,8 +93,8 @@ def learnt_shapes(shapes: tuple[float, ...], n: int = 2000) -> dict[float, Array
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """Write two tables and a figure into `folder`; returns their paths."""
     target = made(folder)
-    n, seeds = (600, 1) if quick else (2000, 5)
-    compared = [compare(mixture(seed, n), seed, 1 if quick else 2) for seed in range(seeds)]
+    n, seeds, n_init, tol = (400, 1, 1, 1e-2) if quick else (2000, 5, 2, 1e-3)
+    compared = [compare(mixture(seed, n), seed, n_init, tol) for seed in range(seeds)]
     shapes = learnt_shapes((3.0,) if quick else SHAPES, n)
     rows = [
         [seed, *c.errors.values(), c.fit.n_sources_, float(c.noise_ratio.min()), float(c.noise_ratio.max())]
