@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +34,13 @@ def default_kernel() -> Any:
 def resolve_engine(engine: str | Engine, likelihood: Potential) -> Engine:
     """An engine for sites on the coordinates; "auto" is exact for Gaussian noise and Gaussian KL otherwise.
 
-    Expectation propagation visits all sites at once where they are log-concave, as one sweep over single sites costs N
-    rank-one updates of an N×N matrix; one after the other where it may need that to converge.
+    Expectation propagation visits all sites at once, as one sweep over single sites costs N rank-one updates of an N×N
+    matrix.
     """
     if engine == "auto":
         return Laplace() if likelihood.gaussian else GaussianKL()
     if engine == "ep":
-        schedule: Literal["parallel", "sequential"] = "parallel" if likelihood.log_concave else "sequential"
-        return ExpectationPropagation(schedule=schedule, sweeps=500)
+        return ExpectationPropagation(schedule="parallel", sweeps=500)
     return resolve(engine)
 
 
