@@ -83,3 +83,19 @@ def test_variances_stay_accurate_where_many_sites_share_what_they_know():
     ours, theirs = site_form(problem), whitened(problem)
     wanted = theirs.variances(theirs.solve(parameters))
     np.testing.assert_allclose(ours.variances(ours.solve(parameters)), wanted, rtol=1e-9)
+
+
+def test_the_gradient_in_the_covariance_is_a_norm_of_the_whitened_one():
+    rng = np.random.default_rng(4)
+    problem = model(potentials.Logit(targets("labels", inputs(N))))
+    parameters = SiteParameters(rng.uniform(0.1, 3.0, N), np.zeros(N))
+    ours, excess = site_form(problem), rng.standard_normal(N)
+    solution = ours.solve(parameters)
+    L = ours.kernel_factor.T
+    whole = solution.precision.whiten(L.T * excess @ L)
+    found = ours.covariance_gradient(solution, ours.variances(solution), excess)
+    assert found == pytest.approx(np.linalg.norm(whole), rel=1e-10)
+    weak = SiteParameters(np.where(np.arange(N) < 3, 1e-9, parameters.gamma), np.zeros(N))
+    bounded = ours.solve(weak)
+    norm = np.linalg.norm(bounded.precision.whiten(L.T * excess @ L))
+    assert ours.covariance_gradient(bounded, ours.variances(bounded), excess) >= norm

@@ -112,12 +112,13 @@ class KernelForm(SiteForm):
             return super().covariance_gradient(solution, variance, excess)
         if np.any(solution.parameters.gamma * np.diagonal(self.K) < SMALL):
             return float(np.sum(np.abs(excess) * np.sqrt(variance * np.diagonal(self.K))))
-        products = precision.inner.inverse()
+        # (I − B⁻¹)∘K, of which only the upper triangle is meant
+        products = lapack.dpotri(precision.inner.factor, lower=0)[0]
         np.negative(products, out=products)
         products[np.diag_indices(len(excess))] += 1.0
-        products *= self.K
+        products *= self.K.T
         scaled = excess / precision.root
-        return float(np.sqrt(max(dot(scaled, blas.dgemv(1.0, products, scaled)), 0.0)))
+        return float(np.sqrt(max(dot(scaled, blas.dsymv(1.0, products, scaled)), 0.0)))
 
 
 def kernel_form(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> KernelForm | None:
