@@ -25,7 +25,7 @@ bench: $(VENV)/.dev
 	for file in benchmarks/[a-z]*.py; do $(RUN) $$file || exit 1; done
 
 docs: $(VENV)/.docs
-	$(RUN) -m sphinx -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(RUN) -m sphinx -b html -W --keep-going docs docs/_build/html
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,116 @@
+"""What the documentation says: its code runs, its links lead somewhere, its pages can be found."""
+
+import fnmatch
+import re
+import shlex
+
+import pytest
+
+from doc_pages import ROOT, SITE, pages, slug
+
+PAGES = {page.name: page for page in pages()}
+#: more blocks than these must not be left out of the tests
+NOT_RUN: set[str] = set()
+#: pages of the site that are generated or in another markup
+NOT_MARKDOWN = {"api", "auto_examples/index"}
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.blocks("python")])
+def test_the_code_of_a_page_runs(name, tmp_path, monkeypatch):
+    """The blocks of a page, one after the other in one namespace, as a reader types them."""
+    blocks = PAGES[name].blocks("python")
+    for package in ("torch", "matplotlib", "pandas"):
+        if any(package in block for block in blocks) or (package == "matplotlib" and _plots(blocks)):
+            pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names: dict[str, object] = {"__name__": "page"}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"{name}, block {number}", "exec"), names)
+    assert len(names) > 1
+
+
+def _plots(blocks):
+    return any(re.search(r"\bplot\b|\.plot_", block) for block in blocks)
+
+
+def test_no_block_is_left_out_without_a_reason():
+    assert {name for name, page in PAGES.items() if page.unused_blocks("python")} == NOT_RUN
+
+
+def test_the_commands_of_the_tour_run(tmp_path, monkeypatch):
+    """From a CSV to a report with nothing but what the page says."""
+    for package in ("typer", "pandas", "matplotlib"):
+        pytest.importorskip(package)
+    from typer.testing import CliRunner
+
+    from latlin.cli.app import app
+
+    tour = PAGES["docs/tour.md"]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(tour.blocks("python")[0], "docs/tour.md", "exec"), {})
+    commands = [line for block in tour.blocks("sh") for line in block.splitlines()]
+    printed = {}
+    for command in commands:
+        name, *words = shlex.split(command)
+        assert name == "latlin"
+        result = CliRunner().invoke(app, words, env={"COLUMNS": "120"})
+        assert result.exit_code == 0, f"{command}: {result.output}"
+        printed[words[0]] = result.output
+    assert {"fit", "compare", "report", "predict"} <= set(printed)
+    assert {"diabetes.latlin", "report.html", "predictions.csv"} <= {path.name for path in tmp_path.iterdir()}
+    # what the page shows is what is printed
+    for claim in ("-2411.4711 (exact)", "-5.4201 ± 0.0306", "R² 0.4976"):
+        assert claim in tour.text
+        assert claim in " ".join(printed["fit"].split())
+    for claim in ("-2411.471", "-2426.711", "-2426.734"):
+        assert claim in tour.text
+        assert claim in printed["compare"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name):
+    page = PAGES[name]
+    for file, anchor in page.links():
+        target = (page.path.parent / file).resolve() if file else page.path
+        assert target.exists(), f"{name} links to {file}"
+        if SITE in page.path.parents and target.suffix == ".md":
+            assert SITE in target.parents, f"{name} links out of the site to {file}"
+        if anchor:
+            known = PAGES[target.relative_to(ROOT).as_posix()].anchors()
+            assert anchor in known, f"{name} links to #{anchor} of {file or 'itself'}, which has {sorted(known)}"
+
+
+def test_every_page_is_reached_from_the_index():
+    site = {
+        page.path.relative_to(SITE).with_suffix("").as_posix() for page in PAGES.values() if SITE in page.path.parents
+    }
+    reached, waiting = set(), ["index"]
+    while waiting:
+        here = waiting.pop()
+        if here in reached or here not in site:
+            continue
+        reached.add(here)
+        folder = here.rpartition("/")[0]
+        for pattern in PAGES[f"docs/{here}.md"].toctree():
+            pattern = f"{folder}/{pattern}" if folder else pattern
+            found = fnmatch.filter(site, pattern)
+            assert found or pattern in NOT_MARKDOWN, f"{here} lists {pattern}, which is no page"
+            waiting.extend(found)
+    assert site == reached
+
+
+def test_the_changelog_page_shows_the_changelog():
+    assert "CHANGELOG.md" in PAGES["docs/changelog.md"].text
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/")])
+def test_pages_need_no_network_and_images_have_alt_text(name):
+    text = PAGES[name].text
+    assert not re.search(r"!\[\]|<script|<iframe|src=\"http", text)
+    assert not re.search(r"\$\$|\\\(|```\{math\}|\{math\}`", text), "formulas are Unicode text: the site has no MathJax"
+
+
+def test_slugs_are_those_of_the_site():
+    assert slug("What *is* `a` bound?") == "what-is-a-bound"
+    assert slug("Regress, with outliers") == "regress-with-outliers"
