@@ -31,9 +31,10 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-
 th { text-align: left; font-weight: 600; }
 thead th { color: var(--muted); font-size: .8rem; font-weight: 500; border-bottom: 1px solid var(--rule); }
 th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
-tbody th { font-weight: 500; }
+tbody th { font-weight: 500; min-width: 8.5em; }
 .num { text-align: right; white-space: nowrap; }
-td.bar { width: 34%; min-width: 120px; }
+td.bar { width: 34%; min-width: 110px; }
+td.wide { overflow-wrap: normal; }
 .scores, .learnt { max-width: 460px; }
 .unsure { color: var(--muted); }
 .note { background: var(--panel); border-left: 4px solid var(--accent); padding: 9px 14px; border-radius: 0 8px 8px 0; }
@@ -67,7 +68,9 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   .columns td.wide, .columns th.wide { display: none; } }
 @media print { :root { color-scheme: light; --paper: #fff; --panel: #f5f6f8; --ink: #000; --muted: #444; --rule: #ccc;
     --accent: #0072b2; --soft: #8fa3b3; --warn: #b34700; }
-  body { font-size: 10.5pt; } main { max-width: none; padding: 0; }
+  html { font-size: 10pt; } body { font-size: 9.5pt; } main { max-width: none; padding: 0; } table { font-size: 8.5pt; }
+  th, td { padding: 2px 8px 2px 0; } td.bar { width: 28%; } .tiles { grid-template-columns: repeat(5, 1fr); }
+  .tiles dd { font-size: 12pt; } h2 { margin-top: 1.2rem; } svg.strip { height: 12px; }
   h2 { break-after: avoid; } tr, figure, .tiles div, .note { break-inside: avoid; }
   thead { display: table-header-group; } @page { margin: 16mm; } }
 """.strip()
