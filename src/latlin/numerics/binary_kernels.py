@@ -6,8 +6,8 @@ on the features and J (`coupling`) their inner products, both over the noise var
     λ_i ← σ(o_i + b_i − Σ_{j≠i} J_ij λ_j),   o_i = log π_i/(1 − π_i) − ½ J_ii,
 
 003_acda9ca72b6854ce (10) and (35). The projections cost O(K·D) a row, once; a sweep then costs O(K²) at most, because
-the sum is kept up to date and only a λ that moves touches it. Rows are independent, and are shared out over the
-threads.
+the sum is kept up to date. Rows are independent: blocks of them are swept side by side, so that loops over rows
+vectorise, and blocks are shared out over the threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from latlin.numerics.mixture_kernels import _exponentiate as exponentiate
+
 Array = NDArray[np.float64]
+#: rows that are swept side by side
+BLOCK = 32
 #: rows × factors² from which threads pay
 PARALLEL_FROM = 20_000
 
@@ -89,6 +93,35 @@ def _sweep(mean, rest, coupling, offset, order, max_sweeps, tol):  # type: ignor
 
 
 @njit(cache=True)
+def _sweep_block(mean, rest, size, coupling, offset, order, max_sweeps, tol):  # type: ignore[no-untyped-def]
+    """`_sweep` of a block of rows side by side, K×rows, until none of them moves: loops over rows are vectorised."""
+    k = mean.shape[0]
+    x, e, step, scratch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    for _ in range(max_sweeps):
+        largest = 0.0
+        for i in order:
+            own, constant = coupling[i, i], offset[i]
+            for b in range(size):
+                x[b] = constant + rest[i, b] + own * mean[i, b]
+                e[b] = -abs(x[b])
+            exponentiate(e, size, scratch)
+            moved = 0.0
+            for b in range(size):
+                new = (1.0 if x[b] >= 0.0 else e[b]) / (1.0 + e[b])
+                step[b] = new - mean[i, b]
+                mean[i, b] = new
+                moved = max(moved, abs(step[b]))
+            if moved > 0.0:
+                for j in range(k):
+                    c = coupling[i, j]
+                    for b in range(size):
+                        rest[j, b] -= step[b] * c
+            largest = max(largest, moved)
+        if largest <= tol:
+            break
+
+
+@njit(cache=True)
 def _flip(mean, rest, coupling, offset, gain):  # type: ignore[no-untyped-def]
     """Turn the pair of factors over, λ → 1 − λ, that raises the bound most; False when none does.
 
@@ -139,15 +172,29 @@ def sweep_rows(means, field, coupling, offset, order, max_sweeps, max_flips, tol
         A row stands still when no λ moved by more in a sweep.
     """
     n, k = means.shape
-    for row in prange(n):
-        rest, gain = np.empty(k), np.empty(k)
-        mean = means[row]
-        _residual_field(field[row], coupling, mean, rest)
-        _sweep(mean, rest, coupling, offset, order, max_sweeps, tol)
-        for _ in range(max_flips):
-            if not _flip(mean, rest, coupling, offset, gain):
-                break
-            _sweep(mean, rest, coupling, offset, order, max_sweeps, tol)
+    for block in prange((n + BLOCK - 1) // BLOCK):
+        start = block * BLOCK
+        size = min(BLOCK, n - start)
+        mean, rest = np.empty((k, BLOCK)), np.empty((k, BLOCK))
+        for b in range(size):
+            for i in range(k):
+                mean[i, b] = means[start + b, i]
+                rest[i, b] = field[start + b, i]
+        for i in range(k):
+            for j in range(k):
+                for b in range(size):
+                    rest[i, b] -= coupling[i, j] * mean[j, b]
+        _sweep_block(mean, rest, size, coupling, offset, order, max_sweeps, tol)
+        gain, one, left = np.empty(k), np.empty(k), np.empty(k)
+        for b in range(size):
+            for i in range(k):
+                one[i], left[i] = mean[i, b], rest[i, b]
+            for _ in range(max_flips):
+                if not _flip(one, left, coupling, offset, gain):
+                    break
+                _sweep(one, left, coupling, offset, order, max_sweeps, tol)
+            for i in range(k):
+                means[start + b, i] = one[i]
 
 
 @_twice
