@@ -98,7 +98,9 @@ def test_bad_requests(frame):
     with pytest.raises(ValueError, match="no column besides 'y'"):
         learn_encoding(frame[["same", "y"]], "y")
     with pytest.raises(ValueError, match=r"150 different texts.*--drop name"):
-        learn_encoding(pandas.DataFrame({"name": [f"n{i}" for i in range(150)], "y": range(150)}), "y")
+        learn_encoding(pandas.DataFrame({"name": [f"n{i}" for i in range(150)] * 5, "y": range(750)}), "y")
+    with pytest.raises(ValueError, match="20 different texts in 20 rows"):
+        learn_encoding(pandas.DataFrame({"name": [f"n{i}" for i in range(20)], "y": range(20)}), "y")
 
 
 def test_description(frame):

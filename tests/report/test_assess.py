@@ -9,7 +9,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import Assessment, assess
 from latlin.report.assess import held_out_density
-from latlin.report.words import calibration_verdict
+from latlin.report.words import calibration_verdict, gain_words
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,10 @@ def test_numbers_by_hand(numbers):
     assert seen.log_density == pytest.approx(density.mean(), abs=1e-8)
     assert seen.log_density_error == pytest.approx(density.std(ddof=1) / np.sqrt(200), abs=1e-8)
     assert seen.baseline == pytest.approx(baseline.mean())
+    assert seen.gain_error == pytest.approx((density - baseline).std(ddof=1) / np.sqrt(200), abs=1e-8)
+    assert gain_words(seen).startswith("The features gain")
+    nothing = assess(model, X, np.random.default_rng(5).standard_normal(200), folds=2)
+    assert gain_words(nothing).startswith("No clear gain")
     np.testing.assert_allclose(held_out_density(model, X, y, folds=4, random_state=3), density, atol=1e-8)
     predicted = cross_val_predict(model, X, y, cv=split)
     assert seen.scores["root mean square error"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))

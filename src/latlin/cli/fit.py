@@ -13,6 +13,7 @@ from latlin.cli.models import Prepared, diagnosis, make_estimator
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.report.assess import Assessment, assess
 from latlin.report.facts import Facts, gather, is_intercept
+from latlin.report.words import gain_words
 
 SHOWN = 20
 
@@ -78,10 +79,8 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
         told = f" of {plain(label)}" if label else ""
         worth = facts.evidence_kind if facts.evidence_kind != "none" else "this engine has none"
         console.print(f"\nLog evidence{told} {decimal(value, '.4f')} ({worth})")
-    console.print(
-        f"{'Converged' if facts.converged else 'NOT converged'} in {facts.steps} steps; "
-        + ", ".join(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)
-    )
+    ended = f"{'Converged' if facts.converged else 'NOT converged'} after {facts.steps} step{'s' * (facts.steps != 1)}"
+    console.print(", ".join([ended, *(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)]))
     tell_assessment(facts.assessment, console)
     for label, words in facts.diagnosis[:1]:
         console.print(f"Diagnosis, {label}: {plain(words)}")
@@ -97,6 +96,7 @@ def tell_assessment(seen: Assessment | None, console: Console) -> None:
         f"Held out, {seen.folds} folds: log predictive density {seen.log_density:.4f} ± {seen.log_density_error:.4f} "
         f"a row (without features {seen.baseline:.4f}), {scores}"
     )
+    console.print(gain_words(seen))
 
 
 def tell_coefficients(facts: Facts, console: Console, most: int = SHOWN) -> None:

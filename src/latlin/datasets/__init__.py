@@ -1,6 +1,7 @@
-"""Floor 4: tables from files, and a few small real data sets."""
+"""Floor 4: tables from files, a few small real data sets, and generators of the literature."""
 
 from latlin.datasets.bundled import DataSet, load_dataset
+from latlin.datasets.correlated_logistic import LabelledRows, correlated_logistic
 from latlin.datasets.encoding import Encoding, learn_encoding
 from latlin.datasets.table import read_table, write_table
 from latlin.datasets.target import Guess, Target, guess_family, learn_target
@@ -9,7 +10,9 @@ __all__ = [
     "DataSet",
     "Encoding",
     "Guess",
+    "LabelledRows",
     "Target",
+    "correlated_logistic",
     "guess_family",
     "learn_encoding",
     "learn_target",

@@ -16,7 +16,8 @@ from latlin.datasets.table import need_pandas
 
 Array = NDArray[np.float64]
 Series = Any  # a pandas.Series
-MOST_LEVELS = 100
+#: more levels than the first, or more than the second and than half the rows, are names
+MOST_LEVELS, FEW_LEVELS = 100, 10
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ def learn_column(series: Series, is_categorical: bool = False) -> Column | None:
     if not is_categorical and (column_of_numbers(present) is not None):
         return NumberColumn(name, float(NumberColumn(name, 0.0).encode(present).mean()))
     counts = present.map(as_text).value_counts()
-    if len(counts) > MOST_LEVELS:
+    if len(counts) > min(MOST_LEVELS, max(FEW_LEVELS, len(present) // 2)):
         raise ValueError(
-            f"column {name!r} holds {len(counts)} different texts, too many to be levels (at most {MOST_LEVELS}); "
+            f"column {name!r} holds {len(counts)} different texts in {len(present)} rows, too many to be levels; "
             f"leave it out with drop (--drop {name})"
         )
     return LevelColumn(name, tuple(in_order(counts.index)), str(counts.index[0]))

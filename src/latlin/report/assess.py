@@ -36,6 +36,8 @@ class Assessment:
         Mean log predictive density (or probability) a row, in nat, and its standard error.
     baseline : float
         The same of a model that ignores the features.
+    gain_error : float
+        Standard error of `log_density` − `baseline`, row by row.
     scores : dict
         Name → number: accuracy and Brier score, or root mean square error and R².
     curve : list of dict
@@ -53,6 +55,7 @@ class Assessment:
     log_density: float
     log_density_error: float
     baseline: float
+    gain_error: float
     scores: dict[str, float]
     curve: list[dict[str, float]]
     curve_kind: str
@@ -72,6 +75,7 @@ class Assessment:
             log_density=float(stored["log_density"]),
             log_density_error=float(stored["log_density_error"]),
             baseline=float(stored["baseline"]),
+            gain_error=float(stored["gain_error"]),
             scores={str(name): float(value) for name, value in stored["scores"].items()},
             curve=[{str(key): float(value) for key, value in group.items()} for group in stored["curve"]],
             curve_kind=str(stored["curve_kind"]),
@@ -127,16 +131,21 @@ def assess(
     task = _task(estimator)
     folds = min(_checked(folds, len(y)), task.most_folds(y))
     held_out = _held_out(task, estimator, X, y, (folds, random_state), advance)
-    error = float(np.std(held_out.log_density, ddof=1) / np.sqrt(len(y)))
     return Assessment(
         folds,
         len(y),
         float(held_out.log_density.mean()),
-        error,
+        _error(held_out.log_density),
         float(held_out.baseline.mean()),
+        _error(held_out.log_density - held_out.baseline),
         unconverged=held_out.unconverged,
         **task.sum_up(y, held_out),
     )
+
+
+def _error(values: Array) -> float:
+    """Standard error of the mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def held_out_density(

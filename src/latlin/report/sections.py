@@ -134,7 +134,7 @@ def calibration(facts: Facts) -> str:
     return section(
         "Calibration on held-out rows",
         paragraph(words.HELD_OUT.format(folds=seen.folds)),
-        paragraph(words.calibration_verdict(seen, facts.family), "note"),
+        paragraph(f"{words.gain_words(seen)} {words.calibration_verdict(seen, facts.family)}", "note"),
         f'<div class="pair">{"".join(parts)}</div>',
         paragraph(failed, "note bad"),
     )

@@ -76,6 +76,14 @@ def calibration_words(kind: str, positive: str) -> str:
     return CALIBRATION.get(kind, "").format(positive=positive)
 
 
+def gain_words(seen: Assessment) -> str:
+    """Whether the features are worth anything on rows that were not seen."""
+    gain, error = seen.log_density - seen.baseline, seen.gain_error
+    if gain < 2.0 * error:
+        return f"No clear gain over a model that ignores the features: {gain:.3f} ± {error:.3f} nat a row."
+    return f"The features gain {gain:.3f} ± {error:.3f} nat a row."
+
+
 def calibration_verdict(seen: Assessment, family: str) -> str:
     """What the curve says, in a sentence: on the diagonal within its error, or on which side of it."""
     groups = seen.curve

@@ -1,0 +1,45 @@
+"""The logistic problems of 002_71af9439e55c646f §5.2: correlated covariates, weights and labels from the model.
+
+w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to unit
+variance; labels y = ±1 with probability σ(y wᵀx).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.numerics.rng import RandomState, generator
+
+Array = NDArray[np.float64]
+
+
+class LabelledRows(NamedTuple):
+    """Rows and labels in {−1, +1} to learn from and to be tested on, and the weights that made the labels."""
+
+    x: Array
+    y: NDArray[np.int_]
+    new_x: Array
+    new_y: NDArray[np.int_]
+    weights: Array
+
+
+def correlated_logistic(dim: int, n_train: int, n_test: int, random_state: RandomState = None) -> LabelledRows:
+    """A problem with `dim` covariates.
+
+    Examples
+    --------
+    >>> problem = correlated_logistic(5, 20, 100, random_state=0)
+    >>> problem.x.shape, problem.new_y.shape, sorted(set(problem.y.tolist()))
+    ((20, 5), (100,), [-1, 1])
+    """
+    rng = generator(random_state)
+    w = rng.standard_normal(dim)
+    mixing = np.eye(dim)
+    mixing[np.arange(dim), rng.integers(0, dim, dim)] += rng.standard_normal(dim)
+    x = rng.standard_normal((n_train + n_test, dim)) @ mixing.T
+    x /= x.std(axis=0)
+    y = np.where(rng.random(n_train + n_test) < 1.0 / (1.0 + np.exp(-x @ w)), 1, -1)
+    return LabelledRows(x[:n_train], y[:n_train], x[n_train:], y[n_train:], w)
