@@ -80,14 +80,23 @@ def fit_latent(
     return condition(setting.prior(X), setting.mean, setting.likelihood.observe(y), engine, start, verbose)
 
 
+def fit_with_gradient(
+    setting: Setting, X: Array, y: Array, engine: Engine, start: Posterior | None = None
+) -> tuple[Latent, Array]:
+    """The posterior at fixed parameters, and ∂ log evidence/∂theta; the kernel is evaluated once."""
+    K, slopes = setting.kernel(X, eval_gradient=True)
+    latent = condition(setting.amplitude**2 * K, setting.mean, setting.likelihood.observe(y), engine, start)
+    return latent, _pulled(setting, latent, slopes)
+
+
 def log_evidence_gradient(setting: Setting, X: Array, latent: Latent) -> Array:
     """∂ log evidence/∂theta at the posterior that `fit_latent` gave."""
+    return _pulled(setting, latent, setting.kernel(X, eval_gradient=True)[1])
+
+
+def _pulled(setting: Setting, latent: Latent, slopes: Array) -> Array:
     found = evidence_gradient(latent.posterior)
-    if setting.kernel.n_dims:
-        _, slopes = setting.kernel(X, eval_gradient=True)
-        n = len(X)
-        # Σ_ij (∂ log Z/∂K_ij) ∂K_ij/∂θ
-        own = setting.amplitude**2 * (found.gaussians[0].d_cov.reshape(n * n) @ slopes.reshape(n * n, -1))
-    else:
-        own = np.zeros(0)
+    flat = slopes.reshape(-1, slopes.shape[-1])
+    # Σ_ij (∂ log Z/∂K_ij) ∂K_ij/∂θ
+    own = setting.amplitude**2 * (found.gaussians[0].d_cov.ravel() @ flat)
     return np.concatenate([own, setting.likelihood.pull(found.sites[0])])

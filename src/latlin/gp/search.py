@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
 from latlin.gp.latent import Latent
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
@@ -56,8 +56,7 @@ class _Climb:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 here = self.setting.at(theta)
-                latent = fit_latent(here, self.X, self.y, self.engine, self._nearby(theta))
-                slope = log_evidence_gradient(here, self.X, latent)
+                latent, slope = fit_with_gradient(here, self.X, self.y, self.engine, self._nearby(theta))
         except ValueError:
             if self.last is None:
                 raise
