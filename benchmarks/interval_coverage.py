@@ -1,6 +1,7 @@
 """How often central posterior intervals hold the truth, engine by engine: simulation-based calibration.
 
-Run: python benchmarks/interval_coverage.py [runs [engine …]]. Prints one table a problem; the guide's page on trust shows them.
+Run: python benchmarks/interval_coverage.py [runs [engine …]]. Prints one table a problem, as the guide's page on
+trust shows them.
 """
 
 from __future__ import annotations
