@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import aslinearoperator
 
 from latlin import engines, infer, potentials
 from latlin.design import SequentialDesign, finite_differences, wavelet_transform
@@ -130,3 +131,12 @@ def test_a_point_estimate_cannot_drive_a_design():
     assert np.all(np.isfinite(design.reconstruction))
     with pytest.raises(ValueError, match="Gaussian posterior"):
         design.suggest(1)
+
+
+@pytest.mark.parametrize("engine", ["gkl", "lvb"])
+def test_operators_and_heavy_tails(engine):
+    prior = potentials.StudentT(3.0, scale=0.16)
+    thin, _ = designed(engine, prior=prior)
+    thick, _ = designed(engine, prior=prior, filters=aslinearoperator(np.eye(24)))
+    np.testing.assert_allclose(thin.reconstruction, thick.reconstruction, atol=1e-4)
+    np.testing.assert_allclose(thin.uncertainty, thick.uncertainty, atol=1e-4)

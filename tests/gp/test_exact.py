@@ -6,6 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor as Reference
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gp.problems import KERNEL, inputs, targets
+from latlin import potentials
 from latlin.gp import GaussianProcessRegressor
 
 ENGINES = ["auto", "laplace", "lvb", "ep", "gkl"]
@@ -83,3 +84,15 @@ def test_leave_one_out_is_exact(engine):
         others = np.arange(12) != n
         gp = GaussianProcessRegressor(KERNEL, **options).fit(X[others], y[others])
         np.testing.assert_allclose(gp.log_predictive_density(X[n : n + 1], y[n : n + 1]), found[n], atol=1e-8)
+
+
+def test_known_error_bars_are_kept():
+    X = inputs()
+    y, new = targets("gaussian", X), inputs(5, seed=5)
+    scale = np.random.default_rng(0).uniform(0.1, 0.5, len(y))
+    reference = Reference(KERNEL, alpha=scale**2, optimizer=None).fit(X, y)
+    gp = GaussianProcessRegressor(KERNEL, likelihood=potentials.Gaussian(scale=scale), optimizer=None).fit(X, y)
+    assert len(gp.theta_) == KERNEL.n_dims
+    assert gp.log_evidence_ == pytest.approx(reference.log_marginal_likelihood(), abs=1e-6)
+    for ours, theirs in zip(gp.predict(new, return_std=True), reference.predict(new, return_std=True), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
