@@ -4,7 +4,8 @@
 
 002_71af9439e55c646f (4.2.1), corrected. At a stationary point S⁻¹ = Λ + HᵀΓH with Γ_nn = −2 ∂⟨ψ_n⟩/∂s_n²
 ((4.3.1)–(4.3.2), corrected), so the optimum is in site form, and (γ, ν) ← (γ̂, ν̂) is the natural-gradient step of
-length one. Anderson mixing extrapolates these steps; a step is taken only if the bound rises.
+length one. Anderson mixing extrapolates these steps, and where the sites' joint covariance is at hand Newton's steps
+finish. A step is taken only if the bound rises.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.inference.site_form import SiteForm, Solution
+from latlin.inference.site_newton import newton_parameters
 from latlin.inference.sites import SiteParameters
 from latlin.numerics.anderson import mix
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
+from latlin.potentials.base import ExpectedLog
 
 Array = NDArray[np.float64]
 MEMORY = 8
 #: share of a natural-gradient step that is taken while there is no past to extrapolate from; whole ones overshoot
 FIRST = 0.5
+#: largest gradient entry from which on Newton's steps are tried
+CLOSE = 0.2
 #: a site whose γ is below this is as good as absent; its logarithm stays finite
 FLOOR = 1e-30
 #: smallest unit of a coordinate; a row of zeros has no variance to measure in
@@ -60,7 +65,8 @@ def maximise_bound(
     coordinates = LogCoordinates(start) if form.sites.log_concave else PlainCoordinates(start)
 
     def step(state: State) -> tuple[State, Measure]:
-        moved = _accelerated(form, state, coordinates, rules.gradient_tol) or _plain(form, state, rules.gradient_tol)
+        tol = rules.gradient_tol
+        moved = _newton(form, state, tol) or _accelerated(form, state, coordinates, tol) or _plain(form, state, tol)
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, reached.gradient)
 
@@ -133,6 +139,20 @@ class PlainCoordinates:
     def decode(self, point: Array) -> SiteParameters:
         gamma, nu = np.split(point, 2)
         return SiteParameters(gamma / self._variance, nu / self._spread)
+
+
+def _newton(form: SiteForm, state: State, tol: float) -> State | None:
+    """Newton's step, close to the optimum and if the bound rises there."""
+    covariance = form.site_covariance(solution_of(form, state)) if state.gradient < CLOSE else None
+    if covariance is None:
+        return None
+    expected = ExpectedLog(state.x, state.nu_hat - state.gamma_hat * state.x, -0.5 * state.gamma_hat)
+    now = SiteParameters(state.gamma, state.nu)
+    proposed = newton_parameters(form.sites, covariance, now, state.x, state.variance, expected)
+    proposal = None if proposed is None else evaluate(form, proposed, tol)
+    if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
+        return None
+    return proposal
 
 
 def _accelerated(

@@ -102,6 +102,26 @@ class KernelForm(SiteForm):
             return super().restored(parameters, kept)
         return KernelPrecision(self.kernel_factor, np.sqrt(parameters.gamma), Cholesky(kept, 0.0))
 
+    def site_covariance(self, solution: Solution) -> Array | None:
+        """S = Γ^−½(I − B⁻¹)Γ^−½, unless some γ is too small for it or negative."""
+        precision: Any = solution.precision
+        if not isinstance(precision, KernelPrecision) or self._is_weak(solution):
+            return None
+        covariance = self._shrunk(precision)
+        covariance /= precision.root
+        covariance /= precision.root[:, None]
+        return covariance
+
+    def _is_weak(self, solution: Solution) -> bool:
+        return bool(np.any(solution.parameters.gamma * np.diagonal(self.K) < SMALL))
+
+    def _shrunk(self, precision: KernelPrecision) -> Array:
+        """I − B⁻¹, of which only the upper triangle is meant."""
+        shrunk = lapack.dpotri(precision.inner.factor, lower=0)[0]
+        np.negative(shrunk, out=shrunk)
+        shrunk[np.diag_indices(len(shrunk))] += 1.0
+        return shrunk
+
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """The Frobenius norm of ∂B/∂C̃ = C̃LᵀEL, which no entry exceeds, or a bound on it where γ is too small.
 
@@ -110,12 +130,9 @@ class KernelForm(SiteForm):
         precision: Any = solution.precision
         if not isinstance(precision, KernelPrecision):
             return super().covariance_gradient(solution, variance, excess)
-        if np.any(solution.parameters.gamma * np.diagonal(self.K) < SMALL):
+        if self._is_weak(solution):
             return float(np.sum(np.abs(excess) * np.sqrt(variance * np.diagonal(self.K))))
-        # (I − B⁻¹)∘K, of which only the upper triangle is meant
-        products = lapack.dpotri(precision.inner.factor, lower=0)[0]
-        np.negative(products, out=products)
-        products[np.diag_indices(len(excess))] += 1.0
+        products = self._shrunk(precision)
         products *= self.K.T
         scaled = excess / precision.root
         return float(np.sqrt(max(dot(scaled, blas.dsymv(1.0, products, scaled)), 0.0)))

@@ -108,6 +108,10 @@ class SiteForm:
         """The precision again from its parameters and what was kept."""
         return Cholesky(kept, 0.0)
 
+    def site_covariance(self, solution: Solution) -> Array | None:
+        """The joint covariance of the sites' projections (upper triangle), or None where it is not cheap."""
+        return None
+
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """Largest absolute entry of ∂B/∂C̃ = C̃ H̃ᵀ(Γ − Γ̂)H̃ of the Gaussian KL bound, S̃ = C̃ᵀC̃, excess = γ − γ̂."""
         root = solution.precision.whiten(symmetrise(self.projections.gram(excess)))

@@ -1,0 +1,69 @@
+"""Newton's step on site parameters: its covariance, what it leaves of the gradient, and when it is left out."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.inference import gaussian_kl_full as full
+from latlin.inference.kernel_form import KernelForm
+from latlin.inference.site_form import site_form
+from latlin.inference.sites import SiteParameters
+
+
+def _model(n=12, dim=30, scale=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    H, y = rng.standard_normal((n, dim)), rng.random(n) < 0.5
+    return LatentLinearModel([GaussianFactor(cov=scale, dim=dim), SiteFactor(H, potentials.Logit(y))])
+
+
+def _state(form, seed=1):
+    rng = np.random.default_rng(seed)
+    return full.evaluate(form, SiteParameters(rng.uniform(0.05, 0.3, 12), rng.standard_normal(12)), 1e-8)
+
+
+def test_the_sites_covariance_is_that_of_the_posterior():
+    model = _model()
+    form = site_form(model)
+    state = _state(form)
+    solution = full.solution_of(form, state)
+    H = model.sites[0].H
+    expected = np.linalg.inv(np.linalg.inv(H @ H.T) + np.diag(state.gamma))
+    np.testing.assert_allclose(np.triu(form.site_covariance(solution)), np.triu(expected), rtol=1e-9, atol=1e-10)
+
+
+def test_a_step_leaves_little_of_the_gradient():
+    form = site_form(_model())
+    best = infer(_model(), "gkl").sites
+    state = full.evaluate(form, SiteParameters(1.1 * best.gamma, best.nu), np.inf)
+    gradients = [state.gradient]
+    for _ in range(3):
+        state = full._newton(form, state, tol=np.inf)
+        gradients.append(state.gradient)
+    assert gradients[0] > 1e-2
+    assert all(after < 0.1 * before for before, after in pairwise(gradients))
+
+
+def test_no_newton_step_far_from_the_optimum_or_with_vanishing_sites():
+    form = site_form(_model())
+    assert isinstance(form, KernelForm)
+    far = _state(form)
+    assert far.gradient > full.CLOSE
+    assert full._newton(form, far, tol=1e-8) is None
+    weak = full.evaluate(form, SiteParameters(np.full(12, 1e-9), np.zeros(12)), 1e-8)
+    assert form.site_covariance(full.solution_of(form, weak)) is None
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 100.0])
+def test_few_sites_end_where_many_dimensions_do(scale):
+    few = infer(_model(scale=scale), "gkl")
+    model = _model(scale=scale)
+    rows = np.vstack([model.sites[0].H, np.zeros((40, 30))])
+    weight = np.r_[np.ones(12), np.zeros(40)]
+    labels = np.r_[np.asarray(model.sites[0].potential.y), np.ones(40)]
+    padded = LatentLinearModel([GaussianFactor(cov=scale, dim=30), SiteFactor(rows, potentials.Logit(labels), weight)])
+    many = infer(padded, "gkl")
+    assert not isinstance(site_form(padded), KernelForm)
+    assert few.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(few.mean, many.mean, atol=1e-5 * np.sqrt(scale))
