@@ -5,6 +5,7 @@ from latlin.factor._heywood import HeywoodWarning
 from latlin.factor.binary_factor_analysis import BinaryFactorAnalysis
 from latlin.factor.factor_analysis import FactorAnalysis
 from latlin.factor.group_factor_analysis import GroupFactorAnalysis
+from latlin.factor.mixed_factor_analysis import MixedFactorAnalysis
 from latlin.factor.noisy_ica import NoisyICA
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "FactorAnalysis",
     "GroupFactorAnalysis",
     "HeywoodWarning",
+    "MixedFactorAnalysis",
     "NoisyICA",
     "choose_components",
 ]
