@@ -1,5 +1,9 @@
 """How the documentation is built; `make docs` runs it offline, and the pages it writes ask no network for anything."""
 
+import re
+
+from docutils import nodes
+
 import latlin
 
 project = "latlin"
@@ -19,6 +23,7 @@ exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py
 
 # formulas are Unicode text, so no page needs a script for mathematics
 html_theme = "furo"
+templates_path = ["_templates"]
 html_title = f"latlin {release}"
 html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
@@ -51,3 +56,48 @@ sphinx_gallery_conf = {
     "within_subsection_order": "ExampleTitleSortKey",
     "copyfile_regex": r".*\.rst",
 }
+
+#: what mathematics and attribute names look like to reStructuredText, and how to say that they are text
+PLAIN_TEXT = (
+    (re.compile(r"\|"), r"\\|"),
+    (re.compile(r"(?<![*\w\\])(\w*[^\W_])_(?![\w*])"), r"\1\\_"),
+    (re.compile(r"(?<=[\s(])\*(?=(args|kwargs)\b)"), r"\\*"),
+)
+#: references of inherited docstrings to pages of other projects
+FOREIGN_LABEL = re.compile(r":ref:`([^`<]*?)\s*<[^`>]*>`")
+
+
+def escape(line):
+    """Escape what is not between backquotes; a plural after them gets its space."""
+    parts = re.split(r"(`+[^`]+`+)", line)
+    for place in range(0, len(parts), 2):
+        for pattern, text in PLAIN_TEXT:
+            parts[place] = pattern.sub(text, parts[place])
+        if place and re.match(r"\w", parts[place]):
+            parts[place] = "\\ " + parts[place]
+    return "".join(parts)
+
+
+def escape_docstring(app, what, name, obj, options, lines):
+    """Escape the prose of a docstring, and leave directives, fields and sessions as they are."""
+    session = False
+    for place, line in enumerate(lines):
+        line = FOREIGN_LABEL.sub(r"\1", line)
+        session = line.lstrip().startswith(">>>") or (session and bool(line.strip()))
+        if not session and not line.lstrip().startswith((".. ", ":")):
+            lines[place] = escape(line)
+
+
+def describe_thumbnails(app, doctree):
+    """Give the pictures of the gallery's first page the text that they lack."""
+    for image in doctree.findall(nodes.image):
+        if not image.get("alt"):
+            image["alt"] = re.sub(r"sphx_glr_plot_|_thumb|\.\w+$", "", image["uri"].rpartition("/")[2]).replace(
+                "_", " "
+            )
+
+
+def setup(app):
+    # after numpydoc, which has priority 500
+    app.connect("autodoc-process-docstring", escape_docstring, priority=900)
+    app.connect("doctree-read", describe_thumbnails)

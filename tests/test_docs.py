@@ -1,6 +1,7 @@
 """What the documentation says: its code runs, its links lead somewhere, its pages can be found."""
 
 import fnmatch
+import importlib.util
 import re
 import shlex
 
@@ -114,3 +115,13 @@ def test_pages_need_no_network_and_images_have_alt_text(name):
 def test_slugs_are_those_of_the_site():
     assert slug("What *is* `a` bound?") == "what-is-a-bound"
     assert slug("Regress, with outliers") == "regress-with-outliers"
+
+
+def test_every_name_of_the_reference_exists():
+    names = re.findall(r"^   (latlin\.\S+)$", (SITE / "api.rst").read_text(encoding="utf8"), re.M)
+    assert len(names) > 50
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        if module == "latlin.swag" and importlib.util.find_spec("torch") is None:
+            continue
+        assert hasattr(importlib.import_module(module), attribute), name
