@@ -48,9 +48,9 @@ class HeldLaplace(LaplaceSource):
 def test_bound_rises_at_every_single_update_of_the_block_form(source, seed, ard):
     data, state, options = started(seed, source, "block")
     held = im.SourceModel(Held() if source == "student-t" else HeldLaplace(), False)
-    state = Block(1).infer(data, state if ard else im.common_relevance(state), options.model)
+    state = Block(1).infer(data, state, options.model)
     values = [im.bound(data, state)]
-    relevances = [lambda s, k=k: im.relevance_of(s, k) for k in range(3)] if ard else [im.common_relevance]
+    relevances = [lambda s, k=k: im.relevance_of(s, k) for k in range(3)] if ard else [im.slow_relevance]
     for turn in range(6):
         moves = [
             lambda s: Block(1).infer(data, s, held),
@@ -127,6 +127,24 @@ def test_mixing_update_is_the_regression_posterior():
     state = state._replace(squares=z**2, second=z.T @ z, prior=np.zeros(3), entropy=0.0, prior_shape=2.0)
     state = im.update_mixing(data, state)
     assert im.bound(data, state) == pytest.approx(log_evidence_given(z, data.rows, state), rel=1e-10)
+
+
+@pytest.mark.parametrize("factorisation", ["block", "source"])
+def test_removing_a_dead_source_leaves_the_bound(factorisation):
+    data, state, options = started(5, "student-t", factorisation)
+    fixed = im.SourceModel(Held(), False)
+    state = state._replace(mixing=state.mixing * [1.0, 1.0, 0.0])
+    for _ in range(30):
+        state = options.engine.infer(data, state, fixed)
+        state = state._replace(product=state.product * [[1.0], [1.0], [0.0]])
+        state = state._replace(relevance=np.array([1.0, 1.0, im.DEAD * state.second[2, 2]]))
+        state = im.update_mixing(data, state)
+    state = options.engine.infer(data, state, fixed)
+    assert im.switched_off(state).tolist() == [2]
+    fewer = options.engine.infer(data, im.drop(state, 2), fixed)
+    rise = im.bound(data, fewer) - im.bound(data, state)
+    # apart from its scale a source without data cannot meet its prior: then removal raises the bound
+    assert -1e-6 < rise < (50.0 if factorisation == "block" else 0.05)
 
 
 def test_joint_rows_agree_with_dense_algebra():

@@ -24,11 +24,12 @@ from latlin.factor._ica_model import (
     SourceModel,
     alike_noise,
     bound,
-    common_relevance,
     drop,
     make_data,
     products,
     separate_relevance,
+    slow_relevance,
+    switched_off,
     update_mixing,
     update_noise_prior,
 )
@@ -91,7 +92,10 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
         best = without_superfluous(part, best, options)
     if part is not data:
         best = spread(data, best, options)
-    return climb(data, best, options, options.rules, warn=True)
+    found = climb(data, best, options, options.rules, warn=True)
+    while options.ard and len(found.state.shape) > 1 and len(gone := switched_off(found.state)):
+        found = climb(data, drop(found.state, int(gone[0])), options, options.rules, warn=True)
+    return found
 
 
 def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Iterator[tuple[Start, bool]]:
@@ -193,7 +197,7 @@ def one_step(
 ) -> IcaState:
     """Sources with their shapes and scales, mixing and noise, the noise's prior, relevances."""
     state = noise_prior(update_mixing(data, options.engine.infer(data, state, options.model)))
-    return separate_relevance(state) if options.ard else common_relevance(state)
+    return separate_relevance(state) if options.ard else slow_relevance(state)
 
 
 def _change(old: IcaState, new: IcaState) -> float:

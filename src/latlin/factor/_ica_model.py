@@ -158,10 +158,14 @@ def relevance_of(state: IcaState, k: int) -> IcaState:
     )
 
 
-def common_relevance(state: IcaState) -> IcaState:
-    """One γ for all sources."""
-    one = state.mixing.size / loading_squares(state).sum()
-    return state._replace(relevance=np.full_like(state.relevance, one))
+def switched_off(state: IcaState) -> NDArray[np.intp]:
+    """The sources whose γ is infinite."""
+    return np.flatnonzero(state.relevance >= 0.5 * DEAD * np.diagonal(state.second))
+
+
+def slow_relevance(state: IcaState) -> IcaState:
+    """γ_k ← D / Σ_d ⟨A_dk²/ψ_d⟩ for a given q(A | Ψ): no source is ever switched off."""
+    return state._replace(relevance=len(state.mixing) / loading_squares(state))
 
 
 def alike_noise(state: IcaState) -> IcaState:

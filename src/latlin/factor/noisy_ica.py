@@ -53,8 +53,8 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         scale, sources apart; exact in the shape of one source's posterior, and blind to what sources know of each
         other.
     ard : bool
-        One prior precision a source, and sources whose removal raises the bound are removed. Without it all sources
-        share one prior precision and stay.
+        Remove sources that the data do not need: those whose prior precision is best infinite, and those without which
+        the bound is higher. Without it all sources stay.
     n_init : int
         Rounds of starts: two from FastICA and one random rotation each. The highest bound goes on.
     tol : float
