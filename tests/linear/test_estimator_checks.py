@@ -21,7 +21,7 @@ CONFIGURATIONS = [
     BayesianLogisticRegression(engine="laplace", prior_scale=1.0, standardise=False),
     BayesianProbitRegression(engine="gkl", prior_scale=1.0),
     BayesianPoissonRegression(engine="laplace"),
-    BayesianOrdinalRegression(engine="laplace"),
+    BayesianOrdinalRegression(engine="laplace", prior_scale=1.0),
     RobustRegression(prior_scale=1.0, noise_scale=1.0, engine="gkl"),
     SparseRegression(prior_scale=1.0, noise_scale=1.0, engine="gkl"),
 ]

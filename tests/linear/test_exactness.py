@@ -82,6 +82,20 @@ def test_one_decomposition_gives_evidence_and_gradient(n, d, weighted, intercept
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("n", "d"), [(30, 4), (5, 8)])
+def test_large_rows_go_another_way_to_the_same_posterior(n, d, monkeypatch):
+    X, y = regression(n, d)
+    weight, offset = np.linspace(0.5, 2.0, n), np.linspace(-1.0, 1.0, n)
+    model = BayesianLinearRegression(prior_scale=0.7, noise_scale=0.4)
+    small = model.fit(X, y, sample_weight=weight, offset=offset)
+    kept = small.coef_.copy(), small.log_evidence_, small.posterior_.covariance()
+    monkeypatch.setattr("latlin.linear._exact_engine.DECOMPOSED", 0)
+    large = model.fit(X, y, sample_weight=weight, offset=offset)
+    np.testing.assert_allclose(large.coef_, kept[0], rtol=1e-8)
+    assert large.log_evidence_ == pytest.approx(kept[1], rel=1e-10)
+    np.testing.assert_allclose(large.posterior_.covariance(), kept[2], rtol=1e-7, atol=1e-10)
+
+
 @pytest.mark.parametrize("prior_scale", [0.3, 2.0])
 def test_the_mode_is_that_of_penalised_logistic_regression(prior_scale):
     X, y = responses()[0] / 10.0, responses()[1]["labels"]

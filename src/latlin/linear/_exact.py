@@ -10,11 +10,9 @@ wide prior is a rank-one update. 002_71af9439e55c646f §2.2.1 and (2.2.10).
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +20,6 @@ from scipy import sparse
 from scipy.linalg import svd
 from scipy.optimize import minimize
 
-from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import site_form
-from latlin.inference.sites import SiteParameters
 from latlin.linear._evidence import coordinates
 from latlin.linear._problem import Problem
 
@@ -101,45 +95,6 @@ def spectrum(problem: Problem, relative: Any = 1.0) -> Spectrum:
     inside = pair @ u
     outside = pair - inside @ u.T
     return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
-
-
-@dataclass(frozen=True)
-class Exact:
-    """The posterior of a model whose every factor is Gaussian: one factorisation."""
-
-    name: ClassVar[str] = "exact"
-
-    def run(
-        self,
-        model: LatentLinearModel,
-        *,
-        start: Posterior | None = None,
-        verbose: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> Posterior:
-        """The posterior; there is nothing to start from, to show or to resume."""
-        started = time.perf_counter()
-        form = site_form(model)
-        zero = np.zeros(len(form.sites))
-        slope, curvature, _ = form.sites.derivatives(zero)
-        # log φ(x) = ψ(0) + ψ′(0) x + ½ψ″x²
-        solution = form.solve(SiteParameters(-curvature, slope))
-        if solution is None:
-            raise ValueError("the precision of the posterior is not positive definite: rescale the features")
-        evidence = form.log_integral(solution) + float(np.sum(form.sites.log_density(zero)))
-        return Posterior(
-            model=model,
-            density=form.density(solution),
-            log_evidence=evidence,
-            evidence_kind="exact",
-            engine=self.name,
-            converged=True,
-            n_iter=1,
-            trace=np.array([evidence]),
-            elapsed=time.perf_counter() - started,
-            message="every factor is Gaussian: the posterior in closed form",
-            sites=solution.parameters,
-        )
 
 
 def maximise_exact_evidence(problem: Problem, values: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:

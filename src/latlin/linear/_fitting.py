@@ -19,7 +19,8 @@ from latlin.inference.local_bound import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
 from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence
-from latlin.linear._exact import Exact, maximise_exact_evidence
+from latlin.linear._exact import maximise_exact_evidence
+from latlin.linear._exact_engine import Exact
 from latlin.linear._families import LOCATION
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
