@@ -81,7 +81,9 @@ def cholesky(a: Array, *, name: str = "matrix", max_jitter: float = 0.0, overwri
 def symmetrise(a: Array) -> Array:
     """The full symmetric matrix whose upper triangle is that of `a`."""
     upper = np.triu(a)
-    return upper + np.triu(a, 1).T
+    full = upper + upper.T
+    full[np.diag_indices(len(full))] = np.diagonal(upper)
+    return full
 
 
 def solve_upper(c: Array, b: Array, *, transposed: bool = False) -> Array:
