@@ -19,21 +19,10 @@ import numpy as np
 
 from _table import environment, table
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
+from latlin.datasets import correlated_logistic
 from latlin.engines import GaussianKL, LocalBound
 
 Array = np.ndarray
-
-
-def problem(d: int, n: int, n_test: int, seed: int) -> tuple[Array, Array, Array, Array, Array]:
-    """Rows, labels, held-out rows and labels, and the true w."""
-    rng = np.random.default_rng(seed)
-    w = rng.standard_normal(d)
-    mixing = np.eye(d)
-    mixing[np.arange(d), rng.integers(0, d, d)] += rng.standard_normal(d)
-    x = rng.standard_normal((n + n_test, d)) @ mixing.T
-    x /= x.std(axis=0)
-    y = np.where(rng.random(n + n_test) < 1.0 / (1.0 + np.exp(-x @ w)), 1, -1)
-    return x[:n], y[:n], x[n:], y[n:], w
 
 
 def engines(d: int, k: int, tol: float) -> dict[str, object]:
@@ -76,7 +65,7 @@ def setting(d: int, n: int, k: int, seeds: int, tol: float) -> list[list[str]]:
     """One column of a table: a row a covariance."""
     results: dict[str, list[list[float]]] = {}
     for seed in range(seeds):
-        data = problem(d, n, 5 * d if d >= 1000 else 10 * d, seed)
+        data = correlated_logistic(d, n, 5 * d if d >= 1000 else 10 * d, seed)
         model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(data[0], potentials.Logit(data[1]))])
         for name, engine in engines(d, k, tol).items():
             values, post = measure(name, engine, data, model)

@@ -11,6 +11,7 @@ import os
 import pkgutil
 import re
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,16 +41,45 @@ def entries() -> dict[str, Entry]:
     return {entry.name: entry for entry in found if entry is not None}
 
 
-def run_entry(name: str, folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
-    """Compute an entry into `folder`; the paths of what was written. `quick` takes smaller sizes and fewer repeats."""
+def chosen(name: str) -> list[str]:
+    """The names of the entries that are meant: "all", or one by either spelling."""
+    return list(entries()) if name == "all" else [_known(name).name]
+
+
+def run_entry(
+    name: str, folder: str | os.PathLike[str], quick: bool = False, data: str | os.PathLike[str] | None = None
+) -> list[Path]:
+    """Compute an entry into `folder`; the paths of what was written.
+
+    `quick` takes smaller sizes and fewer repeats; `data` is a folder with data sets of your own, for the entries that
+    read some.
+    """
+    run = import_module(_known(name).module).run
+    options = {"data": data} if "data" in signature(run).parameters else {}
+    return list(run(folder, quick=quick, **options))
+
+
+def described(stem: str) -> tuple[Entry, str]:
+    """The entry of a module, and what its docstring says after the first paragraph."""
+    entry, tree = _entry(stem), _tree(stem)
+    if entry is None:
+        raise ValueError(f"latlin.reproduce.{stem} has no run and is no entry")
+    return entry, (ast.get_docstring(tree) or "").partition("\n\n")[2]
+
+
+def _known(name: str) -> Entry:
     known = entries()
     if (plain := name.replace("_", "-")) not in known:
         raise ValueError(f"there is nothing to reproduce by the name {name!r}; there are {', '.join(known)}")
-    return list(import_module(known[plain].module).run(folder, quick=quick))
+    return known[plain]
+
+
+def _tree(stem: str) -> ast.Module:
+    return ast.parse((Path(latlin.reproduce.__path__[0]) / f"{stem}.py").read_text(encoding="utf8"))
 
 
 def _entry(stem: str) -> Entry | None:
-    tree = ast.parse((Path(latlin.reproduce.__path__[0]) / f"{stem}.py").read_text(encoding="utf8"))
+    tree = _tree(stem)
     if not any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
         return None
     text = ast.get_docstring(tree) or stem

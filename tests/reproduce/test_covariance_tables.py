@@ -1,0 +1,90 @@
+"""Tables 5.2 to 5.5: all printed numbers are on the pages, and the reason given for the subspace rows is tested."""
+
+import numpy as np
+import pytest
+
+from latlin.datasets import correlated_logistic
+from latlin.engines import GaussianKL
+from latlin.inference.infer import infer
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.potentials import Logit
+from latlin.reproduce import covariance_tables, table_5_3, table_5_4
+from latlin.reproduce.covariance_tables import Plan
+from latlin.reproduce.printed import TABLE_5_4
+from latlin.reproduce.subspace_slip import slipped_subspace
+
+TINY = Plan(12, (6, 12, 60), (2, 3), 40, seeds=1)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return covariance_tables.all_scores(tmp_path_factory.mktemp("covariances"), TINY)
+
+
+def test_no_constrained_bound_exceeds_the_full_one(found):
+    for methods in found.values():
+        for name in ("Chev", "Band", "Sub", "FA", covariance_tables.SLIP):
+            assert methods[name][0, 1] <= methods["Full"][0, 1] + 1e-4
+
+
+def test_every_printed_number_has_its_line(found):
+    claims = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, found)
+    assert sum(claim.what.startswith("seconds") for claim in claims) == 30
+    assert sum(claim.agrees is None for claim in claims) == 19 * 6 + 3 * 6
+    same = {column: found[own] for column, own in zip(table_5_4.FULL.columns, found, strict=True)}
+    compared = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, same)
+    assert all(claim.agrees is not None for claim in compared)
+    assert all(claim.reason for claim in compared[5:] if not claim.agrees)
+
+
+def test_the_pages_are_written_from_kept_runs(tmp_path, monkeypatch, found):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(table_5_4, "all_scores", lambda folder, plan: found)
+    page, table, picture = table_5_4.run(tmp_path, quick=True)
+    assert page.read_text(encoding="utf8").count("| bound, Sub, N = ") == 6
+    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 7
+    assert picture.stat().st_size > 1000
+
+
+def test_the_right_weight_gives_the_right_optimum_and_the_slip_a_smaller_variance():
+    problem, k = correlated_logistic(10, 15, 5, random_state=1), 3
+    site = Logit(problem.y)
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((10, k)))[0]
+    model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(problem.x, site)])
+    post = infer(model, GaussianKL(covariance="subspace", rank=k, basis=basis, tol=1e-8))
+    right = slipped_subspace(problem.x, site, basis, weight=10 - k)
+    assert right.bound == pytest.approx(post.log_evidence, abs=1e-4)
+    np.testing.assert_allclose(right.variances(problem.new_x), post.project(problem.new_x).variance, rtol=1e-2)
+    slip = slipped_subspace(problem.x, site, basis)
+    assert slip.bound < right.bound
+    assert slip.off < 0.7 * right.off
+
+
+def test_the_generator_draws_what_the_source_says():
+    problem = correlated_logistic(4, 300, 20_000, random_state=0)
+    rows = np.concatenate([problem.x, problem.new_x])
+    np.testing.assert_allclose(rows.std(axis=0), 1.0)
+    p = 1.0 / (1.0 + np.exp(-problem.new_x @ problem.weights))
+    assert np.mean(problem.new_y > 0) == pytest.approx(p.mean(), abs=4.0 * 0.5 / np.sqrt(20_000))
+    again = correlated_logistic(4, 300, 20_000, random_state=0)
+    np.testing.assert_array_equal(problem.y, again.y)
+
+
+def test_sparse_rows_are_fitted_and_every_number_is_listed(tmp_path):
+    split = table_5_3.generated(0, 150, 200)
+    assert set(np.diff(split.x.indptr)) == {table_5_3.SET}
+    scores = table_5_3.scores(split, 10)
+    assert all(scores[name][0] <= scores["full"][0] + 0.1 for name in table_5_3.METHODS)
+    values = {name: np.array([found, found + 1.0]) for name, found in scores.items()}
+    claims = table_5_3.claims(values, "")
+    assert len(claims) == 2 + 34
+    assert sum(claim.agrees is None for claim in claims) == 22
+
+
+def test_a_set_of_your_own_is_halved(tmp_path):
+    x = table_5_3.generated(1, 40, 2).x
+    parts = {"data": x.data, "indices": x.indices, "indptr": x.indptr, "shape": np.array(x.shape)}
+    np.savez(tmp_path / "a9a.npz", **parts, y=np.ones(40), n_train=np.array(40))
+    split = table_5_3.from_file(tmp_path / "a9a.npz", 0)
+    assert split.x.shape == (19, 123)
+    assert split.new_x.shape == (21, 123)
