@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from latlin.diagnostics.moments import CorrectedMoments
 from latlin.diagnostics.pareto import LARGEST_K
@@ -34,6 +35,11 @@ class Verdict(NamedTuple):
     reason: str
 
 
+def certainty(dim: int) -> float:
+    """Standard errors that the noisiest of `dim` coordinates exceeds in one case of two hundred."""
+    return float(ndtri(1.0 - 0.0025 / dim))
+
+
 class Gap(NamedTuple):
     """How far an approximation is from the corrected moments, coordinate by coordinate.
 
@@ -52,8 +58,10 @@ class Gap(NamedTuple):
 
     @property
     def certain(self) -> tuple[float, float]:
-        """Mean and |log ratio| that are certain."""
-        return float(np.max(self.mean - self.mean_margin)), float(np.max(np.abs(self.log_ratio) - self.ratio_margin))
+        """Mean and |log ratio| that are certain, although the worst of many coordinates was picked."""
+        more = certainty(len(self.mean)) / MARGIN
+        ratio = np.abs(self.log_ratio) - more * self.ratio_margin
+        return float(np.max(self.mean - more * self.mean_margin)), float(np.max(ratio))
 
     def sentence(self) -> str:
         """The worst coordinates."""

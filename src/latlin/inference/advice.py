@@ -15,15 +15,15 @@ def next_engine(posterior: Posterior) -> str:
     dim, engine = posterior.model.dim, posterior.engine
     if engine in ("map", "lvb", "laplace", "mean-field"):
         return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
-    if engine == "gkl" and not _is_full(posterior) and dim <= FULL:
-        return "gkl with covariance='full'"
+    if engine == "gkl" and not _is_full(posterior):
+        return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
     if engine in ("gkl", "ep") and dim <= AFFINE:
         return "ai-kl"
-    if engine == "gkl" and _is_full(posterior):
+    if engine == "gkl":
         return "ep"
-    if engine == "ai-kl":
-        return "ai-kl with another base, or the corrected moments of this diagnosis"
-    return "the corrected moments of this diagnosis, with a larger n"
+    if engine == "ep":
+        return "gkl, whose bound is proven"
+    return "ai-kl with another base, or more draws"
 
 
 def _is_full(posterior: Posterior) -> bool:

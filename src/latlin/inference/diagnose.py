@@ -19,7 +19,7 @@ from latlin.diagnostics.defended import DefendedEvidence, defended_evidence
 from latlin.diagnostics.moments import CorrectedMoments, corrected_moments
 from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.response import response
-from latlin.diagnostics.verdict import FEWEST_EFFECTIVE, MARGIN, Findings, Verdict, Word, judge, moment_gap
+from latlin.diagnostics.verdict import FEWEST_EFFECTIVE, Findings, Verdict, Word, certainty, judge, moment_gap
 from latlin.diagnostics.weights import WeightSummary, summarise_weights
 from latlin.inference.advice import next_engine
 from latlin.inference.log_joint import LogJoint
@@ -128,7 +128,7 @@ def diagnose(posterior: Posterior, n: int = 4000, random_state: RandomState = No
         moment_gap(posterior.mean, posterior.variance, moments),
         posterior.converged,
         below,
-        response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, MARGIN),
+        response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
     )
     verdict = judge(findings)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
