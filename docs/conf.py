@@ -7,7 +7,7 @@ from docutils import nodes
 import latlin
 
 project = "latlin"
-author = "the latlin developers"
+author = copyright = "the latlin developers"
 release = version = latlin.__version__
 language = "en"
 
