@@ -72,7 +72,8 @@ def _by_ends(a: Array, b: Array) -> IntervalMass:
     high, low = np.where(flip, -a, b), np.where(flip, -b, a)
     open_end = np.isinf(low)
     low, delta = np.where(open_end, high - 1.0, low), np.where(open_end, 1.0, delta)
-    log_q = np.where(open_end, -np.inf, _log_ratio(high, low, delta))
+    log_high = log_ndtr(high)
+    log_q = np.where(open_end, -np.inf, _log_ratio(high, low, delta, log_high))
     q, one_minus_q = np.exp(log_q), -np.expm1(log_q)
     (g_high, v_high), (g_low, _) = half_normal(high), half_normal(low)
     big_g = (g_high - q * (g_low + delta)) / one_minus_q
@@ -81,12 +82,14 @@ def _by_ends(a: Array, b: Array) -> IntervalMass:
     rest = np.where(open_end, v_high, 1 - first * big_g - edge)
     third = (1 - rest) * big_g - first * rest + edge * (big_g - delta)
     sign = np.where(flip, -1.0, 1.0)
-    log_mass = log_ndtr(high) + log1mexp(-log_q)
+    log_mass = log_high + log1mexp(-log_q)
     return IntervalMass(log_mass, sign * first, rest - 1, sign * third, rest)
 
 
-def _log_ratio(high: Array, low: Array, delta: Array) -> Array:
+def _log_ratio(high: Array, low: Array, delta: Array, log_high: Array) -> Array:
     """log Φ(low)/Φ(high) for low < high, low + high ≤ 0, the squares cancelled by hand where both are negative."""
     h = np.minimum(high, 0.0)
     scaled = 0.5 * delta * (h + low) + np.log(erfcx(-low / SQRT_2) / erfcx(-h / SQRT_2))
-    return np.where(high > 0, log_ndtr(low) - log_ndtr(high), scaled)
+    right = high > 0
+    scaled[right] = log_ndtr(low[right]) - log_high[right]
+    return scaled

@@ -93,6 +93,11 @@ class Potential(ABC):
         x = np.asarray(x, dtype=float)
         return Derivatives(*differences.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one says so."""
+        first, second, _ = self.derivatives(x)
+        return self.log_density(x), first, second
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
 

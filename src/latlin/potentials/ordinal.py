@@ -67,6 +67,12 @@ class Ordinal(Potential):
         first, second, third = LINKS[self.link].derivatives(*self._ends(x))
         return Derivatives(-first, second, -third)
 
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        if self.link != "probit":
+            return super()._expansion(x)
+        mass = normal_interval(*self._ends(x))
+        return mass.log_mass, -mass.first, mass.second
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         one = np.ones(())
         low, high = np.maximum(self.lower, self.cuts[0]), np.minimum(self.upper, self.cuts[-1])

@@ -58,8 +58,8 @@ def tilted_moments(
 def _expected_block(block: Potential, m: Array, v: Array, n: int) -> tuple[Array, Array, Array]:
     z, w = quadrature.trapezoid(n, REACH)
     x = m + np.sqrt(v) * z[:, None]
-    first, second, _ = block.derivatives(x)
-    return w @ block.log_density(x), w @ first, 0.5 * (w @ second)
+    value, first, second = block._expansion(x)
+    return w @ value, w @ first, 0.5 * (w @ second)
 
 
 def _tilted_block(block: Potential, m: Array, v: Array, power: Array, n: int) -> tuple[Array, Array, Array, Array]:
