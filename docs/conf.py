@@ -88,6 +88,11 @@ def escape_docstring(app, what, name, obj, options, lines):
             lines[place] = escape(line)
 
 
+def skip_requests(app, what, name, obj, skip, options):
+    """Leave out the methods that scikit-learn adds for routing metadata."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def describe_thumbnails(app, doctree):
     """Give the pictures of the gallery's first page the text that they lack."""
     for image in doctree.findall(nodes.image):
@@ -100,4 +105,5 @@ def describe_thumbnails(app, doctree):
 def setup(app):
     # after numpydoc, which has priority 500
     app.connect("autodoc-process-docstring", escape_docstring, priority=900)
+    app.connect("autodoc-skip-member", skip_requests)
     app.connect("doctree-read", describe_thumbnails)

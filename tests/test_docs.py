@@ -125,3 +125,10 @@ def test_every_name_of_the_reference_exists():
         if module == "latlin.swag" and importlib.util.find_spec("torch") is None:
             continue
         assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_the_floor_plan_names_every_room():
+    text = PAGES["docs/developer/architecture.md"].text
+    plan = set(re.findall(r"`(\w+)`", "".join(line for line in text.splitlines() if re.match(r"\| \d \|", line))))
+    rooms = {path.stem for path in (ROOT / "src" / "latlin").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert {room for room in rooms if not room.startswith("_")} <= plan
