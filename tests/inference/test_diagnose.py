@@ -53,7 +53,7 @@ def truth(model, diagnosis):
     """Brute force on a grid laid by the corrected moments, so that a bad posterior does not lay a bad grid."""
     covariance = np.atleast_2d(diagnosis.covariance)
     wide = SimpleNamespace(mean=diagnosis.mean, covariance=lambda: covariance)
-    return brute_force(model, wide, half_width=12.0, count={1: 10001, 2: 401}[model.dim])
+    return brute_force(model, wide, half_width=12.0, count={1: 4001, 2: 301}[model.dim])
 
 
 def gaussian(mean, covariance):
