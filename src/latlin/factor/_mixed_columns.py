@@ -39,13 +39,14 @@ class Column:
         if self.kind in ("real", "count"):
             numbers = self._numbers(values, missing)
             return ((numbers - self.centre) / self.scale)[:, None]
-        codes = np.full(len(values), np.nan)
+        codes, seen = np.full(len(values), np.nan), values[~missing].tolist()
         index = {level: code for code, level in enumerate(self.levels)}
-        for i in np.flatnonzero(~missing):
-            if values[i] not in index:
-                level = values[i].item() if isinstance(values[i], np.generic) else values[i]
-                raise ValueError(f"column {self.name!r} has the unknown level {level!r}; known: {list(self.levels)}")
-            codes[i] = index[values[i]]
+        unknown = set(seen) - set(index)
+        if unknown:
+            raise ValueError(
+                f"column {self.name!r} has the unknown level {unknown.pop()!r}; known: {list(self.levels)}"
+            )
+        codes[~missing] = list(map(index.__getitem__, seen))
         if self.kind != "categorical":
             return codes[:, None]
         ones = (codes[:, None] == np.arange(len(self.levels))).astype(np.float64)
@@ -128,11 +129,12 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "isna") and hasattr(X, "assign")
 
 
-def _absent(array: NDArray[Any]) -> NDArray[np.bool_]:
+def _absent(array: Any) -> NDArray[np.bool_]:
     if array.dtype.kind == "f":
         return np.isnan(array)
     if array.dtype.kind == "O":
-        return np.array([[entry is None or entry != entry for entry in row] for row in array], dtype=bool)
+        nothing: Any = None
+        return (array != array).astype(np.bool_) | np.equal(array, nothing).astype(np.bool_)
     return np.zeros(array.shape, dtype=bool)
 
 

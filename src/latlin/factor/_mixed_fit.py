@@ -115,7 +115,7 @@ class Problem:
 
     def step(self, state: MixedState) -> tuple[MixedState, Measure]:
         """E-step, M-step, expansion; the objective is that of the E-step."""
-        found, values = self.expect(state, 2, 1e-6)
+        found, values = self.expect(state, 2, 1e-4)
         new = self.maximise(found)
         if self.expand:
             new = expanded(new, self.kinds, self.penalty)

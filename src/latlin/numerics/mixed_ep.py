@@ -36,6 +36,8 @@ def tilted_mode(
         bend = 1.0 / v - 2.0 * half
         pull = slope - (x - m) / v
         step = pull / bend
+        if math.fabs(step) < 1e-7 * math.sqrt(v):
+            break
         old = value - 0.5 * (x - m) ** 2 / v
         for _ in range(60):
             value, slope, half = site(kind, y, 1.0, cuts, offset + x + step, 0.0, rules)
@@ -43,8 +45,6 @@ def tilted_mode(
                 break
             step *= 0.5
         x += step
-        if math.fabs(step) < 1e-9 * math.sqrt(v):
-            break
     return x, 1.0 / v - 2.0 * half
 
 

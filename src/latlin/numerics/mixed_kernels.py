@@ -73,6 +73,11 @@ class Prior(NamedTuple):
 @_compiled
 def log_sigmoid_site(m: float, s: float, rules: Tables) -> tuple[float, float, float]:
     """⟨log σ(x)⟩ under N(x|m, s²) and its derivatives in m and s²."""
+    if s == 0.0:
+        e = math.exp(-math.fabs(m))
+        inverse = 1.0 / (1.0 + e)
+        slope = e * inverse if m > 0.0 else inverse
+        return (m if m < 0.0 else 0.0) - math.log1p(e), slope, -0.5 * e * inverse * inverse
     r = 0
     while r < rules.limit.size - 1 and s > rules.limit[r]:
         r += 1
