@@ -29,6 +29,8 @@ html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
 html_copy_source = False
 html_show_sourcelink = False
+# excerpts are fetched by a script, which browsers refuse for pages opened from a folder
+html_show_search_summary = False
 
 autosummary_generate = True
 autodoc_member_order = "bysource"
