@@ -5,7 +5,10 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from latlin.linear import (
     BayesianLinearRegression,
@@ -167,3 +170,14 @@ def test_labels_may_be_anything_and_an_order_may_be_given():
     np.testing.assert_allclose(density, plain.log_predictive_density(X, Y["three"]))
     with pytest.raises(ValueError, match="order must list the labels"):
         BayesianOrdinalRegression(order=["low", "mid"]).fit(X, words)
+
+
+def test_weights_and_offsets_are_routed_through_a_pipeline():
+    shift = np.linspace(-0.5, 0.5, len(X))
+    with config_context(enable_metadata_routing=True):
+        inner = BayesianPoissonRegression(prior_scale=0.5).set_fit_request(sample_weight=True, offset=True)
+        routed = make_pipeline(StandardScaler(), inner).fit(X, Y["counts"], sample_weight=np.ones(len(X)), offset=shift)
+    direct = BayesianPoissonRegression(prior_scale=0.5).fit(
+        StandardScaler().fit_transform(X), Y["counts"], offset=shift
+    )
+    np.testing.assert_allclose(routed[-1].coef_, direct.coef_, rtol=1e-6)

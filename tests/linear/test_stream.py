@@ -93,3 +93,9 @@ def test_the_first_block_of_a_stream_settles_scales_and_classes():
         model.partial_fit(X[50:], Y["labels"][50:], classes=["maybe", "no", "yes"])
     with pytest.raises(ValueError, match="not in the training data"):
         model.partial_fit(X[:1], ["maybe"])
+
+
+def test_what_belongs_to_the_rows_of_a_fit_does_not_outlive_them():
+    model = BayesianPoissonRegression(prior_scale=1.0).fit(X[:50], Y["counts"][:50])
+    assert model.dispersion_ > 0.0
+    assert not hasattr(model.partial_fit(X[50:60], Y["counts"][50:60]), "dispersion_")
