@@ -176,7 +176,9 @@ def test_weights_and_offsets_are_routed_through_a_pipeline():
     shift = np.linspace(-0.5, 0.5, len(X))
     with config_context(enable_metadata_routing=True):
         inner = BayesianPoissonRegression(prior_scale=0.5).set_fit_request(sample_weight=True, offset=True)
-        routed = make_pipeline(StandardScaler(), inner).fit(X, Y["counts"], sample_weight=np.ones(len(X)), offset=shift)
+        routed = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), inner).fit(
+            X, Y["counts"], sample_weight=np.ones(len(X)), offset=shift
+        )
     direct = BayesianPoissonRegression(prior_scale=0.5).fit(
         StandardScaler().fit_transform(X), Y["counts"], offset=shift
     )
