@@ -27,6 +27,6 @@ def test_sweeps_converge_faster_where_the_noise_is_larger():
 def test_the_entry_writes_its_table_and_figures(tmp_path):
     pytest.importorskip("matplotlib")
     written = run(tmp_path / "new", quick=True)
-    assert [path.suffix for path in written] == [".md", ".png", ".png", ".png"]
+    assert [path.suffix for path in written] == [".md", ".csv", ".png", ".png", ".png"]
     assert all(path.stat().st_size > 100 for path in written)
     assert "8 of 8 found" in written[0].read_text()

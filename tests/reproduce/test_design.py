@@ -25,7 +25,7 @@ def test_more_measurements_leave_smaller_errors(kind, label):
 def test_the_signals_figure_is_written(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(figure_5_2, "QUICK", PLAN)
-    table, figure = figure_5_2.run(tmp_path, quick=True)
+    table, _, figure = figure_5_2.run(tmp_path, quick=True)
     assert table.read_text(encoding="utf8").count("| Laplace |") == 5
     assert figure.stat().st_size > 1000
 
@@ -41,8 +41,8 @@ def test_images_are_designed_and_resumed(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found["LVB"][0]["shown_counts"], [10, 20, 30])
     assert len(found["LVB"][0]["errors"]) == 5
     files = set((tmp_path / "runs").iterdir())
-    assert {path.suffix for path in figure_5_3.run(tmp_path, quick=True)} == {".png", ".md"}
-    assert {path.suffix for path in figure_5_4.run(tmp_path, quick=True)} == {".png", ".md"}
+    assert {path.suffix for path in figure_5_3.run(tmp_path, quick=True)} == {".png", ".md", ".csv"}
+    assert {path.suffix for path in figure_5_4.run(tmp_path, quick=True)} == {".png", ".md", ".csv"}
     assert set((tmp_path / "runs").iterdir()) == files
 
 

@@ -28,5 +28,6 @@ def test_prior_is_wide_and_the_posterior_never_wider():
 
 def test_figure_is_written(tmp_path):
     pytest.importorskip("matplotlib")
-    (path,) = run(tmp_path / "figures", quick=True)
+    page, _, path = run(tmp_path / "figures", quick=True)
     assert path.read_bytes()[:4] == b"\x89PNG"
+    assert "3 of 3 agree" in page.read_text(encoding="utf8")

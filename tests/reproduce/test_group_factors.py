@@ -17,6 +17,6 @@ def test_activity_is_recovered(rank):
 
 def test_figure_and_table_are_written(tmp_path):
     pytest.importorskip("matplotlib")
-    figure, table = run(tmp_path, quick=True)
+    page, _, figure = run(tmp_path, quick=True)
     assert figure.read_bytes()[:4] == b"\x89PNG"
-    assert "| full | 1 of 1 | 6 |" in table.read_text()
+    assert "| full | 1 of 1 | 6 |" in page.read_text()

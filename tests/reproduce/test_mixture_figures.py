@@ -17,7 +17,7 @@ def test_coordinate_ascent_ends_near_the_truth_and_the_table_says_so():
     assert len(cavi.trace.bound) == 15
     assert abs(cavi.trace.log_likelihood_error[-1]) < 0.01 * 3400
     assert np.diff(cavi.trace.bound).min() > -1e-6
-    assert "| 6.1 | CAVI |" in mixture_figures.table([cavi])
+    assert mixture_figures.table([cavi]).rows[0][:2] == ("6.1", "CAVI")
 
 
 def test_figures_are_written(tmp_path):

@@ -23,5 +23,5 @@ def test_noise_is_as_far_below_the_signal_as_asked():
 def test_the_entry_writes_its_tables_and_figure(tmp_path):
     pytest.importorskip("matplotlib")
     written = run(tmp_path / "new", quick=True)
-    assert [path.suffix for path in written] == [".md", ".md", ".png"]
+    assert [path.suffix for path in written] == [".md", ".csv", ".csv", ".png"]
     assert all(path.stat().st_size > 100 for path in written)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from latlin.numerics.linalg import cholesky
 from latlin.quadrature.kernels import KERNELS
 from latlin.quadrature.surrogate import Hyperparameters, condition, nothing
+from latlin.reproduce.output import made, new_figure
+from latlin.reproduce.page import Claim, Table, drawn, write_page
 
 Array = NDArray[np.float64]
 
@@ -61,21 +63,34 @@ def compute(size: int = 500, draws: int = 10, random_state: int = 0) -> Figure71
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
-    """Draw the figure into `folder`; the paths of what was written."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("figure-7.1 needs matplotlib: install latlin[plot]") from error
-    numbers = compute(size=100 if quick else 500)
-    figure = Figure(figsize=(10.0, 4.0), layout="constrained")
+    """The figure, its numbers and the page; the paths of what was written."""
+    numbers, target = compute(size=100 if quick else 500), made(folder)
+    figure = new_figure("figure 7.1", 10.0, 4.0)
     left, right = figure.subplots(1, 2, sharey=True)
     _draw(left, numbers.grid, numbers.prior, "prior")
     _draw(right, numbers.grid, numbers.posterior, "posterior, five evaluations of a sine")
     right.plot(numbers.points, numbers.values, "ko", zorder=3)
-    target = Path(folder) / "figure_7_1.png"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=80 if quick else 160)
-    return [target]
+    alt = "Draws and bands of a Gaussian process before and after five evaluations"
+    picture = drawn(figure, target / "figure_7_1.png", alt, quick)
+    values = (numbers.grid, numbers.prior.sd, numbers.posterior.mean, numbers.posterior.sd)
+    rows = [tuple(map(float, row)) for row in zip(*values, strict=True)][:: max(len(numbers.grid) // 20, 1)]
+    table = Table("figure_7_1", "Some of the points", ("x", "prior sd", "mean", "sd"), rows)
+    return write_page(target, "figure_7_1", claims(), [table], [picture])
+
+
+def claims() -> list[Claim]:
+    """(7.5)–(7.8) at the evaluations, and between them."""
+    points = np.linspace(-0.8 * REACH, 0.8 * REACH, 5)
+    process = condition(KERNELS["rbf"], nothing, points[:, None], np.sin(points), TOLD)
+    missed = float(np.abs(process.mean(points[:, None]) - np.sin(points)).max())
+    grid = np.linspace(-REACH, REACH, 501)[:, None]
+    sd = np.sqrt(np.maximum(np.diagonal(process.covariance(grid, grid)), 0.0))
+    there = float(np.sqrt(np.maximum(np.diagonal(process.covariance(points[:, None], points[:, None])), 0.0)).max())
+    return [
+        Claim("the mean at the evaluations", "the sine", f"within {missed:.1e}", missed < 1e-6),
+        Claim("the sd at the evaluations", "zero", f"{there:.1e}", there < 1e-4),
+        Claim("the sd elsewhere", "at most the prior's, 1", f"{sd.max():.4f} at most", bool(sd.max() <= 1.0 + 1e-9)),
+    ]
 
 
 def _panel(mean: Array, covariance: Array, draws: int, rng: np.random.Generator) -> Panel:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.factor import GroupFactorAnalysis
-from latlin.reproduce.output import made, new_figure, write_table
+from latlin.reproduce.output import made, new_figure
+from latlin.reproduce.page import Claim, Table, drawn, write_page
 
 Array = NDArray[np.float64]
 #: views × factors: shared by all, by pairs of neighbours, private to the first and to the last view
@@ -66,7 +67,8 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     axes = figure.subplots(1, 2)
     _draw(axes[0], TRUTH.astype(float), "truth")
     _draw(axes[1], found["full"][0].share, "recovered, share of variance")
-    figure.savefig(target / "group_factors.png", dpi=80 if quick else 160)
+    alt = "Which factor acts in which view, in truth and as recovered"
+    picture = drawn(figure, target / "group_factors.png", alt, quick)
     rows = [
         (
             str(rank),
@@ -79,7 +81,24 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     ]
     columns = ("rank", "pattern exactly right", "factors left", "sweeps", "bound")
     title = f"Group factors: four views, {TRUTH.shape[1]} factors, {2 * TRUTH.shape[1]} allowed (means over data sets)"
-    return [target / "group_factors.png", write_table(target / "group_factors.md", title, columns, rows)]
+    return write_page(target, "group_factors", claims(found), [Table("group_factors", title, columns, rows)], [picture])
+
+
+def claims(found: dict[str | int, list[Recovery]]) -> list[Claim]:
+    """The document derives the model and prints no number: what it is for is checked."""
+    said = []
+    for rank, all_ in found.items():
+        exact = sum(each.exact for each in all_)
+        ours = f"{exact} of {len(all_)} data sets"
+        said.append(
+            Claim(f"activity, rank {rank}", "recovered", ours, exact >= 0.8 * len(all_), "a weak factor is missed")
+        )
+        left = [each.n_factors for each in all_]
+        most = sum(count == TRUTH.shape[1] for count in left) >= 0.8 * len(all_)
+        said.append(
+            Claim(f"factors left, rank {rank}", str(TRUTH.shape[1]), str(left), most, "a weak factor is missed")
+        )
+    return said
 
 
 def _draw(axes: Any, values: Array, title: str) -> None:

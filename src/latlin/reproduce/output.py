@@ -1,20 +1,10 @@
-"""What the entries write: Markdown tables and figures, into one folder."""
+"""Where the entries write, and the figures they draw."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-
-def write_table(path: Path, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
-    """A Markdown table with a heading; floats with five significant digits."""
-    cells = [[f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-    lines = [list(columns), ["---"] * len(columns), *cells]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    path.write_text(f"# {title}\n\n{body}\n", encoding="utf8")
-    return path
 
 
 def new_figure(entry: str, width: float, height: float) -> Any:

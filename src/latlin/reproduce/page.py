@@ -76,6 +76,11 @@ def compared(what: str, theirs: Measured, ours: Measured, reason: str, comparabl
     return Claim(what, str(theirs), str(shown), agrees, "" if agrees else reason)
 
 
+def at_size(claims: Sequence[Claim], quick: bool) -> list[Claim]:
+    """A quick run cannot refute a statement about the whole one: what does not hold in it is not compared."""
+    return [claim._replace(agrees=None, reason=SMALLER) if quick and not claim.agrees else claim for claim in claims]
+
+
 def write_page(
     folder: Path,
     stem: str,
