@@ -11,6 +11,8 @@ from latlin.numerics.archive import read_archive
 #: kinds that files may name → their module
 KINDS = {
     "latlin.factor.FactorAnalysis": "latlin.factor",
+    "latlin.factor.GroupFactorAnalysis": "latlin.factor",
+    "latlin.factor.MixedFactorAnalysis": "latlin.factor",
     "latlin.gp.GaussianProcessClassifier": "latlin.gp",
     "latlin.gp.GaussianProcessRegressor": "latlin.gp",
     "latlin.linear.BayesianLinearRegression": "latlin.linear",

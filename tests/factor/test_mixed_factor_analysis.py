@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import latlin
 from latlin.factor import FactorAnalysis, MixedFactorAnalysis
 from latlin.numerics.mixed_kernels import REAL
 
@@ -227,6 +228,26 @@ def test_a_data_frame_goes_in_and_comes_out():
     assert set(draws) == set(frame.columns)
     assert set(draws["health"]) <= {"poor", "fair", "good", "best"}
     assert np.all(draws["visits"] >= 0.0)
+
+
+def test_saved_and_loaded_answers_are_the_same(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = mixed_table(8, n=100)
+    names = np.array(["low", "middle", "high", "top"])
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 3], "c": X[:, 6], "d": names[X[:, 12].astype(int)]})
+    holes = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.1)
+    arrays = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    for table, options in ((holes, {"types": {"c": "count"}}), (arrays, {"types": TYPES, "engine": "ep"})):
+        model = MixedFactorAnalysis(1, random_state=0, **options).fit(table)
+        model.save(tmp_path / "model.npz")
+        again = latlin.load(tmp_path / "model.npz")
+        np.testing.assert_array_equal(again.transform(table), model.transform(table))
+        assert np.all(np.asarray(again.impute(table)) == np.asarray(model.impute(table)))
+        assert again.lower_bound_ == model.lower_bound_
+        np.testing.assert_array_equal(again.components_, model.components_)
+    np.savez(tmp_path / "other.npz", header=np.frombuffer(b'{"kind": "x"}', np.uint8))
+    with pytest.raises(ValueError, match="not a MixedFactorAnalysis"):
+        MixedFactorAnalysis.load(tmp_path / "other.npz")
 
 
 def test_draws_have_the_fitted_margins():

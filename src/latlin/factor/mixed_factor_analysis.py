@@ -5,6 +5,7 @@ Source: 002_71af9439e55c646f §2.2.2 and A.3; see `latlin.factor._mixed_fit`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor._mixed_archive import describe_table, read_sites, read_table, site_arrays
 from latlin.factor._mixed_columns import Column, is_frame, make_table
 from latlin.factor._mixed_fit import Problem, climb, cold_posterior, make_engine
 from latlin.factor._mixed_predict import Prediction, draw_column, predict_column
+from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixed_kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
@@ -23,6 +26,9 @@ from latlin.numerics.rng import RandomState, generator
 
 LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
 ENGINES = ("gkl", "laplace", "ep")
+KIND = "latlin.factor.MixedFactorAnalysis"
+#: results that are written to an archive as they are
+RESULTS = ("lower_bound", "evidence_kind", "n_iter", "converged", "message")
 
 
 class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -187,6 +193,31 @@ class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             column.name: draw_column(column, eta[:, where], sites.noise[where.start], sites.cuts[where.start], rng)
             for column, where in zip(self.table_.columns, self.table_.slices, strict=True)
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an archive that loading never executes."""
+        check_is_fitted(self, "sites_")
+        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | None)}
+        results = {name: getattr(self, f"{name}_") for name in RESULTS}
+        header = {"kind": KIND, "params": params, "table": describe_table(self.table_), "results": results}
+        write_archive(path, header, {**site_arrays(self.sites_), "trace": self.trace_})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> MixedFactorAnalysis:
+        """Read what `save` wrote; `types` are those of the fitted columns."""
+        header, arrays = read_archive(path)
+        if header.get("kind") != KIND:
+            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a MixedFactorAnalysis")
+        table = read_table(header["table"])
+        model = cls(**{**header["params"], "types": {column.name: column.kind for column in table.columns}})
+        model.table_, model.sites_, model.trace_ = table, read_sites(arrays), arrays["trace"]
+        model.n_features_in_ = len(table.columns)
+        if table.frame:
+            model.feature_names_in_ = np.array([column.name for column in table.columns], dtype=object)
+        for name in RESULTS:
+            setattr(model, f"{name}_", header["results"][name])
+        model._describe()
+        return model
 
     @property
     def _n_features_out(self) -> int:
