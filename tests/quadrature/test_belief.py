@@ -164,7 +164,7 @@ def test_noise_is_found():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"kernel": "cubic"}, "kernel must be one of"),
+        ({"kernel": "cubic"}, "kernel must be 'auto' or one of"),
         ({"mean": "linear"}, "mean must be one of"),
         ({"warp": "log"}, "warp must be None or one of"),
         ({"warp": "wsabi-l", "kernel": "matern32"}, "closed forms for kernel='rbf' only"),
@@ -176,3 +176,22 @@ def test_noise_is_found():
 def test_bad_options_are_named(options, text):
     with pytest.raises(ValueError, match=text):
         BayesianQuadrature(Gaussian(0.0, 1.0), **options).integrate(integrand, 10)
+
+
+def test_the_kernel_is_chosen_by_the_evaluations():
+    smooth, rough = (lambda x: np.sin(x[:, 0])), (lambda x: (x[:, 0] > 0.3).astype(float))
+    points = np.linspace(-1.6, 1.6, 40)[:, None]
+    names = [
+        BayesianQuadrature(Uniform(-1.7, 1.7)).condition(points, f(points)).process.kernel.name for f in (smooth, rough)
+    ]
+    assert names == ["rbf", "matern32"]
+
+
+def test_a_measure_without_closed_forms_leaves_one_kernel():
+    measure = Gaussian(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
+    points = np.random.default_rng(0).standard_normal((12, 2))
+    values = (points[:, 0] > 0.0).astype(float)
+    automatic, plain = (
+        BayesianQuadrature(measure, kernel=k).condition(points, values).integral for k in ("auto", "rbf")
+    )
+    assert automatic == plain

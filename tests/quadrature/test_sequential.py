@@ -53,7 +53,7 @@ def test_every_kernel_and_measure(kernel, measure):
 
 def test_score_is_what_an_evaluation_takes_from_the_variance():
     measure = Gaussian([0.0, 0.0], 1.0)
-    engine = BayesianQuadrature(measure, hyperparameters=FIXED)
+    engine = BayesianQuadrature(measure, kernel="rbf", hyperparameters=FIXED)
     x = measure.sample(12, random_state=0)
     belief = engine.condition(x, peak(x))
     new = np.array([[0.4, -0.9]])
@@ -70,7 +70,7 @@ def test_score_is_what_an_evaluation_takes_from_the_variance():
 
 def test_batch_avoids_itself():
     measure = Uniform(0.0, 1.0, dim=2)
-    engine = BayesianQuadrature(measure, hyperparameters=FIXED)
+    engine = BayesianQuadrature(measure, kernel="rbf", hyperparameters=FIXED)
     x = measure.sample(5, random_state=0)
     belief = engine.condition(x, peak(x))
     chosen = choose(belief, uncertainty, measure.standard, 6, np.random.default_rng(0))

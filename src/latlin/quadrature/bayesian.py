@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import resolve_score
-from latlin.quadrature.belief import Belief, Model, Plain, Warped
-from latlin.quadrature.embeddings import check_closed_form
-from latlin.quadrature.hyperparameters import resolve_fit
-from latlin.quadrature.kernels import RBF, resolve_kernel
+from latlin.quadrature.belief import Belief, BestKernel, Model, Plain, Warped
+from latlin.quadrature.embeddings import check_closed_form, has_closed_form
+from latlin.quadrature.hyperparameters import Fit, resolve_fit
+from latlin.quadrature.kernels import RBF, Kernel, resolve_kernel
 from latlin.quadrature.measures import Measure
 from latlin.quadrature.result import Evaluations, Integral
 from latlin.quadrature.sequential import Integrand, Plan, Scale, check_start, run
@@ -19,6 +19,8 @@ from latlin.quadrature.surrogate import Basis, Hyperparameters, constant, nothin
 
 MEANS: dict[str, Basis] = {"constant": constant, "zero": nothing}
 WARPS = {"wsabi-l": False, "wsabi-m": True}
+#: the word that leaves the kernel to the evaluations, and the kernels among which they choose
+AUTO, CANDIDATES = "auto", ("rbf", "matern32")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,9 @@ class BayesianQuadrature:
     ----------
     measure : Gaussian, GaussianMixture or Uniform
         What is integrated against.
-    kernel : {"rbf", "matern32", "matern52"}
-        The Matérn ones are products over the coordinates. They suit integrands with kinks.
+    kernel : {"auto", "rbf", "matern32", "matern52"}
+        The Matérn ones are products over the coordinates. They suit integrands with kinks and jumps. "auto" takes
+        "rbf" or "matern32" at every look, whichever makes the evaluations more probable.
     hyperparameters : {"marginal", "ml"} or Hyperparameters
         "marginal" averages over length scales that fit the evaluations, "ml" takes the most probable ones. Either
         way mean and variance of the process are integrated out.
@@ -56,7 +59,7 @@ class BayesianQuadrature:
     """
 
     measure: Measure
-    kernel: str = "rbf"
+    kernel: str = "auto"
     hyperparameters: str | Hyperparameters = "marginal"
     mean: str = "constant"
     warp: str | None = None
@@ -120,18 +123,28 @@ class BayesianQuadrature:
         return self._model()(self.measure.frame.inward(known.points), known.values, None)
 
     def _model(self) -> Model:
-        kernel, standard = resolve_kernel(self.kernel), self.measure.standard
-        check_closed_form(kernel, standard)
         fit = resolve_fit(self.hyperparameters, self.noisy, self.measure.dim)
         if self.mean not in MEANS:
             raise ValueError(f"mean must be one of {sorted(MEANS)}, got {self.mean!r}")
-        if self.warp is None:
-            return Plain(kernel, MEANS[self.mean], standard, fit)
+        if self.warp is not None:
+            return self._warped(fit)
+        plain = [Plain(kernel, MEANS[self.mean], self.measure.standard, fit) for kernel in self._kernels()]
+        return plain[0] if len(plain) == 1 else BestKernel(tuple(plain))
+
+    def _kernels(self) -> list[Kernel]:
+        standard = self.measure.standard
+        if self.kernel == AUTO:
+            return [k for k in map(resolve_kernel, CANDIDATES) if has_closed_form(k, standard)]
+        kernel = resolve_kernel(self.kernel)
+        check_closed_form(kernel, standard)
+        return [kernel]
+
+    def _warped(self, fit: Fit) -> Warped:
         if self.warp not in WARPS:
             raise ValueError(f"warp must be None or one of {sorted(WARPS)}, got {self.warp!r}")
-        if not isinstance(kernel, RBF):
+        if self.kernel not in (AUTO, RBF.name):
             raise ValueError(f"warp={self.warp!r} has closed forms for kernel='rbf' only, got {self.kernel!r}")
-        return Warped(kernel, standard, fit, WARPS[self.warp])
+        return Warped(resolve_kernel(RBF.name), self.measure.standard, fit, WARPS[self.warp])
 
 
 def integrate(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
-from latlin.quadrature.hyperparameters import Ensemble, Fit
+from latlin.quadrature.hyperparameters import Ensemble, Fit, log_posterior
 from latlin.quadrature.kernels import Kernel
 from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
 from latlin.quadrature.standard import Standard
@@ -84,6 +84,23 @@ class Plain(NamedTuple):
         ]
         moments = [_plain_moments(process, self.measure) for process in processes]
         return PlainBelief(ensemble, processes[0], self.measure, scale, _rescale(_pool(ensemble, moments), scale))
+
+
+class BestKernel(NamedTuple):
+    """The one of several plain models whose kernel explains the evaluations best, chosen anew each time."""
+
+    models: tuple[Plain, ...]
+
+    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief:
+        y = values / (float(np.abs(values).max()) or 1.0)
+        beliefs = [model(points, values, previous) for model in self.models]
+        if np.ptp(y) == 0.0:
+            return beliefs[0]
+        scores = [
+            log_posterior(model.kernel, model.basis, points, y, belief.ensemble[0].hyperparameters)
+            for model, belief in zip(self.models, beliefs, strict=True)
+        ]
+        return beliefs[int(np.argmax(scores))]
 
 
 class PlainBelief(NamedTuple):

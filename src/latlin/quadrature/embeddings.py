@@ -31,9 +31,14 @@ def kernel_double_mean(kernel: Kernel, lengths: Array, measure: Standard) -> flo
     return float(sum(w * _normal_mean(kernel, lengths, m[None], s)[0] for w, m, s in pairs))
 
 
+def has_closed_form(kernel: Kernel, measure: Standard) -> bool:
+    """Whether the kernel's means under this measure are known."""
+    return isinstance(kernel, RBF) or not isinstance(measure, Components) or measure.axis_aligned
+
+
 def check_closed_form(kernel: Kernel, measure: Standard) -> None:
     """Say so when this pair has no closed form."""
-    if isinstance(measure, Components) and not isinstance(kernel, RBF) and not measure.axis_aligned:
+    if not has_closed_form(kernel, measure):
         raise ValueError(
             f"kernel {kernel.name!r} has closed-form means for mixtures with diagonal covariances only; "
             "use kernel='rbf' or give variances instead of full covariances"

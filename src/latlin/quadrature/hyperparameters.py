@@ -126,6 +126,12 @@ def _objective(kernel: Kernel, b: Array, points: Array, values: Array) -> Object
     return negative_log_posterior
 
 
+def log_posterior(kernel: Kernel, basis: Basis, points: Array, values: Array, h: Hyperparameters) -> float:
+    """Log of likelihood times prior of these length scales and nugget, by which kernels can be compared."""
+    theta = np.log(np.append(h.lengths, h.nugget))
+    return -_objective(kernel, basis(points), points, values)(theta)[0]
+
+
 def _mode(objective: Objective, d: int, noisy: bool, previous: Ensemble | None) -> Array:
     starts = [np.full(d, np.log(s * np.sqrt(d))) for s in (0.3, 1.0, 3.0)]
     nugget = np.log([1e-4])

@@ -162,5 +162,5 @@ def resolve_kernel(kernel: str | Kernel) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if kernel not in KERNELS:
-        raise ValueError(f"kernel must be one of {sorted(KERNELS)}, got {kernel!r}")
+        raise ValueError(f"kernel must be 'auto' or one of {sorted(KERNELS)}, got {kernel!r}")
     return KERNELS[kernel]
