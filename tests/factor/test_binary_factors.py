@@ -298,13 +298,22 @@ def test_negative_features_are_found():
     assert worst < 0.1
 
 
+def test_a_background_becomes_a_factor_that_is_always_on():
+    x, _ = images(0)
+    model = BinaryFactorAnalysis(12, random_state=0).fit(x + 3.0)
+    assert model.n_active_ == 9
+    assert model.probabilities_[0] > 0.99
+    np.testing.assert_allclose(model.components_[0], 3.0, atol=0.1)
+    assert n_found(model.components_[1:]) == 8
+
+
 def test_starts_give_activations():
     x = toy(0, n=60, d=4)
     for name, start in STARTS.items():
         activations = start(x, 6, np.random.default_rng(0))
         assert activations.shape == (60, 6), name
         assert activations.min() > 0.0
-        assert activations.max() < 1.0
+        assert activations.max() <= 1.0
 
 
 def test_draws_follow_the_model_and_come_back():

@@ -121,7 +121,8 @@ def begin(data: Data, activations: Array, options: BinaryOptions) -> BinaryState
     state = PointFeatures().update(with_latents(data.rows, state, latents))
     state = update_noise(data, update_probability(state))
     scale = max(data.square / data.rows.size, data.floor)
-    return state._replace(relevance=np.full(k, 1.0 / scale), noise=max(state.noise, 0.01 * scale))
+    least = 0.01 * float(data.rows.var(axis=0).mean())
+    return state._replace(relevance=np.full(k, 1.0 / scale), noise=max(state.noise, least))
 
 
 def climb(data: Data, state: BinaryState, options: BinaryOptions, rules: Rules, *, warn: bool) -> Ascent[BinaryState]:

@@ -1,7 +1,7 @@
 """Where mean-field EM for binary factors starts: non-negative factorisation, independent components, chance.
 
 From chance it finds three to seven of the eight 4×4 features of 003_acda9ca72b6854ce; from a factorisation usually all.
-Every start gives activations Λ in (0, 1), N×K.
+Every start gives activations Λ, N×K: inside (0, 1), or 1 for a factor that takes a constant background.
 """
 
 from __future__ import annotations
@@ -19,20 +19,26 @@ from latlin.numerics.linalg import Array
 Start = Callable[[Array, int, np.random.Generator], Array]
 #: starting activations stay this far from 0 and 1
 EDGE = 0.02
+#: share of the sum of squares from which negative values, or a background, count
+SHARE = 0.05
 
 
 def by_factorisation(rows: Array, count: int, rng: np.random.Generator) -> Array:
-    """Weights of a non-negative factorisation, each scaled by its largest; negative data are shifted first."""
-    least = np.minimum(rows.min(axis=0), 0.0)
+    """Weights of a non-negative factorisation, each scaled by its largest.
+
+    Data with negative values, or with a background, are shifted first; a factor that is always on takes the shift.
+    """
+    least = np.quantile(rows, 0.01, axis=0)
     negative = float((np.minimum(rows, 0.0) ** 2).sum())
-    few = negative <= 0.05 * float((rows**2).sum())
-    shifted = np.maximum(rows, 0.0) if few else rows - least
+    shifts = count > 1 and (negative > SHARE * float((rows**2).sum()) or _is_large(np.maximum(least, 0.0), rows))
+    shifted = np.maximum(rows - least if shifts else rows, 0.0)
     seed = int(rng.integers(2**31))
+    nmf = NMF(count - shifts, init="random", max_iter=300, tol=1e-4, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        weights = NMF(count, init="random", max_iter=300, tol=1e-4, random_state=seed).fit_transform(shifted)
+        weights = nmf.fit_transform(shifted)
     tops = np.quantile(weights, 0.98, axis=0)
-    return _clipped(weights / np.where(tops > 0.0, tops, 1.0))
+    return np.hstack([_clipped(weights / np.where(tops > 0.0, tops, 1.0)), np.ones((len(rows), int(shifts)))])
 
 
 def by_components(rows: Array, count: int, rng: np.random.Generator) -> Array:
@@ -54,13 +60,20 @@ def by_components(rows: Array, count: int, rng: np.random.Generator) -> Array:
     features = ica.mixing_ * gap
     rest = rows.mean(axis=0) - features @ on.mean(axis=0)
     swap = np.linalg.lstsq(features, -rest, rcond=None)[0] > 0.5
-    on = _clipped(np.where(swap, 1.0 - on, on))
-    return np.hstack([on, by_chance(rows, count - number, rng)])
+    on = np.hstack([_clipped(np.where(swap, 1.0 - on, on)), by_chance(rows, count - number, rng)])
+    if count > 1 and _is_large(rest + features @ swap, rows):
+        on[:, -1] = 1.0
+    return on
 
 
 def by_chance(rows: Array, count: int, rng: np.random.Generator) -> Array:
     """Activations uniform on (¼, ¾), as in the source."""
     return 0.25 + 0.5 * rng.random((len(rows), count))
+
+
+def _is_large(background: Array, rows: Array) -> bool:
+    """Whether a constant row explains more than its share of the data."""
+    return float((background**2).sum()) > SHARE * float((rows**2).sum()) / len(rows)
 
 
 def _clipped(activations: Array) -> Array:
