@@ -32,6 +32,7 @@ html_show_sourcelink = False
 # excerpts are fetched by a script, which browsers refuse for pages opened from a folder
 html_show_search_summary = False
 
+default_role = "literal"  # single backquotes in docstrings are code
 autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
