@@ -81,6 +81,10 @@ def test_a_whole_missing_view_is_cheap_and_harmless():
     assert found(model) == sorted(PATTERN.tolist())
     assert len(model.posterior_.basis) == 4
     mean, std = model.predict_view("b", {k: data[k][:60] for k in "acd"}, return_std=True)
+    # the target's own entries are not looked at
+    whole = four_views(4)
+    same = model.predict_view("b", {k: whole[k][:60] for k in "abcd"})
+    np.testing.assert_array_equal(same, model.predict_view("b", {k: whole[k][:60] for k in "acd"}))
     z = (mean - four_views(4)["b"][:60]) / std
     assert 0.8 < np.mean(z**2) < 1.25
 
