@@ -117,7 +117,7 @@ def claims(compared: list[Comparison], shapes: dict[float, Array]) -> list[Claim
     """What the model of §2 promises; the document runs nothing and prints no number."""
     means = {name: float(np.nanmean([c.errors[name] for c in compared])) for name in compared[0].errors}
     counts = [c.fit.n_sources_ for c in compared]
-    drop = min(float(np.diff(c.fit.trace_).min()) for c in compared)
+    drop = min(float(np.diff(c.fit.trace_, prepend=c.fit.trace_[0]).min()) for c in compared)
     medians = [float(np.median(found)) for found in shapes.values()]
     errors = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
     rises = bool(np.all(np.diff(medians) > 0.0)) if len(medians) > 1 else True
