@@ -132,3 +132,9 @@ def test_the_floor_plan_names_every_room():
     plan = set(re.findall(r"`(\w+)`", "".join(line for line in text.splitlines() if re.match(r"\| \d \|", line))))
     rooms = {path.stem for path in (ROOT / "src" / "latlin").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert {room for room in rooms if not room.startswith("_")} <= plan
+
+
+def test_the_benchmark_page_names_every_benchmark():
+    text = PAGES["docs/benchmarks.md"].text
+    files = [path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")]
+    assert [name for name in files if f"`{name}`" not in text] == []
