@@ -30,7 +30,7 @@ def test_no_constrained_bound_exceeds_the_full_one(found):
 def test_every_printed_number_has_its_line(found):
     claims = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, found)
     assert sum(claim.what.startswith("seconds") for claim in claims) == 30
-    assert sum(claim.agrees is None for claim in claims) == 19 * 6 + 3 * 6
+    assert sum(claim.agrees is None for claim in claims) == 19 * 6 + 3 * 6 + 3 * 6
     same = {column: found[own] for column, own in zip(table_5_4.FULL.columns, found, strict=True)}
     compared = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, same)
     assert all(claim.agrees is not None for claim in compared)
@@ -42,7 +42,7 @@ def test_the_pages_are_written_from_kept_runs(tmp_path, monkeypatch, found):
     monkeypatch.setattr(table_5_4, "all_scores", lambda folder, plan: found)
     page, table, picture = table_5_4.run(tmp_path, quick=True)
     assert page.read_text(encoding="utf8").count("| bound, Sub, N = ") == 6
-    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 7
+    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 8
     assert picture.stat().st_size > 1000
 
 
@@ -68,6 +68,9 @@ def test_the_generator_draws_what_the_source_says():
     assert np.mean(problem.new_y > 0) == pytest.approx(p.mean(), abs=4.0 * 0.5 / np.sqrt(20_000))
     again = correlated_logistic(4, 300, 20_000, random_state=0)
     np.testing.assert_array_equal(problem.y, again.y)
+    first = correlated_logistic(4, 300, 20_000, random_state=0, labels_first=True)
+    np.testing.assert_array_equal(problem.x, first.x)
+    assert np.any(first.y != problem.y)
 
 
 def test_sparse_rows_are_fitted_and_every_number_is_listed(tmp_path):

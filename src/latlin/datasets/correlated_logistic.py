@@ -1,7 +1,8 @@
 """The logistic problems of 002_71af9439e55c646f §5.2: correlated covariates, weights and labels from the model.
 
 w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to unit
-variance; labels y = ±1 with probability σ(y wᵀx).
+variance; labels y = ±1 with probability σ(y wᵀx). The text does not say whether labels are drawn from the covariates
+as they are after the scaling (here, unless told) or before it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ class LabelledRows(NamedTuple):
     weights: Array
 
 
-def correlated_logistic(dim: int, n_train: int, n_test: int, random_state: RandomState = None) -> LabelledRows:
-    """A problem with `dim` covariates.
+def correlated_logistic(
+    dim: int, n_train: int, n_test: int, random_state: RandomState = None, labels_first: bool = False
+) -> LabelledRows:
+    """A problem with `dim` covariates; `labels_first` draws the labels before the covariates are scaled.
 
     Examples
     --------
@@ -40,6 +43,8 @@ def correlated_logistic(dim: int, n_train: int, n_test: int, random_state: Rando
     mixing = np.eye(dim)
     mixing[np.arange(dim), rng.integers(0, dim, dim)] += rng.standard_normal(dim)
     x = rng.standard_normal((n_train + n_test, dim)) @ mixing.T
-    x /= x.std(axis=0)
-    y = np.where(rng.random(n_train + n_test) < 1.0 / (1.0 + np.exp(-x @ w)), 1, -1)
+    scale = x.std(axis=0)
+    x /= scale
+    logits = x @ (w * scale if labels_first else w)
+    y = np.where(rng.random(n_train + n_test) < 1.0 / (1.0 + np.exp(-logits)), 1, -1)
     return LabelledRows(x[:n_train], y[:n_train], x[n_train:], y[n_train:], w)

@@ -29,7 +29,8 @@ from latlin.reproduce.subspace_slip import slipped_subspace
 
 Array = NDArray[np.float64]
 QUANTITIES = ("seconds", "bound", "distance", "held-out")
-SLIP = "Sub, K log c"
+SLIP, LABELS_FIRST = "Sub, K log c", "Chev, labels first"
+TESTED = {"Sub": SLIP, "Chev": LABELS_FIRST}
 TOL = 1e-3
 
 
@@ -81,6 +82,14 @@ def scores(problem: LabelledRows, k: int) -> dict[str, Array]:
     return found
 
 
+def relabelled_scores(problem: LabelledRows, k: int) -> dict[str, Array]:
+    """The same of chevron alone, for labels that were drawn before the covariates were scaled."""
+    model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(problem.x, Logit(problem.y))])
+    post = infer(model, engines(k)["Chev"])
+    marginals = post.project(problem.new_x)
+    return {LABELS_FIRST: _scored(problem, post.elapsed, post.log_evidence, post.mean, marginals)}
+
+
 def _stiffest(problem: LabelledRows, full: Posterior, k: int) -> Array:
     """Eigenvectors of the precision with the largest eigenvalues."""
     assert full.sites is not None
@@ -103,12 +112,18 @@ def all_scores(folder: Path, plan: Plan) -> Found:
     found: dict[tuple[int, int], dict[str, list[Array]]] = {column: {} for column in plan.columns}
     jobs = [(seed, *column) for seed in range(plan.seeds) for column in plan.columns]
     for seed, n, k in each(f"covariances, D = {plan.dim}", jobs):
+        key, sizes = f"{plan.dim}_{n}_{k}_{plan.held_out}_{seed}", (plan.dim, n, plan.held_out, seed)
         kept = remembered(
             folder,
-            f"covariances_{plan.dim}_{n}_{k}_{plan.held_out}_{seed}",
-            lambda s=seed, n=n, k=k: scores(correlated_logistic(plan.dim, n, plan.held_out, s), k),  # type: ignore[misc]
+            f"covariances_{key}",
+            lambda a=sizes, k=k: scores(correlated_logistic(*a), k),  # type: ignore[misc]
         )
-        for name, values in kept.items():
+        again = remembered(
+            folder,
+            f"covariances_labels_first_{key}",
+            lambda a=sizes, k=k: relabelled_scores(correlated_logistic(*a, labels_first=True), k),  # type: ignore[misc]
+        )
+        for name, values in (kept | again).items():
             found[n, k].setdefault(name, []).append(values)
     return {column: {name: np.array(v) for name, v in methods.items()} for column, methods in found.items()}
 
@@ -136,12 +151,14 @@ REASONS = {
     "LVB": "ten outer loops end short of convergence in either; the steps inside them differ",
 }
 OTHER = (
-    "the draw of the covariates: §5.2 leaves open which entry of a row is mixed in; the spread over data sets tests it"
+    f"where N = 5D the labels may have been drawn before the covariates were scaled, which the text leaves open: row "
+    f'"{LABELS_FIRST}" does so'
 )
+BETWEEN = "a test of a reason: it explains only those lines that it meets"
 
 
 def claims(text: str, theirs_at: Plan, found: Found) -> list[Claim]:
-    """Every printed number, the slip beside the subspace's, and the statements of §5.2."""
+    """Every printed number, the runs that test a reason beside them, and the statements of §5.2."""
     said, same_size = statements(found), list(found) == theirs_at.columns
     for (quantity, method), cells in printed(text).items():
         for theirs, (n, k), methods in zip(cells, theirs_at.columns, found.values(), strict=True):
@@ -149,9 +166,12 @@ def claims(text: str, theirs_at: Plan, found: Found) -> list[Claim]:
             j, what = QUANTITIES.index(quantity), f"{quantity}, {method}, N = {n}, K = {k}"
             reason = REASONS["seconds"] if quantity == "seconds" else REASONS.get(method, OTHER)
             said.append(compared(what, theirs, measured(methods[method][:, j]), reason, same_size))
-            if method == "Sub" and quantity != "seconds":
-                slip = measured(methods[SLIP][:, j])
-                said.append(compared(f"{quantity}, {SLIP}, N = {n}, K = {k}", theirs, slip, OTHER, same_size))
+            if method in TESTED and quantity != "seconds":
+                line, tested = (
+                    f"{quantity}, {TESTED[method]}, N = {n}, K = {k}",
+                    measured(methods[TESTED[method]][:, j]),
+                )
+                said.append(compared(line, theirs, tested, BETWEEN, same_size))
     return said
 
 
