@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from gp.problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.gp import GaussianProcessRegressor
+from latlin.gp.exact import Exact
 
 ENGINES = ["auto", "laplace", "lvb", "ep", "gkl"]
 
@@ -96,3 +97,15 @@ def test_known_error_bars_are_kept():
     assert gp.log_evidence_ == pytest.approx(reference.log_marginal_likelihood(), abs=1e-6)
     for ours, theirs in zip(gp.predict(new, return_std=True), reference.predict(new, return_std=True), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_next_to_no_noise_is_exact_too():
+    X = inputs(20)
+    y = np.sin(X[:, 0])
+    gp = GaussianProcessRegressor(KERNEL, likelihood_params={"scale": 1e-5}, optimizer=None).fit(X, y)
+    reference = Reference(KERNEL, alpha=1e-10, optimizer=None).fit(X, y)
+    assert gp.converged_
+    assert gp.log_evidence_ == pytest.approx(reference.log_marginal_likelihood(), rel=1e-4)
+    np.testing.assert_allclose(gp.predict(X), y, atol=1e-5)
+    with pytest.raises(ValueError, match="Gaussian noise"):
+        GaussianProcessRegressor(KERNEL, likelihood="laplace", engine=Exact(), optimizer=None).fit(X, y)

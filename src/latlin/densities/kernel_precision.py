@@ -57,3 +57,16 @@ class KernelPrecision:
 
     def inverse(self) -> Array:
         return Cholesky(self.factor, 0.0).inverse()
+
+
+def kernel_weights(K: Array, root: Array, inner: Cholesky, nu: Array) -> Array:
+    """α = (K + Γ⁻¹)⁻¹Γ⁻¹ν = Γ^½B⁻¹Γ^−½ν, so that the posterior mean is Kα.
+
+    That cancels nothing where γ is large; sites of small γ, also of none, keep to ν − Γ^½B⁻¹Γ^½Kν.
+    """
+    weak = root**2 * np.diagonal(K) < 1.0
+    right = np.divide(nu, root, out=np.zeros_like(nu), where=~weak)
+    if not weak.any():
+        return root * inner.solve(right)
+    own = np.where(weak, nu, 0.0)
+    return own + root * inner.solve(right - root * blas.dgemv(1.0, K.T, own))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from latlin.densities.kernel_precision import kernel_weights
 from latlin.numerics.linalg import Cholesky, cholesky
 
 Array = NDArray[np.float64]
@@ -21,6 +22,10 @@ Array = NDArray[np.float64]
 
 class Curvature(Protocol):
     """R, however it is stored."""
+
+    def weights(self, K: Array, nu: Array, x: Array) -> Array:
+        """α = K⁻¹x of the posterior mean x, from the sites' pulls ν."""
+        ...
 
     def squares(self, k: Array) -> Array:
         """kᵀRk for the columns of an N×M matrix."""
@@ -37,6 +42,9 @@ class PositiveCurvature:
 
     root: Array
     inner: Cholesky
+
+    def weights(self, K: Array, nu: Array, x: Array) -> Array:
+        return kernel_weights(K, self.root, self.inner, nu)
 
     def squares(self, k: Array) -> Array:
         half = self._half(k)
@@ -55,6 +63,10 @@ class MixedCurvature:
     """Some γ < 0 (outliers under a heavy-tailed likelihood): R itself."""
 
     matrix: Array
+    gamma: Array
+
+    def weights(self, K: Array, nu: Array, x: Array) -> Array:
+        return nu - self.gamma * x
 
     def squares(self, k: Array) -> Array:
         return np.einsum("nm,nm->m", k, self.matrix @ k)
@@ -72,4 +84,4 @@ def curvature(K: Array, gamma: Array) -> Curvature:
         return PositiveCurvature(root, cholesky(inner, name="I + Γ^½KΓ^½"))
     inner[np.diag_indices(len(root))] += np.where(gamma < 0.0, -1.0, 1.0)
     matrix = root[:, None] * linalg.inv(inner) * root
-    return MixedCurvature(0.5 * (matrix + matrix.T))
+    return MixedCurvature(0.5 * (matrix + matrix.T), gamma)

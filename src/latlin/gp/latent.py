@@ -62,8 +62,7 @@ class Latent:
     @cached_property
     def alpha(self) -> Array:
         """K⁻¹(m − μ)."""
-        gamma, nu = self.sites
-        return nu - gamma * (self.posterior.mean - self.mean)
+        return self.curvature.weights(self.K, self.sites.nu, self.posterior.mean - self.mean)
 
     @cached_property
     def curvature(self) -> Curvature:

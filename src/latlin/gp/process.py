@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from latlin.gp.evidence import Setting
+from latlin.gp.exact import Exact
 from latlin.gp.search import Found
 from latlin.inference.engine import Engine
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.gaussian_kl import GaussianKL
 from latlin.inference.infer import resolve
-from latlin.inference.laplace import Laplace
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -38,7 +38,7 @@ def resolve_engine(engine: str | Engine, likelihood: Potential) -> Engine:
     matrix.
     """
     if engine == "auto":
-        return Laplace() if likelihood.gaussian else GaussianKL()
+        return Exact() if likelihood.gaussian else GaussianKL()
     if engine == "ep":
         return ExpectationPropagation(schedule="parallel", sweeps=500)
     return resolve(engine)

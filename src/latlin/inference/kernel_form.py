@@ -3,7 +3,7 @@
 For γ ≥ 0 everything follows from B = I + Γ^½KΓ^½, whose eigenvalues are at least 1 (Rasmussen & Williams 2006, §3.4.3;
 S⁻¹ = K⁻¹ + Γ is 002_71af9439e55c646f (4.3.1)), in the same whitened coordinates w = μ + Lu, K = LLᵀ:
 
-    α = ν − Γ^½B⁻¹Γ^½Kν,  u = Lᵀα,  log det(I + LᵀΓL) = log det B,  γ_n s_n² = 1 − [B⁻¹]_nn.
+    α = ν − Γ^½B⁻¹Γ^½Kν = Γ^½B⁻¹Γ^−½ν,  u = Lᵀα,  log det(I + LᵀΓL) = log det B,  γ_n s_n² = 1 − [B⁻¹]_nn.
 
 One factorisation of N³/3 and, for the variances, one triangular inverse of N³/3, where P = I + LᵀΓL takes N³ to form,
 N³/3 to factorise and N³ for the variances. Where some γ is negative, P it is.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.kernel_precision import KernelPrecision
+from latlin.densities.kernel_precision import KernelPrecision, kernel_weights
 from latlin.densities.marginal_covariance import MarginalCovariance
 from latlin.densities.whitening import CovarianceWhitening
 from latlin.inference.gaussian_part import GaussianPart
@@ -57,8 +57,7 @@ class KernelForm(SiteForm):
         inner = self._factorised(root)
         if inner is None:
             return None
-        pull = blas.dgemv(1.0, self.K.T, nu)
-        u = blas.dtrmv(self.kernel_factor, nu - root * inner.solve(root * pull))
+        u = blas.dtrmv(self.kernel_factor, kernel_weights(self.K, root, inner, nu))
         precision: Any = KernelPrecision(self.kernel_factor, root, inner)
         return Solution(parameters, precision, u, blas.dtrmv(self.kernel_factor, u, trans=1))
 
