@@ -1,4 +1,4 @@
-"""Gaussian process classification: Laplace, EP, local bounds and Gaussian KL against scikit-learn (and GPy, if installed).
+"""Gaussian process classification: Laplace, EP, local bounds and Gaussian KL against scikit-learn (and GPy).
 
 Five inputs, a non-linear decision with logistic noise, constant × squared exponential kernel; the same kernel for all
 with fixed hyperparameters, then each maximises its own evidence. Held-out log probability is the mean over 1,000 rows.
