@@ -35,7 +35,13 @@ from latlin.quadrature import (
 from latlin.quadrature.subsampling import quadrature_weights
 
 Array = NDArray[np.float64]
-BUDGETS = {1: (40, 160), 2: (80, 1000), 3: (160, 1000), 4: (250, 1000), 5: (250, 1000)}  # the larger where the first fails
+BUDGETS = {
+    1: (40, 160),
+    2: (80, 1000),
+    3: (160, 1000),
+    4: (250, 1000),
+    5: (250, 1000),
+}  # the larger where the first fails
 ENGINES = {
     "auto": {},
     "rbf": {"kernel": "rbf"},

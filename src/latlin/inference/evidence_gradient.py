@@ -28,7 +28,7 @@ from latlin.inference.gaussian_part import gaussian_part
 from latlin.inference.posterior import Posterior
 from latlin.inference.projections import stacked_rows
 from latlin.inference.site_form import site_form
-from latlin.inference.site_gradient import parameter_gradients
+from latlin.inference.site_gradient import has_parameters, parameter_gradients
 from latlin.inference.site_terms import AffineTerm, BoundTerm, CurvedTerm, ExpectedTerm, SiteTerm, TiltedTerm
 from latlin.inference.sites import Sites
 
@@ -85,6 +85,9 @@ def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
     if posterior.engine == "lvb" and posterior.evidence_kind == "approximation":
         raise ValueError("the evidence of low-rank variances has no exact gradient; use variances='exact'")
     rows, sites = stacked_rows(posterior.model), Sites.of(posterior.model)
+    if posterior.engine != "laplace" and not any(has_parameters(p) for p in sites.potentials):
+        none: tuple[dict[str, Array], ...] = tuple({} for _ in sites.blocks)
+        return EvidenceGradient(gaussian_gradients(posterior, rows, None), none, _note(posterior))
     term, turn = _site_term(posterior, rows, sites)
     found = tuple(parameter_gradients(term, p, span, sites.weight[span]) for span, p in sites.blocks)
     return EvidenceGradient(gaussian_gradients(posterior, rows, turn), found, _note(posterior))

@@ -25,7 +25,7 @@ from latlin.inference.newton import find_mode
 from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import SiteForm, site_form
 from latlin.inference.sites import SiteParameters
-from latlin.inference.starts import matched_parameters
+from latlin.inference.starts import inherited_parameters, matched_parameters
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 
@@ -134,7 +134,7 @@ class GaussianKL:
         checkpoint: Checkpoint | None,
     ) -> Ascent[full.State]:
         quick = replace(rules, max_iter=min(QUICK, rules.max_iter))
-        firsts = _starts(form) if start is None else [matched_parameters(form, model, start)]
+        firsts = _starts(form) if start is None else [inherited_parameters(form, model, start)]
         states = _finite(form, firsts, self.tol) or _finite(form, [_at_centres(form)], self.tol)
         if not states:
             raise ValueError(

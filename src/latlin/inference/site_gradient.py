@@ -26,6 +26,11 @@ STEP = 0.01
 SHAPES = ("df", "shape")
 
 
+def has_parameters(potential: Potential) -> bool:
+    """Whether `parameter_gradients` has anything to say of a family; labels and counts are no parameters."""
+    return bool({"scale", "cuts", *SHAPES} & set(potential.parameters))
+
+
 def parameter_gradients(term: SiteTerm, potential: Potential, span: slice, weight: Array) -> dict[str, Array]:
     """∂A/∂parameter of the sites in a span; cuts are summed over sites, labels and counts have none."""
     found: dict[str, Array] = {}
