@@ -80,7 +80,8 @@ def test_sparse_rows_are_fitted_and_every_number_is_listed(tmp_path):
     assert all(scores[name][0] <= scores["full"][0] + 0.1 for name in table_5_3.METHODS)
     values = {name: np.array([found, found + 1.0]) for name, found in scores.items()}
     claims = table_5_3.claims(values, "")
-    assert len(claims) == 2 + 34
+    assert len(claims) == 2 + 34 + 1
+    assert scores[table_5_3.SLIP][0] < scores["full"][0]
     assert sum(claim.agrees is None for claim in claims) == 22
 
 
@@ -91,3 +92,5 @@ def test_a_set_of_your_own_is_halved(tmp_path):
     split = table_5_3.from_file(tmp_path / "a9a.npz", 0)
     assert split.x.shape == (19, 123)
     assert split.new_x.shape == (21, 123)
+    np.testing.assert_array_equal(split.x.toarray(), x[:19].toarray())
+    assert np.any(table_5_3.from_file(tmp_path / "a9a.npz", 1).x.toarray() != x[:19].toarray())

@@ -3,8 +3,9 @@
 16,000 training and 16,561 test rows of the 32,561 of a9a, τ = 1, unit prior; gradients of 0.1 end a fit. The bound of
 local bounds is that of Gaussian KL at their moments, as there. The set (`a9a.npz` with `data`, `indices`, `indptr`,
 `shape`, `y` and `n_train`) is read from a folder of your own, or from `data` in the output folder; without it sparse
-binary rows are generated in its place and only the order of the methods is checked. The document has one split; here
-the spread over splits says what a split is worth. Real-sim and rcv1 with that document's rows could not be had.
+binary rows are generated in its place and only the order of the methods is checked. The document calls its one split
+random; its numbers are those of the first 16,000 rows in the order of the file, which is the first split here, and
+random ones say what a split is worth. Real-sim and rcv1 with that document's rows could not be had.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import SMALLER, Claim, Measured, Picture, Table, compared, drawn, write_page
 from latlin.reproduce.printed import TABLE_5_3, printed
 from latlin.reproduce.resume import data_file, each, remembered
+from latlin.reproduce.subspace_slip import slipped_subspace
 
 Array = NDArray[np.float64]
 TOL, DIM, SET = 0.1, 123, 14
 QUANTITIES = ("bound", "seconds", "error")
 METHODS = ("full", "chevron", "subspace", "LVB")
+SLIP = "subspace, K log c"
 NO_FILE = "not compared: no a9a.npz in the data folder; put it there and run again"
 ABSENT = {
     "real-sim": "not compared: the rows could not be had",
@@ -50,12 +53,12 @@ class Split(NamedTuple):
 
 
 def from_file(path: Path, seed: int, train: int | None = None) -> Split:
-    """A random half of the published training part; the first `train` rows of it."""
+    """Half of the published training part, random unless the seed is 0; the first `train` rows of it."""
     with np.load(path, allow_pickle=False) as file:
         whole = (file["data"], file["indices"], file["indptr"])
         x = sparse.csr_array(whole, shape=tuple(file["shape"]), dtype=float)
         y, n = file["y"].astype(float), int(file["n_train"])
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng(seed).permutation(n) if seed else np.arange(n)
     first, last = order[: n * 16_000 // 32_561][:train], order[n * 16_000 // 32_561 :]
     return Split(x[first], y[first], x[last], y[last])
 
@@ -76,7 +79,7 @@ def engines(size: int) -> dict[str, Any]:
     """The columns of the table."""
     return {
         "full": GaussianKL(tol=TOL),
-        "chevron": GaussianKL(covariance="chevron", rank=size, tol=TOL),
+        "chevron": GaussianKL(covariance="chevron", rank=size, order="natural", tol=TOL),
         "subspace": GaussianKL(covariance="subspace", rank=size, inner="diagonal", tol=TOL),
         "LVB": LocalBound(),
     }
@@ -95,7 +98,19 @@ def scores(split: Split, size: int) -> dict[str, Array]:
         bound = post.kl_bound() if name == "LVB" else post.log_evidence
         error = 100.0 * float(np.mean((split.new_x @ post.mean > 0.0) != (split.new_y > 0.0)))
         found[name] = np.array([bound, seconds, error])
-    return found
+        if name == "full":
+            assert post.sites is not None
+            gamma = post.sites.gamma
+    return found | {SLIP: _slipped(split, gamma, size)}
+
+
+def _slipped(split: Split, gamma: Array, size: int) -> Array:
+    """The subspace of largest precision with K log c in the entropy, as in `subspace_slip`."""
+    started, x = time.perf_counter(), split.x.toarray()
+    basis = np.linalg.eigh(np.eye(DIM) + x.T @ (gamma[:, None] * x))[1][:, -size:]
+    slip = slipped_subspace(x, Logit(split.y), basis)
+    error = 100.0 * float(np.mean((split.new_x @ slip.mean > 0.0) != (split.new_y > 0.0)))
+    return np.array([slip.bound, time.perf_counter() - started, error])
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.PathLike[str] | None = None) -> list[Path]:
@@ -103,19 +118,20 @@ def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.Path
     target = made(folder)
     path = data_file(target, data, "a9a.npz")
     train, size = (600, 20) if quick else (16_000, 80)
-    found: dict[str, list[Array]] = {name: [] for name in METHODS}
-    for seed in each("table 5.3", range(2 if quick else 5)):
-        key = f"table_5_3{'_quick' * quick}_{'made' if path is None else 'read'}_{seed}"
+    found: dict[str, list[Array]] = {name: [] for name in (*METHODS, SLIP)}
+    for seed in each("table 5.3", range(3 if quick else 6)):
+        key = f"table_5_3_splits{'_quick' * quick}_{'made' if path is None else 'read'}_{seed}"
         kept = remembered(target, key, lambda s=seed: scores(_split(path, s, train), size))  # type: ignore[misc]
-        for name in METHODS:
-            found[name].append(kept[name])
+        for name, runs in found.items():
+            runs.append(kept[name])
     values = {name: np.array(runs) for name, runs in found.items()}
     source = "generated rows" if path is None else "a9a"
     rows = [
-        (source, train, name, *(number for j in range(3) for number in _mean_and_spread(table[:, j])), len(table))
+        (source, train, name, *map(float, table[0]), *(n for j in range(3) for n in _mean_and_spread(table[1:, j])))
         for name, table in values.items()
     ]
-    columns = ["data", "N", "method", *(f"{q}{e}" for q in QUANTITIES for e in ("", ", sd over splits")), "splits"]
+    spread = (f"{q}, {e} of random splits" for q in QUANTITIES for e in ("mean", "sd"))
+    columns = ["data", "N", "method", *(f"{q}, first rows" for q in QUANTITIES), *spread]
     table = Table("table_5_3", f"Bounds, seconds and test errors in per cent, K = {size}", columns, rows)
     why = NO_FILE if path is None else SMALLER if quick else ""
     return write_page(target, "table_5_3", claims(values, why), [table], [_draw(target, values, quick)])
@@ -138,17 +154,30 @@ def claims(values: dict[str, Array], why_not: str) -> list[Claim]:
                 continue
             what = f"{quantity}, {method}, {source}"
             if source == "a9a" and not why_not:
-                mean, spread = _mean_and_spread(values[method][:, QUANTITIES.index(quantity)])
-                said.append(compared(what, theirs, Measured(mean, spread), REASONS[quantity]))
+                j = QUANTITIES.index(quantity)
+                reason = REASONS.get(method, REASONS[quantity]) if quantity == "bound" else REASONS[quantity]
+                said.append(compared(what, theirs, Measured(float(values[method][0, j])), reason))
+                if method == "subspace" and quantity == "bound":
+                    tested = Measured(float(values[SLIP][0, j]))
+                    said.append(
+                        compared(
+                            f"bound, {SLIP}, a9a",
+                            theirs,
+                            tested,
+                            "about a nat: a full inner factor there, a diagonal one in theirs",
+                        )
+                    )
             else:
                 said.append(Claim(what, str(theirs), "–", None, ABSENT.get(source, why_not)))
     return said
 
 
 REASONS = {
-    "bound": "more than two sd of a split: another split, or other rows; the sd over splits tests it",
+    "bound": "another split, or an optimiser that stopped elsewhere: gradients of 0.1 leave the last digit open",
+    "chevron": "the bound is concave and ours, at the same tolerance, is the higher: theirs stopped short of the optimum",
+    "subspace": f'theirs weighs log c with K where the bound has D − K: row "{SLIP}" does so',
     "seconds": "another machine, language and optimiser; `benchmarks/real_sparse.py` times ours alone",
-    "error": "more than two sd of a split: another split; the sd over splits tests it",
+    "error": "a few rows of 16,561 fall on the other side; the sd over random splits says what that is worth",
 }
 
 
@@ -165,7 +194,7 @@ def _draw(target: Path, values: dict[str, Array], quick: bool) -> Picture:
     for axes, (j, title) in zip(
         figure.subplots(1, 2), ((0, "bound below the full one"), (2, "test error, %")), strict=True
     ):
-        shown = [values["full"][:, 0] - v[:, 0] if j == 0 else v[:, j] for v in values.values()]
+        shown = [values["full"][:, 0] - values[n][:, 0] if j == 0 else values[n][:, j] for n in METHODS]
         axes.errorbar(METHODS, [v.mean() for v in shown], [v.std(ddof=1) for v in shown], fmt="o", capsize=3)
         axes.set_title(title)
     alt = "How far each bound is below that of the full covariance, and test errors, with their spread over splits"
