@@ -174,7 +174,7 @@ def claims(values: dict[str, Array], why_not: str) -> list[Claim]:
 
 REASONS = {
     "bound": "another split, or an optimiser that stopped elsewhere: gradients of 0.1 leave the last digit open",
-    "chevron": "the bound is concave and ours, at the same tolerance, is the higher: theirs stopped short of the optimum",
+    "chevron": "the bound is concave and ours, at the same tolerance, is the higher: theirs stopped short",
     "subspace": f'theirs weighs log c with K where the bound has D − K: row "{SLIP}" does so',
     "seconds": "another machine, language and optimiser; `benchmarks/real_sparse.py` times ours alone",
     "error": "a few rows of 16,561 fall on the other side; the sd over random splits says what that is worth",
