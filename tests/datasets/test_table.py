@@ -55,6 +55,11 @@ def test_what_is_no_table_is_said(tmp_path):
         ("empty.csv", "", "cannot be read"),
         ("ragged.csv", "a,b\n1,2\n1,2,3,4\n", "cannot be read"),
         ("head.csv", "a,b\n", "no rows"),
+        ("semicolons.csv", "a;b\n1;2\n3;4\n", "must be separated by ',', and seem to be by ';'"),
+        ("decimals.csv", "a;b\n1,5;2,5\n", "must be separated by ',', and seem to be by ';'"),
+        ("commas.tsv", "a,b\n1,2\n", "and seem to be by ','"),
+        ("spare.csv", "a,b\n1,2,3\n4,5,6\n", "more cells than there are column names"),
+        ("twice.csv", "a,b,a\n1,2,3\n4,5,6\n", "'a' occurs more than once"),
     ]:
         (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match=words):

@@ -25,12 +25,12 @@ def need_pandas() -> Any:
 
 def read_table(path: str | os.PathLike[str]) -> Frame:
     """The data frame of a CSV (`.csv`, `.tsv`, `.txt`, also packed as `.gz` and the like) or Parquet file."""
-    pandas, source = need_pandas(), Path(path)
+    source = Path(path)
     if not source.is_file():
         raise FileNotFoundError(f"there is no file {source}")
     ending = table_ending(source)
     try:
-        frame = _read_parquet(source) if ending in PARQUET else pandas.read_csv(source, sep=SEPARATORS[ending])
+        frame = _read_parquet(source) if ending in PARQUET else _read_csv(source, SEPARATORS[ending])
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{source} cannot be read as a table: {' '.join(str(error).split())}") from error
     frame.columns = [str(name) for name in frame.columns]
@@ -65,6 +65,21 @@ def table_ending(path: Path) -> str:
         known = ", ".join([*SEPARATORS, *sorted(PARQUET)])
         raise ValueError(f"{path} is no table by its name: it must end in one of {known}")
     return endings[-1]
+
+
+def _read_csv(source: Path, separator: str) -> Frame:
+    """A table whose header names every cell; pandas would rename a second 'a', and take spare cells as row labels."""
+    pandas = need_pandas()
+    frame = pandas.read_csv(source, sep=separator)
+    names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
+    others = [mark for mark in ",;\t|" if len(names) == 1 and mark in names.iloc[0]]
+    if others:
+        raise ValueError(f"its columns must be separated by {separator!r}, and seem to be by {others[0]!r}")
+    if not frame.index.equals(pandas.RangeIndex(len(frame))):
+        raise ValueError("its rows have more cells than there are column names")
+    if names.duplicated().any():
+        raise ValueError(f"column names must differ, and {names[names.duplicated()].iloc[0]!r} occurs more than once")
+    return frame
 
 
 def _read_parquet(source: Path) -> Frame:
