@@ -10,9 +10,11 @@ from latlin.numerics.archive import read_archive
 
 #: kinds that files may name → their module
 KINDS = {
+    "latlin.factor.BinaryFactorAnalysis": "latlin.factor",
     "latlin.factor.FactorAnalysis": "latlin.factor",
     "latlin.factor.GroupFactorAnalysis": "latlin.factor",
     "latlin.factor.MixedFactorAnalysis": "latlin.factor",
+    "latlin.factor.NoisyICA": "latlin.factor",
     "latlin.gp.GaussianProcessClassifier": "latlin.gp",
     "latlin.gp.GaussianProcessRegressor": "latlin.gp",
     "latlin.linear.BayesianLinearRegression": "latlin.linear",

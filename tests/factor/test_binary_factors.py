@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import latlin
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor import _binary_model as bm
 from latlin.factor._binary_fit import BinaryOptions, begin, one_step, without_superfluous
@@ -330,7 +331,7 @@ def test_archives_and_pickles_answer_alike(tmp_path):
     x = images(2)[0][:100]
     model = BinaryFactorAnalysis(8, n_init=1, random_state=0).fit(x)
     model.save(tmp_path / "binary.npz")
-    for other in (BinaryFactorAnalysis.load(tmp_path / "binary.npz"), pickle.loads(pickle.dumps(model))):
+    for other in (latlin.load(tmp_path / "binary.npz"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.transform(x), model.transform(x))
         assert other.lower_bound_ == model.lower_bound_
         assert other.get_params() == model.get_params()

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
@@ -291,6 +292,8 @@ def test_bad_input_is_named():
             MixedFactorAnalysis(**{name: value}).fit(X)
     with pytest.raises(ValueError, match="'ep' with Gaussian ones"):
         MixedFactorAnalysis(engine="ep", latents="laplace").fit(X)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        MixedFactorAnalysis(2, types=TYPES).transform(X)
     model = fit(X)
     assert (model.table_.kinds == REAL).sum() == 3
     unseen = X.copy()

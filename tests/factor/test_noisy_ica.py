@@ -8,6 +8,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
 from latlin.factor import _ica_model as im
 from latlin.factor._ica_engines import ENGINES, Block, Single, with_moments
@@ -281,7 +282,7 @@ def test_archives_and_pickles_answer_alike(tmp_path):
     x = mixture(1, 300, 2, 4).rows
     model = NoisyICA(2, n_init=1, random_state=0).fit(x)
     model.save(tmp_path / "ica.npz")
-    for other in (NoisyICA.load(tmp_path / "ica.npz"), pickle.loads(pickle.dumps(model))):
+    for other in (latlin.load(tmp_path / "ica.npz"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.transform(x), model.transform(x))
         np.testing.assert_array_equal(other.score_samples(x), model.score_samples(x))
         assert other.get_params() == model.get_params()

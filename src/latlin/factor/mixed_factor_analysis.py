@@ -249,7 +249,8 @@ class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return cold_posterior(self._engine, self._encoded(X), self.sites_)
 
     def _encoded(self, X: Any) -> Array:
-        return self.table_.encode(self._validated(X, False))
+        X = self._validated(X, False)
+        return self.table_.encode(X)
 
     def _validated(self, X: Any, reset: bool) -> Any:
         if not reset:
