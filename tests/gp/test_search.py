@@ -86,3 +86,25 @@ def test_likelihood_parameters_from_held_out_data():
     assert float(gp.likelihood_.scale) == 0.1
     assert float(gp.likelihood_.df) == 3.0
     assert len(gp.theta_) == KERNEL.n_dims
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_the_default_kernel_follows_the_units(normalise):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((25, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(25)
+    plain = GaussianProcessRegressor(normalise_y=normalise).fit(X, y)
+    other = GaussianProcessRegressor(normalise_y=normalise).fit(1e4 * X, 1e3 * y)
+    assert other.log_evidence_ + 25 * np.log(1e3) == pytest.approx(plain.log_evidence_, abs=1e-4)
+    np.testing.assert_allclose(other.predict(1e4 * X), 1e3 * plain.predict(X), rtol=1e-3, atol=1.0)
+    labels = y > 0.0
+    near, far = (GaussianProcessClassifier(engine="laplace").fit(unit * X, labels) for unit in (1.0, 1e4))
+    assert far.log_evidence_ == pytest.approx(near.log_evidence_, abs=1e-4)
+
+
+def test_constant_targets_start_from_their_size():
+    X = np.random.default_rng(0).standard_normal((25, 3))
+    y = np.full(25, 0.18191711860234822)  # whose standard deviation is a rounding error
+    model = GaussianProcessRegressor().fit(X, y)
+    assert model.log_evidence_ > 0.0
+    np.testing.assert_allclose(model.predict(X), y, rtol=1e-3)

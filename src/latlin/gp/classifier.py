@@ -36,8 +36,9 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : scikit-learn kernel, default ConstantKernel() * RBF()
-        Cloned, once a class when there are more than two; the fitted ones are `kernels_`.
+    kernel : scikit-learn kernel, default constant × RBF
+        The default starts from the spread of X. Cloned, once a class when there are more than two; the fitted ones are
+        `kernels_`.
     link : {"logit", "probit", "step"} or Potential
         Probability of a class given the latent function. "step" says that labels are the sign of the latent function,
         up to a hundredth that are wrong; it works with engines "ep" (best as `Step(1, 0)`) and "gkl".
@@ -111,7 +112,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         rng = generator(self.random_state)
         template = _template(self.link)
         self._engine = resolve_engine(self.engine, template)
-        setting = Setting(default_kernel() if self.kernel is None else clone(self.kernel), Likelihood.of(template))
+        kernel = default_kernel(inputs) if self.kernel is None else clone(self.kernel)
+        setting = Setting(kernel, Likelihood.of(template))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._targets = [(labels == one).astype(float) for one in ones]
         options = (self._engine, self.optimizer, self.n_restarts, self.max_iter, rng, self.verbose)

@@ -143,9 +143,15 @@ class Likelihood:
         return np.split(np.asarray(theta, float), ends[:-1]) if self.free else []
 
 
+def spread(y: Array) -> float:
+    """Standard deviation; of constant targets, which have one of rounding only, their size, or one."""
+    sd, size = float(y.std()), abs(float(y.mean()))
+    return sd if sd > 1e-10 * size else size or 1.0
+
+
 def _scaled(family: Callable[..., Potential], **more: Any) -> Callable[[Array, dict[str, Any]], Potential]:
     def build(y: Array, given: dict[str, Any]) -> Potential:
-        return family(**({"scale": FIRST_SCALE * (float(y.std()) or 1.0)} | more | given))
+        return family(**({"scale": FIRST_SCALE * spread(y)} | more | given))
 
     return build
 

@@ -26,9 +26,13 @@ Array = NDArray[np.float64]
 BLOCK = 2000
 
 
-def default_kernel() -> Any:
-    """Constant × squared exponential, both free."""
-    return ConstantKernel(1.0) * RBF(1.0)
+def default_kernel(X: Array, size: float = 1.0) -> Any:
+    """Constant × squared exponential, both free, from the units of the inputs and of the latent function on.
+
+    From a length far below the distances, or a variance far below the noise, the evidence has next to no slope.
+    """
+    width, decades = float(np.sqrt(X.var(axis=0).mean())) or 1.0, np.array([1e-5, 1e5])
+    return ConstantKernel(size**2, size**2 * decades) * RBF(width, width * decades)
 
 
 def resolve_engine(engine: str | Engine, likelihood: Potential) -> Engine:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.gp.archive import read, write
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
-from latlin.gp.likelihoods import Likelihood, resolve_likelihood
+from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.validation import choose_on_validation
@@ -30,8 +30,8 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : scikit-learn kernel, default ConstantKernel() * RBF()
-        Cloned; the fitted one is `kernel_`.
+    kernel : scikit-learn kernel, default constant × RBF
+        The default starts from the spread of X and the size of y. Cloned; the fitted one is `kernel_`.
     likelihood : {"gaussian", "student-t", "laplace", "cauchy", "logistic", "poisson", "ordinal"} or Potential
         Noise of the targets around the latent function; counts with rate exp(latent); classes 0, 1, 2, … by cuts of the
         latent line. A potential brings its own parameters, its observation is replaced by the targets.
@@ -134,7 +134,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         targets = targets.astype(float)
         rng = generator(self.random_state)
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
-        setting = self._setting(likelihood, targets)
+        setting = self._setting(likelihood, inputs, targets)
         engine = resolve_engine(self.engine, likelihood.template)
         options = (engine, self.optimizer, self.n_restarts, self.max_iter, rng, self.verbose)
         if self.validation_grid is not None:
@@ -145,13 +145,16 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         self._store(Process(inputs, maximise_evidence(setting, inputs, targets, *options)), targets)
         return self
 
-    def _setting(self, likelihood: Likelihood, y: Array) -> Setting:
-        kernel = default_kernel() if self.kernel is None else clone(self.kernel)
-        if not self.normalise_y:
-            return Setting(kernel, likelihood)
-        if likelihood.template.observation[0] != "loc":
+    def _setting(self, likelihood: Likelihood, X: Array, y: Array) -> Setting:
+        location = likelihood.template.observation[0] == "loc"
+        if self.normalise_y and not location:
             raise ValueError("normalise_y needs a likelihood that adds noise to the latent function")
-        return Setting(kernel, likelihood, float(y.mean()), float(y.std()) or 1.0)
+        # the process has mean zero, so its size is that of y, not of its deviations
+        size = float(np.sqrt(np.mean(y**2))) or 1.0 if location and not self.normalise_y else 1.0
+        kernel = default_kernel(X, size) if self.kernel is None else clone(self.kernel)
+        return (
+            Setting(kernel, likelihood, float(y.mean()), spread(y)) if self.normalise_y else Setting(kernel, likelihood)
+        )
 
     def _store(self, process: Process, y: Array) -> None:
         found = process.found
