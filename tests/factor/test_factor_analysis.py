@@ -8,7 +8,15 @@ from sklearn.decomposition import PCA
 from sklearn.decomposition import FactorAnalysis as SklearnFactorAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from latlin.factor import FactorAnalysis, HeywoodWarning, choose_components
+from latlin.factor import (
+    BinaryFactorAnalysis,
+    FactorAnalysis,
+    GroupFactorAnalysis,
+    HeywoodWarning,
+    MixedFactorAnalysis,
+    NoisyICA,
+    choose_components,
+)
 from latlin.factor._direct import profile
 from latlin.factor._moments import DenseMoments, RowMoments, moments
 from latlin.factor._rotation import varimax
@@ -236,3 +244,10 @@ def test_save_and_load(tmp_path, wine):
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", [BinaryFactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA])
+def test_numbers_whose_squares_overflow_are_refused(kind):
+    X = 1e160 * np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match=r"must hold numbers of at most 1e\+140 in size, got \d.*e\+160"):
+        kind(1).fit(X)

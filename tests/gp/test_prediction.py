@@ -181,3 +181,14 @@ def test_classifier_refuses_what_is_no_link():
         GaussianProcessClassifier(KERNEL, link="cloglog").fit(X, X[:, 0] > 0)
     with pytest.raises(ValueError, match="potential of labels"):
         GaussianProcessClassifier(KERNEL, link=potentials.Laplace()).fit(X, X[:, 0] > 0)
+
+
+@pytest.mark.parametrize(
+    "estimator", [GaussianProcessRegressor(optimizer=None), GaussianProcessClassifier(optimizer=None)]
+)
+def test_numbers_whose_squares_overflow_are_refused(estimator):
+    X, y = np.arange(6.0)[:, None], np.array([0, 1, 0, 1, 1, 0])
+    with pytest.raises(ValueError, match="X must hold numbers of at most"):
+        estimator.fit(1e200 * X, y)
+    with pytest.raises(ValueError, match="X must hold numbers of at most"):
+        estimator.fit(X, y).predict(1e200 * X)

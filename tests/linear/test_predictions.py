@@ -12,6 +12,7 @@ from latlin.linear import (
     BayesianPoissonRegression,
     BayesianProbitRegression,
     RobustRegression,
+    SparseRegression,
 )
 from linear.data import responses
 
@@ -237,3 +238,14 @@ def test_bad_data_get_a_sentence():
         BayesianPoissonRegression().fit(X, -1.0 - Y["counts"])
     with pytest.raises(ValueError, match="NaN"):
         BayesianLinearRegression().fit(np.where(X > 5.0, np.nan, X), Y["numbers"])
+
+
+@pytest.mark.parametrize("estimator", [BayesianLinearRegression(), RobustRegression(), SparseRegression()])
+def test_numbers_whose_squares_overflow_are_refused(estimator):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((10, 2)), rng.standard_normal(10)
+    for rows, targets, words in ((1e200 * X, y, "X must hold numbers of at most"), (X, 1e200 * y, "y must hold")):
+        with pytest.raises(ValueError, match=words):
+            estimator.fit(rows, targets)
+    with pytest.raises(ValueError, match="X must hold numbers of at most"):
+        estimator.fit(X, y).predict(1e200 * X)

@@ -1,10 +1,12 @@
-"""Anderson mixing, the line search and the way to a generator."""
+"""Anderson mixing, the line search, the way to a generator, and numbers that are too large."""
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from latlin.numerics.anderson import mix
 from latlin.numerics.line_search import backtrack
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import generator
 
 
@@ -46,3 +48,17 @@ def test_generators():
     assert generator(old).integers(2**40) != generator(old).integers(2**40)
     with pytest.raises(ValueError, match="random_state must be"):
         generator("seed")
+
+
+def test_numbers_that_are_too_large_are_named():
+    for fine in (
+        np.array([[1.0, np.nan]]),
+        sparse.csr_array(np.eye(2)),
+        np.array(["a", "b"]),
+        np.zeros((0, 2)),
+        np.arange(3),
+    ):
+        assert summable("X", fine) is fine
+    for wrong in (np.array([1.0, -1e150, np.nan]), sparse.csr_array(1e150 * np.eye(2))):
+        with pytest.raises(ValueError, match=r"X must hold numbers of at most 1e\+140 in size, got 1e\+150"):
+            summable("X", wrong)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
 from latlin.numerics.mixed_kernels import BINARY, COUNT, ORDINAL, REAL
 
 KINDS = {"real": REAL, "binary": BINARY, "count": COUNT, "ordinal": ORDINAL, "categorical": BINARY}
@@ -64,7 +65,7 @@ class Column:
         if self.kind == "count" and np.any((seen < 0) | (seen != np.floor(seen))):
             bad = seen[(seen < 0) | (seen != np.floor(seen))][0]
             raise ValueError(f"column {self.name!r} must hold counts 0, 1, 2, …, got {bad}")
-        return numbers
+        return np.asarray(summable(f"column {self.name!r}", numbers))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from latlin.factor._binary_starts import STARTS
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
 
@@ -110,7 +111,7 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
         """Fit to the rows of `X` of shape (n, d)."""
         options = self._options()
-        rows = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)
+        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
         if not rows.var(axis=0).mean() > 0.0:
             raise ValueError("X has the same row everywhere: there is no noise variance to learn")
         self._store(binary_fit(rows, options, generator(self.random_state)))
@@ -202,7 +203,7 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _describe(self, X: Any) -> tuple[Array, Array]:
         check_is_fitted(self, "components_")
-        rows = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        rows = summable("X", validate_data(self, X, reset=False, dtype=np.float64, order="C"))
         means, values = np.zeros((len(rows), 0)), np.zeros(len(rows))
         if self.n_active_:
             means, values = _ENGINES[self.inference].describe(row_problem(rows, self._state()))

@@ -22,6 +22,7 @@ from latlin.factor._group_views import Name, Views, is_views, read_matrix, read_
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 
 KIND = "latlin.factor.GroupFactorAnalysis"
@@ -217,7 +218,7 @@ class GroupFactorAnalysis(GroupQueries):
                 raise ValueError(f"X must have at least 2 samples, got {len(rows)}")
             return views, rows
         rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
-        return read_matrix(rows, groups)
+        return read_matrix(summable("X", rows), groups)
 
     def _relevance(self, sizes: Array) -> Relevance:
         if self.rank == "full":

@@ -17,6 +17,7 @@ from latlin.factor._ica_sources import DF_RANGE, FAMILIES
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
 
@@ -126,7 +127,7 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def fit(self, X: Any, y: Any = None) -> NoisyICA:
         """Fit to the rows of `X` of shape (n, d)."""
         self._check()
-        rows = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)
+        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         flat = np.flatnonzero(variance <= (1e-14 * mean) ** 2)
         if len(flat):
@@ -227,7 +228,7 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "mixing_")
-        return validate_data(self, X, reset=False, dtype=np.float64) - self.mean_
+        return summable("X", validate_data(self, X, reset=False, dtype=np.float64)) - self.mean_
 
     def _describe(self, rows: Array) -> tuple[Array, Array, Array]:
         model = SourceModel(FAMILIES[self.source], False)

@@ -18,6 +18,7 @@ from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.inference.engine import Engine
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -105,6 +106,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
             Labels of any kind.
         """
         inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        inputs = summable("X", inputs)
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
@@ -210,7 +212,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return summable("X", validate_data(self, X, dtype=np.float64, reset=False))
 
 
 def _template(link: str | Potential) -> Potential:

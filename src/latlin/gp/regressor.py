@@ -18,6 +18,7 @@ from latlin.gp.process import Process, default_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.validation import choose_on_validation
 from latlin.inference.engine import Engine
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
@@ -131,7 +132,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         y : array of shape (n_samples,)
         """
         inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        targets = targets.astype(float)
+        inputs, targets = summable("X", inputs), summable("y", targets.astype(float))
         rng = generator(self.random_state)
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
         setting = self._setting(likelihood, inputs, targets)
@@ -257,4 +258,4 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return summable("X", validate_data(self, X, dtype=np.float64, reset=False))

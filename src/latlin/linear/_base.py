@@ -22,6 +22,7 @@ from latlin.linear._predict import Latent, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
 from latlin.linear._summary import Summary, coefficient_rows
+from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -80,7 +81,8 @@ class LinearEstimator(BaseEstimator):
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y."""
-        return validate_data(self, X, y, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options)
+        X, y = validate_data(self, X, y, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options)
+        return summable("X", X), summable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
         """One problem a response."""
@@ -161,7 +163,7 @@ class LinearEstimator(BaseEstimator):
     def _asked(self, X: Any) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
-        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS))
+        return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
