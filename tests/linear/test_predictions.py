@@ -249,3 +249,15 @@ def test_numbers_whose_squares_overflow_are_refused(estimator):
             estimator.fit(rows, targets)
     with pytest.raises(ValueError, match="X must hold numbers of at most"):
         estimator.fit(X, y).predict(1e200 * X)
+
+
+def test_exposures_may_have_any_unit():
+    rng = np.random.default_rng(0)
+    X, y, offset = rng.standard_normal((20, 2)), rng.poisson(3.0, 20), rng.standard_normal(20)
+    near, far = (BayesianPoissonRegression(prior_scale=1.0).fit(X, y, offset=offset + shift) for shift in (0.0, 1e4))
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
+    assert far.log_evidence_ == pytest.approx(near.log_evidence_, abs=1e-6)
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative, got -2"):
+        BayesianPoissonRegression().fit(X, y, sample_weight=np.full(20, -2.0))
+    with pytest.raises(ValueError, match="offset must be finite, got nan"):
+        BayesianPoissonRegression().fit(X, y, offset=np.full(20, np.nan))

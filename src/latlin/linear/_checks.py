@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.numerics.magnitude import summable
+
 Array = NDArray[np.float64]
 
 
@@ -19,11 +21,12 @@ def weights(value: Any, count: int) -> Array | None:
         array = np.full(count, float(array))
     if array.shape != (count,):
         raise ValueError(f"sample_weight must have shape ({count},), one number a row, got shape {array.shape}")
-    if not np.all(np.isfinite(array) & (array >= 0.0)):
-        raise ValueError("sample_weight must be finite and not negative")
+    good = np.isfinite(array) & (array >= 0.0)
+    if not np.all(good):
+        raise ValueError(f"sample_weight must be finite and not negative, got {array[~good][0]:g}")
     if not np.any(array > 0.0):
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return array
+    return np.asarray(summable("sample_weight", array))
 
 
 def offsets(value: Any, count: int, width: int = 1) -> Array | None:
@@ -37,8 +40,8 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     if array.shape not in allowed:
         raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
     if not np.all(np.isfinite(array)):
-        raise ValueError("offset must be finite")
-    return array
+        raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
+    return np.asarray(summable("offset", array))
 
 
 def column(offset: Array | None, index: int) -> Array | None:

@@ -133,8 +133,12 @@ class Count:
         return 1.0
 
     def intercept(self, targets: Targets) -> tuple[float, float]:
-        exposure = 1.0 if targets.offset is None else targets.average(np.exp(targets.offset))
-        return float(np.log(max(targets.average(targets.y), 1e-3) / exposure)), 5.0
+        rate = np.log(max(targets.average(targets.y), 1e-3))
+        if targets.offset is None:
+            return float(rate), 5.0
+        # log of the mean exposure; the exposures themselves may overflow
+        top = targets.offset.max()
+        return float(rate - top - np.log(targets.average(np.exp(targets.offset - top)))), 5.0
 
 
 @dataclass(frozen=True)
