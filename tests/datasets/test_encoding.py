@@ -114,3 +114,8 @@ def test_description(frame):
         "distinct": 3,
         "summary": "Rome (2), Oslo (1), Bonn (1)",
     }
+
+
+def test_one_row_teaches_nothing(frame):
+    with pytest.raises(ValueError, match="at least two rows to learn from, got 1"):
+        learn_encoding(frame.head(1), frame.columns[-1], missing="impute")

@@ -76,6 +76,8 @@ def test_marginals_are_densities(ax, model):
         assert np.trapezoid(height * x, x) == pytest.approx(post.mean[index], abs=1e-4)
     with pytest.raises(ValueError, match="is a point"):
         plot.marginals(infer(model, "map"))
+    with pytest.raises(ValueError, match="coordinates must be below 3, the length of w, got 5"):
+        plot.marginals(post, [0, 5])
 
 
 def test_trace(ax, model):

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.report import Facts, assess, gather, render, write_report
@@ -174,3 +175,12 @@ def test_ticks_are_round_and_inside():
         assert 2 <= len(values) <= 8
         assert min(values) >= low - 1e-9 * abs(low)
         assert max(values) <= high + 1e-9 * abs(high)
+
+
+def test_a_model_without_a_fit_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        write_report(
+            tmp_path / "r.html", BayesianLinearRegression(), rng.standard_normal((9, 2)), np.arange(9.0), target="y"
+        )
+    assert not list(tmp_path.iterdir())

@@ -113,6 +113,8 @@ def learn_encoding(
     names = [name for name in frame.columns if name != target and name not in drop]
     learnt = {name: learn_column(frame[name], name in categorical) for name in names}
     columns = tuple(column for column in learnt.values() if column is not None)
+    if len(frame) < 2:
+        raise ValueError(f"the table must have at least two rows to learn from, got {len(frame)}")
     if not columns:
         raise ValueError(f"the table has no column besides {target!r} that could explain it")
     return Encoding(columns, checked_missing(missing), tuple(name for name, column in learnt.items() if column is None))

@@ -37,6 +37,9 @@ def marginals(
     matplotlib Axes
     """
     chosen = list(range(min(6, len(posterior.mean)))) if coordinates is None else list(coordinates)
+    outside = [index for index in chosen if not -len(posterior.mean) <= index < len(posterior.mean)]
+    if outside:
+        raise ValueError(f"coordinates must be below {len(posterior.mean)}, the length of w, got {outside[0]}")
     if not np.all(posterior.variance[chosen] > 0.0):
         raise ValueError(f"a {posterior.engine!r} posterior is a point and has no density; choose another engine")
     ax = given_or_new(ax)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from latlin.numerics.atomic import write_text
 from latlin.report import sections
 from latlin.report.assess import assess
@@ -54,6 +56,7 @@ def write_report(
     **options
         Of `gather`: target, title, columns, notes, spread, diagnosis, engines.
     """
+    check_is_fitted(estimator)
     assessment = assess(estimator, X, y, folds=folds) if folds else None
     facts = gather(estimator, len(y), assessment=assessment, **options)
     write_text(path, render(facts))
