@@ -37,8 +37,8 @@ from latlin.quadrature.subsampling import quadrature_weights
 Array = NDArray[np.float64]
 BUDGETS = {
     1: (40, 160),
-    2: (80, 1000),
-    3: (160, 1000),
+    2: (80, 2000),
+    3: (160, 1600),
     4: (250, 1000),
     5: (250, 1000),
 }  # the larger where the first fails
