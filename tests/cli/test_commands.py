@@ -23,7 +23,7 @@ def run(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def told(result, *words):
+def assert_told(result, *words):
     """One sentence on standard error, exit code 1, no traceback."""
     assert result.exit_code == 1
     lines = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
@@ -116,7 +116,7 @@ def test_predict_keeps_order_and_columns(model, folder, frame):
     new = frame[["age", "dose", "city"]].head(4).copy()
     new.loc[1, "age"] = np.nan
     new.to_csv(folder / "gap.csv", index=False)
-    told(run("predict", model[0], folder / "gap.csv"), "missing values: 'age' 1 of 4 rows")
+    assert_told(run("predict", model[0], folder / "gap.csv"), "missing values: 'age' 1 of 4 rows")
     result = run("predict", model[0], folder / "gap.csv", "--missing", "drop", "--keep")
     table = pandas.read_csv(io.StringIO(result.stdout))
     assert table["predicted_P(well)"].isna().tolist() == [False, True, False, False]
@@ -159,7 +159,7 @@ def test_every_family_fits_predicts_and_reports(folder, target, family, columns,
 
 def test_an_unclear_target_is_asked_about(folder, tmp_path):
     result = run("fit", folder / "grade.csv", "--target", "grade", "--out", tmp_path / "m.latlin")
-    told(result, "only 3 different whole numbers", "--family ordinal or poisson or linear")
+    assert_told(result, "only 3 different whole numbers", "--family ordinal or poisson or linear")
     assert not (tmp_path / "m.latlin").exists()
 
 
@@ -180,7 +180,9 @@ def test_a_full_disk_leaves_the_old_model(model, folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
-    told(run("fit", folder / "outcome.csv", "-t", "outcome", "--folds", 0, "--out", path), "No space left on device")
+    assert_told(
+        run("fit", folder / "outcome.csv", "-t", "outcome", "--folds", 0, "--out", path), "No space left on device"
+    )
     assert path.read_bytes() == before
     assert sorted(folder.iterdir()) == files
 
@@ -189,7 +191,7 @@ def test_ordered_texts_need_their_order(folder, frame, tmp_path):
     grades = frame[["age"]].assign(grade=frame["grade"].map({1: "low", 2: "mid", 3: "high"}))
     grades.head(40).to_csv(tmp_path / "g.csv", index=False)
     words = ("fit", tmp_path / "g.csv", "-t", "grade", "--family", "ordinal", "--folds", 0, "--engine", "laplace")
-    told(run(*words, "--out", tmp_path / "m.latlin"), "say their order", "--levels")
+    assert_told(run(*words, "--out", tmp_path / "m.latlin"), "say their order", "--levels")
     result = run(*words, "--levels", "low, mid, high", "--out", tmp_path / "m.latlin")
     assert result.exit_code == 0, result.output
     assert load_model(tmp_path / "m.latlin").estimator.classes_.tolist() == ["low", "mid", "high"]
@@ -235,23 +237,27 @@ def test_compare_notes_what_does_not_apply(folder, tmp_path):
     assert np.isfinite(table.loc["linear", "held out"])
     assert np.isnan(table.loc["sparse", "held out"])
     assert "have a kink; use engine" in table.loc["sparse", "note"]
-    told(run("compare", folder / "weight.csv", "-t", "weight", "--family", "linear,poisson"), "cannot be compared")
+    assert_told(
+        run("compare", folder / "weight.csv", "-t", "weight", "--family", "linear,poisson"), "cannot be compared"
+    )
 
 
 def test_mistakes_are_told_in_a_sentence(model, folder, tmp_path):
     data, out = folder / "outcome.csv", tmp_path / "m.latlin"
-    told(run("fit", tmp_path / "no.csv", "-t", "y"), "there is no file")
-    told(run("fit", data, "-t", "nothing", "--out", out), "no column 'nothing'; it has 'age'")
-    told(run("fit", data, "-t", "outcome", "--family", "cox", "--out", out), "family must be one of")
-    told(run("fit", data, "-t", "outcome", "--engine", "mcmc", "--out", out), "engine must be one of")
-    told(run("fit", data, "-t", "outcome", "--prior-scale", "wide", "--out", out), "prior-scale must be 'auto'")
-    told(run("fit", data, "-t", "outcome", "--missing", "guess", "--out", out), "missing must be one of")
-    told(run("fit", data, "-t", "city", "--family", "linear", "--out", out), "must hold finite numbers")
-    told(run("fit", data, "-t", "outcome", "--out", tmp_path / "no" / "m.latlin", "--folds", 0), "there is no folder")
-    told(run("predict", model[0], data, "--interval", 1.5), "interval must lie strictly between 0 and 1")
-    told(run("predict", data, data), "is not a model written by 'latlin fit'")
-    told(run("report", tmp_path / "no.latlin"), "there is no file")
-    told(run("reproduce", "nothing"), "nothing to reproduce by the name 'nothing'")
+    assert_told(run("fit", tmp_path / "no.csv", "-t", "y"), "there is no file")
+    assert_told(run("fit", data, "-t", "nothing", "--out", out), "no column 'nothing'; it has 'age'")
+    assert_told(run("fit", data, "-t", "outcome", "--family", "cox", "--out", out), "family must be one of")
+    assert_told(run("fit", data, "-t", "outcome", "--engine", "mcmc", "--out", out), "engine must be one of")
+    assert_told(run("fit", data, "-t", "outcome", "--prior-scale", "wide", "--out", out), "prior-scale must be 'auto'")
+    assert_told(run("fit", data, "-t", "outcome", "--missing", "guess", "--out", out), "missing must be one of")
+    assert_told(run("fit", data, "-t", "city", "--family", "linear", "--out", out), "must hold finite numbers")
+    assert_told(
+        run("fit", data, "-t", "outcome", "--out", tmp_path / "no" / "m.latlin", "--folds", 0), "there is no folder"
+    )
+    assert_told(run("predict", model[0], data, "--interval", 1.5), "interval must lie strictly between 0 and 1")
+    assert_told(run("predict", data, data), "is not a model written by 'latlin fit'")
+    assert_told(run("report", tmp_path / "no.latlin"), "there is no file")
+    assert_told(run("reproduce", "nothing"), "nothing to reproduce by the name 'nothing'")
     assert not list(tmp_path.iterdir())
 
 
@@ -268,15 +274,15 @@ def test_debug_shows_where(tmp_path):
 def test_new_rows_that_do_not_fit_are_told(model, frame, tmp_path):
     new = frame[["age", "dose", "city"]].head(3)
     new.drop(columns="dose").to_csv(tmp_path / "a.csv", index=False)
-    told(run("predict", model[0], tmp_path / "a.csv"), "lacks 'dose'")
+    assert_told(run("predict", model[0], tmp_path / "a.csv"), "lacks 'dose'")
     new.assign(city=["Oslo", "Paris", "Rome"]).to_csv(tmp_path / "b.csv", index=False)
-    told(run("predict", model[0], tmp_path / "b.csv"), "'Paris' in row 2", "never seen")
+    assert_told(run("predict", model[0], tmp_path / "b.csv"), "'Paris' in row 2", "never seen")
 
 
 def test_damaged_and_later_files_are_refused(model, folder, tmp_path):
     whole = model[0].read_bytes()
     (tmp_path / "cut.latlin").write_bytes(whole[: len(whole) // 2])
-    told(run("summary", tmp_path / "cut.latlin"), "not a model")
+    assert_told(run("summary", tmp_path / "cut.latlin"), "not a model")
     for name, change, words in [
         ("later", {"format": 99}, "upgrade"),
         ("odd", {"facts": {}}, "card that cannot be read"),
@@ -289,7 +295,7 @@ def test_damaged_and_later_files_are_refused(model, folder, tmp_path):
                 if member == "card.json":
                     content = json.dumps(json.loads(content) | change)
                 new.writestr(member, content)
-        told(run("summary", path), words)
+        assert_told(run("summary", path), words)
 
 
 def test_missing_values_when_fitting(frame, tmp_path):
@@ -297,7 +303,7 @@ def test_missing_values_when_fitting(frame, tmp_path):
     holes.loc[:4, "age"], holes.loc[3:5, "city"], holes.loc[9, "weight"] = np.nan, None, np.nan
     holes.to_csv(tmp_path / "h.csv", index=False)
     words = ("fit", tmp_path / "h.csv", "-t", "weight", "--folds", 0, "--out", tmp_path / "m.latlin")
-    told(run(*words), "target 'weight' is missing in 1 of 120 rows")
+    assert_told(run(*words), "target 'weight' is missing in 1 of 120 rows")
     dropped = run(*words, "--missing", "drop")
     assert "6 rows with missing values were left out ('age' 5, 'city' 3)" in dropped.stdout
     assert "113 rows" in dropped.stdout

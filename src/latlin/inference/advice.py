@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.subspace import SubspaceCovariance
-from latlin.inference.posterior import Posterior
+from latlin.inference.approximation import Approximation
 
 #: largest dimension for a full covariance, and for an affine-independent density
 FULL, AFFINE = 2000, 60
 
 
-def next_engine(posterior: Posterior) -> str:
+def next_engine(posterior: Approximation) -> str:
     """A short name, with a word on options where they matter."""
     dim, engine = posterior.model.dim, posterior.engine
     if engine in ("map", "lvb", "laplace", "mean-field"):
@@ -26,6 +26,6 @@ def next_engine(posterior: Posterior) -> str:
     return "ai-kl with another base, or more draws"
 
 
-def _is_full(posterior: Posterior) -> bool:
+def _is_full(posterior: Approximation) -> bool:
     structure = getattr(posterior.density, "structure", None)
     return isinstance(structure, PrecisionCovariance | SubspaceCovariance)

@@ -22,8 +22,8 @@ from latlin.diagnostics.response import response
 from latlin.diagnostics.verdict import FEWEST_EFFECTIVE, Findings, Verdict, Word, certainty, judge, moment_gap
 from latlin.diagnostics.weights import WeightSummary, summarise_weights
 from latlin.inference.advice import next_engine
+from latlin.inference.approximation import Approximation
 from latlin.inference.log_joint import LogJoint
-from latlin.inference.posterior import Posterior
 from latlin.inference.proposals import Draws, draws_for
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.cauchy import Cauchy
@@ -103,7 +103,7 @@ class Diagnosis:
         return "\n".join([*lines, f"next: {self.next_engine}"] if self.next_engine else lines)
 
 
-def diagnose(posterior: Posterior, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
+def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
     """Check a posterior against its model with n draws; see `Posterior.diagnose`."""
     if not isinstance(n, Integral) or n < 200:
         raise ValueError(f"n must be an integer of at least 200, got {n!r}")
@@ -134,7 +134,7 @@ def diagnose(posterior: Posterior, n: int = 4000, random_state: RandomState = No
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
 
 
-def _evaluated(posterior: Posterior, draws: Draws) -> tuple[Array, Array]:
+def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
     log_joint = LogJoint(posterior.model)
     log_p = np.empty(draws.total)
     log_components = np.empty((draws.total, len(draws.proposals)))
@@ -143,7 +143,7 @@ def _evaluated(posterior: Posterior, draws: Draws) -> tuple[Array, Array]:
     return log_p, log_components
 
 
-def _moments(posterior: Posterior, draws: Draws, defended: DefendedEvidence) -> CorrectedMoments:
+def _moments(posterior: Approximation, draws: Draws, defended: DefendedEvidence) -> CorrectedMoments:
     covariance = posterior.covariance() if posterior.model.dim <= DENSE else None
     blocks: Iterator[tuple[slice, Array]] = draws.blocks()
     return corrected_moments(
@@ -151,7 +151,7 @@ def _moments(posterior: Posterior, draws: Draws, defended: DefendedEvidence) -> 
     )
 
 
-def _interval(posterior: Posterior, found: DefendedEvidence) -> tuple[float, float, bool]:
+def _interval(posterior: Approximation, found: DefendedEvidence) -> tuple[float, float, bool]:
     """Ends, and whether the engine's own lower bound lies above what the draws find."""
     slack = ROUNDING * (1.0 + abs(posterior.log_evidence)) + posterior.bound_error
     proven = posterior.evidence_kind == "lower bound"
@@ -168,7 +168,7 @@ def _interval(posterior: Posterior, found: DefendedEvidence) -> tuple[float, flo
 
 
 def _assembled(
-    posterior: Posterior,
+    posterior: Approximation,
     own: WeightSummary,
     defended: DefendedEvidence,
     moments: CorrectedMoments,
@@ -200,7 +200,7 @@ def _assembled(
     )
 
 
-def _tails(posterior: Posterior, k_hat: float) -> str:
+def _tails(posterior: Approximation, k_hat: float) -> str:
     """A word on sites with polynomial tails, where the weights show them or no Gaussian factor cuts them off."""
     heavy = sorted({type(s.potential).__name__ for s in posterior.model.sites if isinstance(s.potential, HEAVY)})
     if not heavy or (k_hat <= 0.5 and posterior.model.gaussians):
@@ -208,7 +208,7 @@ def _tails(posterior: Posterior, k_hat: float) -> str:
     return f" ({' and '.join(heavy)} sites have tails heavier than those of any Gaussian)"
 
 
-def _of_a_point(posterior: Posterior) -> Diagnosis:
+def _of_a_point(posterior: Approximation) -> Diagnosis:
     nan, mean = float("nan"), posterior.mean
     return Diagnosis(
         verdict="do not use",

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from latlin.inference.approximation import Density
 from latlin.inference.model import GaussianFactor
-from latlin.inference.posterior import Density, Posterior
+from latlin.inference.posterior import Posterior
 from latlin.numerics.linalg import Cholesky, cholesky
 
 Array = NDArray[np.float64]

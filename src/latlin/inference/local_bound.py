@@ -10,12 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from latlin.inference.approximation import EvidenceKind
 from latlin.inference.double_loop import State, centres, maximise_local_bound
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.exact_family import ExactFamily
 from latlin.inference.lanczos_family import LanczosFamily
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import EvidenceKind, Posterior
+from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import site_form
 from latlin.inference.sites import SiteParameters, Sites
 from latlin.inference.structured_form import structured_form

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.densities.gaussian import Gaussian
+from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.kl_bound import gaussian_kl_bound
 from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
 from latlin.inference.sites import SiteParameters
@@ -18,25 +19,6 @@ if TYPE_CHECKING:
     from latlin.inference.diagnose import Diagnosis
 
 Array = NDArray[np.float64]
-EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
-
-
-class Density(Protocol):
-    """What a posterior asks of its density."""
-
-    @property
-    def mean(self) -> Array: ...
-
-    @property
-    def variance(self) -> Array: ...
-
-    def covariance(self) -> Array: ...
-
-    def sample(self, count: int, random_state: RandomState = None) -> Array: ...
-
-    def logpdf(self, w: ArrayLike) -> Array: ...
-
-    def project(self, rows: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -133,7 +115,7 @@ class Posterior:
         >>> infer(model, "gkl").diagnose(random_state=0).verdict
         'reliable'
         """
-        from latlin.inference.diagnose import diagnose
+        from latlin.inference.diagnose import diagnose  # when first needed: fits do without it
 
         return diagnose(self, n, random_state)
 

@@ -19,8 +19,8 @@ from scipy.special import gammaln
 from latlin.densities.factorised import Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
+from latlin.inference.approximation import Approximation
 from latlin.inference.gaussian_part import LOG_2PI, gaussian_part
-from latlin.inference.posterior import Posterior
 from latlin.numerics.linalg import cholesky
 
 Array = NDArray[np.float64]
@@ -162,7 +162,7 @@ class Draws:
         return np.stack([proposal.logpdf(w) for proposal in self.proposals], axis=1)
 
 
-def draws_for(posterior: Posterior, count: int, rng: np.random.Generator, block: int) -> Draws:
+def draws_for(posterior: Approximation, count: int, rng: np.random.Generator, block: int) -> Draws:
     """The proposals for a posterior, and their shares of `count` draws."""
     spread, mean = _spread(posterior.density), posterior.mean
     proposals: list[Proposal] = [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from latlin.inference.approximation import Density
 from latlin.inference.gaussian_part import gaussian_part
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import Density, Posterior
+from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import SiteForm
 from latlin.inference.sites import SiteParameters
 

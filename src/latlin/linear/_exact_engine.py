@@ -22,9 +22,10 @@ from scipy.linalg import svd
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.subspace import SubspaceCovariance
+from latlin.inference.approximation import Density
 from latlin.inference.gaussian_part import gaussian_part
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import Density, Posterior
+from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import site_form
 from latlin.inference.sites import SiteParameters, Sites
 from latlin.numerics.linalg import Cholesky

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
+from latlin.inference.approximation import EvidenceKind
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.model import GaussianFactor, LatentLinearModel
-from latlin.inference.posterior import EvidenceKind, Posterior
+from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._classification import at_least_two, class_index
 from latlin.linear._evidence import Fit
