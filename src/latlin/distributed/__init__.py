@@ -1,0 +1,1 @@
+"""Sums over blocks of rows, on this machine or on Dask."""

@@ -1,0 +1,182 @@
+"""Sums over blocks of rows: all that a fit needs of data that may not fit into memory, or not on one machine.
+
+A fit never sees the rows. It asks for the total of a *summand*, a function of one block and of some shared numbers that
+returns a tuple of arrays, and gets the tuple of their sums (002_71af9439e55c646f §4.6.2). Summands are functions at the
+top level of a module, or instances of small frozen classes defined there, so that they travel by name: no data are ever
+packed into them. Sums are taken pairwise in a fixed tree over the order of the blocks, so that the same blocks give the
+same digits wherever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from scipy import sparse
+
+T = TypeVar("T")
+#: bytes of a block of rows when nothing else is said
+BLOCK_BYTES = 64 * 2**20
+
+
+class Block(NamedTuple):
+    """Consecutive rows and what belongs to them; None where there is nothing.
+
+    Parameters
+    ----------
+    X : ndarray or CSR array of shape (n, d)
+    y : ndarray of shape (n,) or (n, k), optional
+    weight : ndarray of shape (n,), optional
+    offset : ndarray of shape (n,), optional
+    """
+
+    X: Any
+    y: Any = None
+    weight: Any = None
+    offset: Any = None
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+
+Summand = Callable[..., tuple[Any, ...]]
+
+
+class Blocks(Protocol):
+    """Rows in blocks, wherever they are."""
+
+    @property
+    def n_blocks(self) -> int: ...
+
+    @property
+    def n_columns(self) -> int: ...
+
+    def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
+        """Σ over blocks of `summand(block, *shared)`, entry by entry of the tuple, in one pass over the rows."""
+        ...
+
+    def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """`function(block, *shared)` of every block, in order; the answers should be small."""
+        ...
+
+
+def add(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sum of two tuples, entry by entry."""
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
+    """All parts combined pairwise: neighbours first, then neighbouring pairs, and so on; an odd one waits.
+
+    Only as many results as the tree has levels are held at a time.
+
+    Examples
+    --------
+    >>> tree("abcdefg", lambda a, b: f"({a}{b})")
+    '(((ab)(cd))((ef)g))'
+    """
+    waiting: list[tuple[int, T]] = []
+    for part in parts:
+        size = 1
+        while waiting and waiting[-1][0] == size:
+            part = combine(waiting.pop()[1], part)
+            size *= 2
+        waiting.append((size, part))
+    if not waiting:
+        raise ValueError("there are no blocks of rows to sum over")
+    total = waiting.pop()[1]
+    while waiting:
+        total = combine(waiting.pop()[1], total)
+    return total
+
+
+@dataclass(frozen=True)
+class LocalBlocks:
+    """Rows in memory or in memory-mapped files of this machine, taken one block after the other.
+
+    Parameters
+    ----------
+    whole : Block
+        All rows; the arrays may be memory-mapped, then a block is read when its turn comes.
+    rows : int
+        Rows a block.
+    """
+
+    whole: Block
+    rows: int
+
+    @classmethod
+    def of(
+        cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, rows: int | None = None
+    ) -> LocalBlocks:
+        """Blocks of `rows` rows, by default of about 64 MiB."""
+        whole = Block(sparse.csr_array(X) if sparse.issparse(X) else X, y, weight, offset)
+        if rows is None:
+            size = X.data.nbytes + X.indices.nbytes if sparse.issparse(whole.X) else X.nbytes
+            rows = max(1, BLOCK_BYTES * whole.n_rows // max(size, 1))
+        return cls(whole, rows)
+
+    @property
+    def n_blocks(self) -> int:
+        return -(-self.whole.n_rows // self.rows)
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.whole.X.shape[1])
+
+    def __iter__(self) -> Iterator[Block]:
+        for start in range(0, self.whole.n_rows, self.rows):
+            part = slice(start, start + self.rows)
+            yield Block(*(None if values is None else values[part] for values in self.whole))
+
+    def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
+        return tree((summand(block, *shared) for block in self), add)
+
+    def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        return [function(block, *shared) for block in self]
+
+
+@dataclass(frozen=True)
+class MappedBlocks:
+    """Blocks that a function changes when they are used; nothing is stored.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    change : callable
+        Block → Block, at the top level of a module.
+    """
+
+    blocks: Blocks
+    change: Callable[[Block], Block]
+
+    @property
+    def n_blocks(self) -> int:
+        return self.blocks.n_blocks
+
+    @property
+    def n_columns(self) -> int:
+        return self.blocks.n_columns
+
+    def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
+        return self.blocks.total(_changed, self.change, summand, *shared)
+
+    def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        return self.blocks.each(_changed, self.change, function, *shared)
+
+
+def _changed(block: Block, change: Callable[[Block], Block], function: Callable[..., Any], *shared: Any) -> Any:
+    return function(change(block), *shared)
+
+
+def slices(n_rows: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` rows, for passes that stay in the cache."""
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def widened(rows: Any) -> Any:
+    """float64 and C-ordered; sparse stays sparse."""
+    return rows.astype(np.float64) if sparse.issparse(rows) else np.ascontiguousarray(rows, dtype=np.float64)
