@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from latlin.factor import BinaryFactorAnalysis
+from latlin.reproduce import binary_features
 from latlin.reproduce.binary_features import images, n_found, run, slow_relevance, sweep_bounds
 
 
@@ -24,9 +25,12 @@ def test_sweeps_converge_faster_where_the_noise_is_larger():
     assert n_found(fitted.components_) == 8
 
 
-def test_the_entry_writes_its_table_and_figures(tmp_path):
+def test_the_entry_writes_its_table_and_figures_and_kept_runs_are_not_computed_again(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     written = run(tmp_path / "new", quick=True)
     assert [path.suffix for path in written] == [".md", ".csv", ".png", ".png", ".png"]
     assert all(path.stat().st_size > 100 for path in written)
-    assert "8 of 8 found" in written[0].read_text()
+    text = written[0].read_text()
+    assert "8 of 8 found" in text
+    monkeypatch.delattr(binary_features, "BinaryFactorAnalysis")
+    assert run(tmp_path / "new", quick=True)[0].read_text() == text

@@ -42,7 +42,7 @@ def test_the_pages_are_written_from_kept_runs(tmp_path, monkeypatch, found):
     monkeypatch.setattr(table_5_4, "all_scores", lambda folder, plan: found)
     page, table, picture = table_5_4.run(tmp_path, quick=True)
     assert page.read_text(encoding="utf8").count("| bound, Sub, N = ") == 6
-    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 9
+    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 12
     assert picture.stat().st_size > 1000
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from latlin.reproduce import group_factors
 from latlin.reproduce.group_factors import TRUTH, recover, run
 
 
@@ -15,8 +16,11 @@ def test_activity_is_recovered(rank):
     assert np.all(found.share[~TRUTH] < 1e-3)
 
 
-def test_figure_and_table_are_written(tmp_path):
+def test_figure_and_table_are_written_and_kept_runs_are_not_computed_again(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     page, _, figure = run(tmp_path, quick=True)
     assert figure.read_bytes()[:4] == b"\x89PNG"
-    assert "| full | 1 of 1 | 6 |" in page.read_text()
+    text = page.read_text()
+    assert "| full | 1 of 1 | 6 |" in text
+    monkeypatch.delattr(group_factors, "recover")
+    assert run(tmp_path, quick=True)[0].read_text() == text

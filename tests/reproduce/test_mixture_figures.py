@@ -26,3 +26,14 @@ def test_figures_are_written(tmp_path):
     curve = mixture_figures.fit(problem, mixture_figures.recipes()[1], 4)
     assert mixture_figures._draw(tmp_path, "6.1", [curve]).stat().st_size > 1000
     assert mixture_figures._animate(tmp_path, problem, 2).stat().st_size > 1000
+
+
+def test_kept_curves_are_not_computed_again(tmp_path, monkeypatch):
+    problem, few = mixture_figures.make_problem(), mixture_figures.recipes()[:2]
+    monkeypatch.setattr(mixture_figures, "recipes", lambda: few)
+    first = mixture_figures.curves(tmp_path, problem, 3)
+    monkeypatch.delattr(mixture_figures, "fit")
+    again = mixture_figures.curves(tmp_path, problem, 3)
+    assert [run.name for run in again] == ["CAVI", "GD"]
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.trace.log_likelihood_error, other.trace.log_likelihood_error)

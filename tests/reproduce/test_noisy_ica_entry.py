@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from latlin.reproduce import noisy_ica
 from latlin.reproduce.noisy_ica import amari_error, mixture, run
 
 
@@ -20,8 +21,11 @@ def test_noise_is_as_far_below_the_signal_as_asked():
     assert 10 * np.log10(power / problem.noise - 1.0) == pytest.approx(20.0, abs=0.1)
 
 
-def test_the_entry_writes_its_tables_and_figure(tmp_path):
+def test_the_entry_writes_its_tables_and_figure_and_kept_runs_are_not_computed_again(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     written = run(tmp_path / "new", quick=True)
     assert [path.suffix for path in written] == [".md", ".csv", ".csv", ".png"]
     assert all(path.stat().st_size > 100 for path in written)
+    text = written[0].read_text()
+    monkeypatch.delattr(noisy_ica, "NoisyICA")
+    assert run(tmp_path / "new", quick=True)[0].read_text() == text

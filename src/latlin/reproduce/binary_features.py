@@ -22,6 +22,7 @@ from latlin.factor._binary_starts import by_chance
 from latlin.numerics.binary_kernels import sweep_rows
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, write_page
+from latlin.reproduce.resume import each, remembered
 
 Array = NDArray[np.float64]
 NOISES = (1.0, 2.0, 5.0)
@@ -99,39 +100,67 @@ def sweep_bounds(x: Array, fitted: BinaryFactorAnalysis, noise: float, sweeps: i
     return np.array(values)
 
 
+class Fit(NamedTuple):
+    """Features with relevances: those found, how many are active, and the bound."""
+
+    components: Array
+    n_active: int
+    bound: float
+
+
 class Results(NamedTuple):
     """What the figures show."""
 
-    point: BinaryFactorAnalysis
+    components: Array
     chance: Array
     slow: dict[int, SlowRelevance]
-    fits: dict[int, BinaryFactorAnalysis]
+    fits: dict[int, Fit]
     sweeps: dict[float, Array]
 
 
-def compute(iterations: int = 150, sizes: tuple[int, ...] = SIZES, seed: int = 0) -> Results:
-    """All fits, on one set of images."""
+def compute(folder: Path, iterations: int = 150, sizes: tuple[int, ...] = SIZES, seed: int = 0) -> Results:
+    """All fits, on one set of images; those that are kept in `folder` are not computed again."""
     x, _ = images(seed)
+    eight = remembered(folder, f"binary_features_eight_{seed}", lambda: _eight(x, seed))
+    slow, fits = {}, {}
+    for size in each("binary features", sizes):
+        kept = remembered(
+            folder,
+            f"binary_features_{size}_{iterations}_{seed}",
+            lambda k=size: _relevant(x, k, iterations, seed),  # type: ignore[misc]
+        )
+        slow[size] = SlowRelevance(kept["slow_bound"], kept["relevance"], kept["active"].astype(int))
+        fits[size] = Fit(kept["components"], int(kept["n_active"]), float(kept["bound"]))
+    return Results(eight["components"], eight["chance"], slow, fits, dict(zip(NOISES, eight["sweeps"], strict=True)))
+
+
+def _eight(x: Array, seed: int) -> dict[str, Array]:
+    """Eight features without relevances: the fit, the trace of one random start, and sweeps at each noise level."""
     point = BinaryFactorAnalysis(8, ard=False, random_state=seed).fit(x)
-    chance = BinaryFactorAnalysis(8, ard=False, starts=("random",), n_init=1, random_state=seed)
-    trace = chance.fit(x).trace_
-    slow = {size: slow_relevance(x, size, iterations, seed) for size in sizes}
-    fits = {size: BinaryFactorAnalysis(size, random_state=seed).fit(x) for size in sizes}
-    sweeps = {noise: sweep_bounds(x, point, noise, 15) for noise in NOISES}
-    return Results(point, trace, slow, fits, sweeps)
+    chance = BinaryFactorAnalysis(8, ard=False, starts=("random",), n_init=1, random_state=seed).fit(x)
+    sweeps = np.array([sweep_bounds(x, point, noise, 15) for noise in NOISES])
+    return {"components": point.components_, "chance": chance.trace_, "sweeps": sweeps}
+
+
+def _relevant(x: Array, size: int, iterations: int, seed: int) -> dict[str, Array]:
+    """The document's relevances and ours, from so many factors."""
+    slow = slow_relevance(x, size, iterations, seed)
+    fit = BinaryFactorAnalysis(size, random_state=seed).fit(x)
+    ours = {"components": fit.components_, "n_active": np.array(fit.n_active_), "bound": np.array(fit.lower_bound_)}
+    return {"slow_bound": slow.bound, "relevance": slow.relevance, "active": slow.active, **ours}
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """The page, a table and three figures; returns their paths."""
     target = made(folder)
-    found = compute(20, (4, 24)) if quick else compute()
+    found = compute(target, 20, (4, 24)) if quick else compute(target)
     rows = []
     for size, fit in found.fits.items():
         slow = found.slow[size]
-        counts = fit.n_active_, n_found(fit.components_)
-        rows.append([size, int(slow.active[-1]), float(slow.bound[-1]), *counts, fit.lower_bound_])
+        counts = fit.n_active, n_found(fit.components)
+        rows.append([size, int(slow.active[-1]), float(slow.bound[-1]), *counts, fit.bound])
     head = ["K", "active by (24), one random start", "its bound", "active", "features found", "bound"]
-    title = f"Binary features: {n_found(found.point.components_)} of 8 found with K = 8 and no relevances"
+    title = f"Binary features: {n_found(found.components)} of 8 found with K = 8 and no relevances"
     pictures = [
         Picture(_draw_features(target, found), "The features found with eight and with 24 factors"),
         Picture(_draw_bounds(target, found), "The bound against iterations, and against sweeps at three noise levels"),
@@ -143,7 +172,7 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
 
 def claims(found: Results) -> list[Claim]:
     """What the document says of its figures, with its numbers."""
-    named, few, many = n_found(found.point.components_), min(found.fits), max(found.fits)
+    named, few, many = n_found(found.components), min(found.fits), max(found.fits)
     needed = {noise: int((np.diff(values) > 1e-2).sum()) for noise, values in found.sweeps.items()}
     ends = [float(values[-1]) for _, values in sorted(found.sweeps.items())]
     start = "their starts are random; the starts here are factorisations too, and one random start is in the figure"
@@ -174,8 +203,8 @@ def claims(found: Results) -> list[Claim]:
         Claim(
             f"features found with K = {many} and relevances",
             "8 on a good run (K = 24)",
-            str(n_found(found.fits[many].components_)),
-            n_found(found.fits[many].components_) == 8,
+            str(n_found(found.fits[many].components)),
+            n_found(found.fits[many].components) == 8,
             "one data set",
         ),
     ]
@@ -184,7 +213,7 @@ def claims(found: Results) -> list[Claim]:
 def _draw_features(target: Path, found: Results) -> Path:
     """The features for K = 8, and those that relevances leave of the largest K."""
     largest = found.fits[max(found.fits)]
-    shown = [("K = 8", found.point.components_), (f"K = {max(found.fits)}, relevances", largest.components_)]
+    shown = [("K = 8", found.components), (f"K = {max(found.fits)}, relevances", largest.components)]
     width = max(len(components) for _, components in shown)
     figure = new_figure("binary-features", 1.2 * width, 3.2)
     axes = figure.subplots(2, width, squeeze=False)

@@ -82,7 +82,7 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     jobs = [(kind, label, seed) for seed in range(plan.seeds) for kind, label in pairs]
     found: dict[tuple[str, str], list[Array]] = {pair: [] for pair in pairs}
     for kind, label, seed in each("figure 5.2", jobs):
-        key = f"figure_5_2{'_quick' * quick}_{kind}_{label}_{seed}".replace(" ", "_").replace(",", "")
+        key = f"figure_5_2{'_quick' * quick}_{kind}_{label}_{seed}"
         kept = remembered(
             target,
             key,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from latlin.factor import GroupFactorAnalysis
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Table, drawn, write_page
+from latlin.reproduce.resume import each, remembered
 
 Array = NDArray[np.float64]
 #: views × factors: shared by all, by pairs of neighbours, private to the first and to the last view
@@ -54,15 +55,26 @@ def recover(seed: int, rank: str | int) -> Recovery:
     return Recovery(share[:, order], exact, model.n_factors_, model.n_iter_, model.lower_bound_)
 
 
-def compute(seeds: int = 10, ranks: tuple[str | int, ...] = ("full", 2, 4)) -> dict[str | int, list[Recovery]]:
-    """Recoveries of all data sets for every model of the precisions."""
-    return {rank: [recover(seed, rank) for seed in range(seeds)] for rank in ranks}
+def compute(
+    folder: Path, seeds: int = 10, ranks: tuple[str | int, ...] = ("full", 2, 4)
+) -> dict[str | int, list[Recovery]]:
+    """Recoveries of all data sets for every model of the precisions; those that are kept are not computed again."""
+    found: dict[str | int, list[Recovery]] = {rank: [] for rank in ranks}
+    for rank, seed in each("group factors", [(rank, seed) for rank in ranks for seed in range(seeds)]):
+        kept = remembered(
+            folder,
+            f"group_factors_{rank}_{seed}",
+            lambda r=rank, s=seed: {name: np.asarray(v) for name, v in recover(s, r)._asdict().items()},  # type: ignore[misc]
+        )
+        counts = bool(kept["exact"]), int(kept["n_factors"]), int(kept["n_iter"])
+        found[rank].append(Recovery(kept["share"], *counts, float(kept["bound"])))
+    return found
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """A heat map of truth and recovery, and a table; the paths of what was written."""
-    found = compute(1, ("full",)) if quick else compute()
     target = made(folder)
+    found = compute(target, 1, ("full",)) if quick else compute(target)
     figure = new_figure("group-factors", 9.0, 3.2)
     axes = figure.subplots(1, 2)
     _draw(axes[0], TRUTH.astype(float), "truth")
@@ -72,10 +84,10 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     rows = [
         (
             str(rank),
-            f"{sum(each.exact for each in all_)} of {len(all_)}",
-            float(np.mean([each.n_factors for each in all_])),
-            float(np.mean([each.n_iter for each in all_])),
-            float(np.mean([each.bound for each in all_])),
+            f"{sum(one.exact for one in all_)} of {len(all_)}",
+            float(np.mean([one.n_factors for one in all_])),
+            float(np.mean([one.n_iter for one in all_])),
+            float(np.mean([one.bound for one in all_])),
         )
         for rank, all_ in found.items()
     ]
@@ -88,12 +100,12 @@ def claims(found: dict[str | int, list[Recovery]]) -> list[Claim]:
     """The document derives the model and prints no number: what it is for is checked."""
     said = []
     for rank, all_ in found.items():
-        exact = sum(each.exact for each in all_)
+        exact = sum(one.exact for one in all_)
         ours = f"{exact} of {len(all_)} data sets"
         said.append(
             Claim(f"activity, rank {rank}", "recovered", ours, exact >= 0.8 * len(all_), "a weak factor is missed")
         )
-        left = [each.n_factors for each in all_]
+        left = [one.n_factors for one in all_]
         most = sum(count == TRUTH.shape[1] for count in left) >= 0.8 * len(all_)
         said.append(
             Claim(f"factors left, rank {rank}", str(TRUTH.shape[1]), str(left), most, "a weak factor is missed")

@@ -22,6 +22,7 @@ from latlin.mixture.schedules import Constant, Exponential, StepRule
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.reproduce.output import made
 from latlin.reproduce.page import Claim, Picture, Table, at_size, write_page
+from latlin.reproduce.resume import each, remembered
 
 Array = NDArray[np.float64]
 ROWS, CLUSTERS, COMPONENTS = 700, 7, 10
@@ -123,6 +124,19 @@ def fit(problem: Problem, recipe: Recipe, iterations: int) -> Run:
     return Run(recipe.figure, recipe.name, model.trace_)
 
 
+def curves(folder: Path, problem: Problem, iterations: int) -> list[Run]:
+    """Every curve; those that are kept in `folder` are not computed again."""
+    found = []
+    for recipe in each("mixtures", recipes()):
+        kept = remembered(
+            folder,
+            f"mixture_{iterations}_{recipe.figure}_{recipe.name}",
+            lambda r=recipe: fit(problem, r, iterations).trace._asdict(),  # type: ignore[misc]
+        )
+        found.append(Run(recipe.figure, recipe.name, Trace(**kept)))  # type: ignore[arg-type]
+    return found
+
+
 def table(runs: Iterable[Run]) -> Table:
     """Error and bound at the end, iterations to within 1 nat of the best error of all, pace."""
     runs = list(runs)
@@ -196,7 +210,7 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """The page, a table, one PNG a figure and `mixture.gif`; returns their paths."""
     target, problem = made(folder), make_problem()
     iterations = 30 if quick else 400
-    runs = [fit(problem, recipe, iterations) for recipe in recipes()]
+    runs = curves(target, problem, iterations)
     pictures = [
         Picture(
             _draw(target, name, [run for run in runs if run.figure == name]), f"Log-likelihood errors, Figure {name}"

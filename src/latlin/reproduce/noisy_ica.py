@@ -21,9 +21,20 @@ from latlin.factor import FactorAnalysis, NoisyICA
 from latlin.factor._heywood import HeywoodWarning
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, write_page
+from latlin.reproduce.resume import each, remembered
 
 Array = NDArray[np.float64]
-SHAPES = (2.0, 3.0, 5.0, 10.0)
+METHODS = ("factor analysis", "FastICA", "block", "source")
+
+
+class Plan(NamedTuple):
+    """Rows, data sets, starts, the tolerance of the slower factorisation, and true degrees of freedom to learn."""
+
+    n: int = 2000
+    seeds: int = 5
+    n_init: int = 2
+    tol: float = 1e-3
+    shapes: tuple[float, ...] = (2.0, 3.0, 5.0, 10.0)
 
 
 class Mixture(NamedTuple):
@@ -63,8 +74,9 @@ def amari_error(truth: Array, found: Array) -> float:
 class Comparison(NamedTuple):
     """Of one data set: Amari errors by method, and the fit that may use every sensor's worth of sources."""
 
-    errors: dict[str, float]
-    fit: NoisyICA
+    errors: Array
+    n_sources: int
+    trace: Array
     noise_ratio: Array
 
 
@@ -77,32 +89,46 @@ def compare(problem: Mixture, seed: int = 0, n_init: int = 2, tol: float = 1e-3)
     fast = FastICA(k, whiten="unit-variance", max_iter=1000, random_state=seed).fit(x).mixing_
     fit = NoisyICA(n_init=n_init, random_state=seed).fit(x)
     apart = NoisyICA(k, factorisation="source", ard=False, tol=tol, n_init=1, random_state=seed).fit(x)
-    found = {"factor analysis": factors, "FastICA": fast, "block": fit.mixing_, "source": apart.mixing_}
-    errors = {name: amari_error(problem.mixing, mixing) for name, mixing in found.items()}
-    return Comparison(errors, fit, fit.noise_variance_ / problem.noise)
+    errors = [amari_error(problem.mixing, found) for found in (factors, fast, fit.mixing_, apart.mixing_)]
+    return Comparison(np.array(errors), fit.n_sources_, fit.trace_, fit.noise_variance_ / problem.noise)
 
 
-def learnt_shapes(shapes: tuple[float, ...], n: int = 2000) -> dict[float, Array]:
-    """Degrees of freedom learnt, from 5, for sources of each true number."""
-    found = {}
-    for df in shapes:
-        x = mixture(1, n, df=df).rows
-        found[df] = np.asarray(NoisyICA(5, ard=False, n_init=1, random_state=0).fit(x).shape_)
-    return found
+def learnt_shapes(df: float, n: int = 2000) -> Array:
+    """Degrees of freedom learnt, from 5, for sources of that true number."""
+    return np.asarray(NoisyICA(5, ard=False, n_init=1, random_state=0).fit(mixture(1, n, df=df).rows).shape_)
+
+
+def compute(folder: Path, plan: Plan) -> tuple[list[Comparison], dict[float, Array]]:
+    """Comparisons of all data sets, and learnt shapes by the true; those that are kept are not computed again."""
+    compared, shapes = [], {}
+    for seed in each("noisy ICA, data sets", range(plan.seeds)):
+        kept = remembered(
+            folder,
+            f"noisy_ica_{plan.n}_{plan.n_init}_{seed}",
+            lambda s=seed: _arrays(compare(mixture(s, plan.n), s, plan.n_init, plan.tol)),  # type: ignore[misc]
+        )
+        compared.append(Comparison(kept["errors"], int(kept["n_sources"]), kept["trace"], kept["noise_ratio"]))
+    for df in each("noisy ICA, shapes", plan.shapes):
+        key = f"noisy_ica_shapes_{plan.n}_{df:g}"
+        shapes[df] = remembered(folder, key, lambda d=df: {"shapes": learnt_shapes(d, plan.n)})["shapes"]  # type: ignore[misc]
+    return compared, shapes
+
+
+def _arrays(comparison: Comparison) -> dict[str, Array]:
+    return {name: np.asarray(values) for name, values in comparison._asdict().items()}
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """Write two tables and a figure into `folder`; returns their paths."""
     target = made(folder)
-    n, seeds, n_init, tol = (400, 1, 1, 1e-2) if quick else (2000, 5, 2, 1e-3)
-    compared = [compare(mixture(seed, n), seed, n_init, tol) for seed in range(seeds)]
-    shapes = learnt_shapes((3.0,) if quick else SHAPES, n)
+    plan = Plan(400, 1, 1, 1e-2, (3.0,)) if quick else Plan()
+    compared, shapes = compute(target, plan)
     rows = [
-        [seed, *c.errors.values(), c.fit.n_sources_, float(c.noise_ratio.min()), float(c.noise_ratio.max())]
+        [seed, *c.errors.tolist(), c.n_sources, float(c.noise_ratio.min()), float(c.noise_ratio.max())]
         for seed, c in enumerate(compared)
     ]
-    head = ["seed", *compared[0].errors, "sources found", "least noise ratio", "largest"]
-    title = f"Amari errors: 5 Student-t (3 degrees of freedom) sources, 8 sensors, N = {n}, 20 dB"
+    head = ["seed", *METHODS, "sources found", "least noise ratio", "largest"]
+    title = f"Amari errors: 5 Student-t (3 degrees of freedom) sources, 8 sensors, N = {plan.n}, 20 dB"
     table = Table("noisy_ica", title, head, rows)
     shape_rows = [[df, float(np.median(s)), float(s.min()), float(s.max())] for df, s in shapes.items()]
     head = ["true degrees of freedom", "median learnt, from 5", "least", "largest"]
@@ -115,9 +141,9 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
 
 def claims(compared: list[Comparison], shapes: dict[float, Array]) -> list[Claim]:
     """What the model of §2 promises; the document runs nothing and prints no number."""
-    means = {name: float(np.nanmean([c.errors[name] for c in compared])) for name in compared[0].errors}
-    counts = [c.fit.n_sources_ for c in compared]
-    drop = min(float(np.diff(c.fit.trace_, prepend=c.fit.trace_[0]).min()) for c in compared)
+    means = dict(zip(METHODS, np.nanmean([c.errors for c in compared], axis=0).tolist(), strict=True))
+    counts = [c.n_sources for c in compared]
+    drop = min(float(np.diff(c.trace, prepend=c.trace[0]).min()) for c in compared)
     medians = [float(np.median(found)) for found in shapes.values()]
     errors = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
     rises = bool(np.all(np.diff(medians) > 0.0)) if len(medians) > 1 else True
@@ -139,13 +165,12 @@ def claims(compared: list[Comparison], shapes: dict[float, Array]) -> list[Claim
 def _draw(target: Path, compared: list[Comparison], shapes: dict[float, Array]) -> Path:
     figure = new_figure("noisy-ica", 10.0, 3.4)
     errors, traces, learnt = figure.subplots(1, 3)
-    names = list(compared[0].errors)
-    for place, name in enumerate(names):
-        errors.plot(np.full(len(compared), place), [c.errors[name] for c in compared], "o", alpha=0.7)
-    errors.set_xticks(range(len(names)), names, rotation=30, fontsize="small")
+    for place in range(len(METHODS)):
+        errors.plot(np.full(len(compared), place), [c.errors[place] for c in compared], "o", alpha=0.7)
+    errors.set_xticks(range(len(METHODS)), METHODS, rotation=30, fontsize="small")
     errors.set(title="Amari error", yscale="log")
     for c in compared:
-        traces.plot(c.fit.trace_ - c.fit.trace_[-1])
+        traces.plot(c.trace - c.trace[-1])
     traces.set(title="bound below its end", xlabel="step")
     for df, values in shapes.items():
         learnt.plot(np.full(len(values), df), values, "o", color="C0", alpha=0.7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
@@ -19,8 +20,11 @@ Item = TypeVar("Item")
 
 
 def remembered(folder: Path, key: str, compute: Callable[[], dict[str, Array]]) -> dict[str, Array]:
-    """The arrays of a run, from `folder/runs/key.npz` if they are there, else computed and written there."""
-    path = folder / "runs" / f"{key}.npz"
+    """The arrays of a run, from `folder/runs/key.npz` if they are there, else computed and written there.
+
+    What a file name cannot hold becomes an underscore.
+    """
+    path = folder / "runs" / (re.sub(r"[^\w.-]+", "_", key) + ".npz")
     if path.exists():
         return recalled(path)
     found = compute()

@@ -150,7 +150,7 @@ def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.Path
     for name, seed, (likelihood, label, engine) in each("table 5.1", jobs):
         kept = remembered(
             target,
-            f"table_5_1{'_quick' * quick}_{name}_{seed}_{likelihood}_{label}".replace(" ", "_"),
+            f"table_5_1{'_quick' * quick}_{name}_{seed}_{likelihood}_{label}",
             lambda n=name, s=seed, k=likelihood, e=engine: {  # type: ignore[misc]
                 "scores": np.array(scores(split_of(n, s, sizes[n], files.get(n)), k, e, sizes[n]))
             },
