@@ -6,7 +6,7 @@
   with a diagonal inner factor). These are not the thesis' rows: the rcv1 set is a subset with another split, and
   real-sim could not be had, so only the pattern (diagonal < chevron, errors alike) can be compared, not the numbers.
 
-    python benchmarks/real_sparse.py DATA [--sets a9a rcv1 news20] [--splits 5]
+    python benchmarks/real_sparse.py [DATA] [--sets a9a rcv1 news20] [--splits 5]
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measure(engine: object, split: Split) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, help="folder with the data sets")
+    parser.add_argument("data", type=Path, nargs="?", default=Path("data"), help="folder with the data sets")
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--splits", type=int, default=5)
     options = parser.parse_args()
