@@ -73,3 +73,18 @@ def test_changed_blocks(rng):
     np.testing.assert_allclose(blocks.total(moments, 0.0)[1], 2.0 * X.sum(axis=0), rtol=1e-12)
     assert blocks.n_columns == 2
     assert blocks.each(Block.n_rows.fget) == [8, 8, 8, 6]
+
+
+def joined(block, state, suffix):
+    return f"{state}{block.number}:{block.n_rows}{suffix}"
+
+
+def test_a_fold_visits_the_blocks_in_order():
+    blocks = LocalBlocks.of(np.zeros((10, 2)), rows=4)
+    assert blocks.fold(joined, "", ";") == "0:4;1:4;2:2;"
+    assert blocks.fold(joined, "", ";", order=[2, 0]) == "2:2;0:4;"
+    assert MappedBlocks(blocks, halved).fold(joined, "", ";") == "0:2;1:2;2:1;"
+
+
+def halved(block):
+    return block._replace(X=block.X[: block.n_rows // 2])

@@ -30,12 +30,15 @@ class Block(NamedTuple):
     y : ndarray of shape (n,) or (n, k), optional
     weight : ndarray of shape (n,), optional
     offset : ndarray of shape (n,), optional
+    number : int
+        Position among the blocks.
     """
 
     X: Any
     y: Any = None
     weight: Any = None
     offset: Any = None
+    number: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -60,6 +63,10 @@ class Blocks(Protocol):
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """`function(block, *shared)` of every block, in order; the answers should be small."""
+        ...
+
+    def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
+        """`state = function(block, state, *shared)` block after block, in `order` (all of them, from the first)."""
         ...
 
 
@@ -128,15 +135,23 @@ class LocalBlocks:
         return int(self.whole.X.shape[1])
 
     def __iter__(self) -> Iterator[Block]:
-        for start in range(0, self.whole.n_rows, self.rows):
-            part = slice(start, start + self.rows)
-            yield Block(*(None if values is None else values[part] for values in self.whole))
+        return map(self._block, range(self.n_blocks))
+
+    def _block(self, number: int) -> Block:
+        part = slice(number * self.rows, (number + 1) * self.rows)
+        X, y, weight, offset = (None if values is None else values[part] for values in self.whole[:4])
+        return Block(X, y, weight, offset, number)
 
     def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
         return tree((summand(block, *shared) for block in self), add)
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         return [function(block, *shared) for block in self]
+
+    def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
+        for number in range(self.n_blocks) if order is None else order:
+            state = function(self._block(number), state, *shared)
+        return state
 
 
 @dataclass(frozen=True)
@@ -166,6 +181,13 @@ class MappedBlocks:
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         return self.blocks.each(_changed, self.change, function, *shared)
+
+    def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
+        return self.blocks.fold(_folded, state, self.change, function, *shared, order=order)
+
+
+def _folded(block: Block, state: T, change: Callable[[Block], Block], function: Callable[..., T], *shared: Any) -> T:
+    return function(change(block), state, *shared)
 
 
 def _changed(block: Block, change: Callable[[Block], Block], function: Callable[..., Any], *shared: Any) -> Any:
