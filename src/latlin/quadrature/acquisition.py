@@ -105,22 +105,24 @@ def _describe(belief: Belief, measure: Standard, z: Array) -> Candidates:
 
 
 def _greedy(belief: Belief, score: Score, measure: Standard, z: Array, count: int) -> Array:
+    process = belief.process
     candidates = _describe(belief, measure, z)
+    known, unknown = process.explained(z)
     chosen: list[int] = []
-    past: list[Array] = []
-    for _ in range(count):
+    past = np.empty((count, len(z)))  # columns of the covariance that earlier choices explain
+    for step in range(count):
         values = score(candidates)
         values[chosen] = -np.inf
         best = int(np.argmax(values))
         chosen.append(best)
-        # C(·,x*) now: that of the belief less what the earlier choices explain
-        column = belief.process.covariance(z, z[best : best + 1])[:, 0]
-        column = column - sum((old * old[best] for old in past), np.zeros(len(z)))
+        # C(·,x*) now: v(k − GᵀG* + BᵀB*) less what the earlier choices explain
+        prior = process.kernel.gram(z, z[best : best + 1], process.lengths)[:, 0]
+        column = process.variance * (prior - known[:, best] @ known + unknown[:, best] @ unknown)
+        column -= past[:step, best] @ past[:step]
         root = np.sqrt(max(column[best], 0.0) + candidates.noise)
-        column = column / root if root > 0.0 else np.zeros(len(z))
-        past.append(column)
+        past[step] = column / root if root > 0.0 else 0.0
         candidates = candidates._replace(
-            variance=np.maximum(candidates.variance - column**2, 0.0),
-            link=candidates.link - column * (candidates.link[best] / root if root > 0.0 else 0.0),
+            variance=np.maximum(candidates.variance - past[step] ** 2, 0.0),
+            link=candidates.link - past[step] * (candidates.link[best] / root if root > 0.0 else 0.0),
         )
     return z[chosen]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
-from latlin.quadrature.hyperparameters import Ensemble, Fit, log_posterior
+from latlin.quadrature.hyperparameters import Ensemble, Fit
 from latlin.quadrature.kernels import Kernel
 from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
 from latlin.quadrature.standard import Standard
-from latlin.quadrature.surrogate import Basis, Surrogate, condition, nothing
+from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condition, nothing
 
 Array = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Belief(Protocol):
 class Model(Protocol):
     """A way from evaluations to a belief."""
 
-    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief: ...
+    def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief: ...
 
 
 class Plain(NamedTuple):
@@ -74,33 +74,30 @@ class Plain(NamedTuple):
     measure: Standard
     fit: Fit
 
-    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief:
+    def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
         scale = float(np.abs(values).max()) or 1.0
         y = values / scale
-        ensemble = self.fit(self.kernel, self.basis, points, y, previous)
-        processes = [
-            condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
-            for _, h in ensemble
-        ]
-        moments = [_plain_moments(process, self.measure) for process in processes]
-        return PlainBelief(ensemble, processes[0], self.measure, scale, _rescale(_pool(ensemble, moments), scale))
+        ensemble = _fitted(self.fit, self.kernel, self.basis, points, y, previous)
+
+        def process(h: Hyperparameters) -> Surrogate:
+            return condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
+
+        moments = [_plain_moments(process(h), self.measure) for _, h in ensemble.members]
+        pooled = _rescale(_pool(ensemble, moments), scale)
+        return PlainBelief(ensemble, process(ensemble.mode), self.measure, scale, pooled)
 
 
 class BestKernel(NamedTuple):
-    """The one of several plain models whose kernel explains the evaluations best, chosen anew each time."""
+    """The one of several plain models whose kernel explains the evaluations best, chosen anew with every fit."""
 
     models: tuple[Plain, ...]
 
-    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief:
-        y = values / (float(np.abs(values).max()) or 1.0)
-        beliefs = [model(points, values, previous) for model in self.models]
-        if np.ptp(y) == 0.0:
-            return beliefs[0]
-        scores = [
-            log_posterior(model.kernel, model.basis, points, y, belief.ensemble[0].hyperparameters)
-            for model, belief in zip(self.models, beliefs, strict=True)
-        ]
-        return beliefs[int(np.argmax(scores))]
+    def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
+        models = self.models
+        if previous is not None and previous.ensemble.serves(len(points)):
+            models = tuple(model for model in models if model.kernel is previous.process.kernel)
+        beliefs = [model(points, values, previous) for model in models]
+        return max(beliefs, key=lambda belief: belief.ensemble.log_posterior)
 
 
 class PlainBelief(NamedTuple):
@@ -142,21 +139,22 @@ class Warped(NamedTuple):
     fit: Fit
     matched: bool
 
-    def __call__(self, points: Array, values: Array, previous: Ensemble | None) -> Belief:
+    def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
         lowest = float(values.min())
         if lowest < 0.0:
             raise ValueError(f"a warped integrand must be nowhere negative, got the value {lowest:.6g}")
         scale = float(values.max()) or 1.0
         offset = 0.8 * lowest / scale
         g = np.sqrt(2.0 * (values / scale - offset))
-        ensemble = self.fit(self.kernel, nothing, points, g, previous)
-        processes = [
-            condition(self.kernel, nothing, points, g, h._replace(variance=_rescaled(h.variance, np.sqrt(scale))))
-            for _, h in ensemble
-        ]
-        moments = [_warped_moments(process, self.measure, offset, self.matched) for process in processes]
+        ensemble = _fitted(self.fit, self.kernel, nothing, points, g, previous)
+
+        def process(h: Hyperparameters) -> Surrogate:
+            variance = _rescaled(h.variance, np.sqrt(scale))
+            return condition(self.kernel, nothing, points, g, h._replace(variance=variance))
+
+        moments = [_warped_moments(process(h), self.measure, offset, self.matched) for _, h in ensemble.members]
         pooled = _rescale(_pool(ensemble, moments), scale)
-        return WarpedBelief(ensemble, processes[0], self.measure, scale, offset, self.matched, pooled)
+        return WarpedBelief(ensemble, process(ensemble.mode), self.measure, scale, offset, self.matched, pooled)
 
 
 class WarpedBelief(NamedTuple):
@@ -190,6 +188,14 @@ class WarpedBelief(NamedTuple):
         here = product_mean(p.lengths, self.measure, z, p.points) @ p.residual
         known = product_mean(p.lengths, self.measure, p.points, p.points) @ p.residual
         return self.scale * p.variance * (here - p.cross(z).T @ p.chol.solve(known))
+
+
+def _fitted(fit: Fit, kernel: Kernel, basis: Basis, points: Array, y: Array, previous: Belief | None) -> Ensemble:
+    """The hyperparameters of the previous belief as long as they serve, else new ones."""
+    before = None if previous is None else previous.ensemble
+    if before is not None and before.serves(len(points)):
+        return before
+    return fit(kernel, basis, points, y, before)
 
 
 def _plain_moments(process: Surrogate, measure: Standard) -> Moments:
@@ -226,7 +232,7 @@ def _warped_moments(process: Surrogate, measure: Standard, offset: float, matche
 
 def _pool(ensemble: Ensemble, moments: list[Moments]) -> Moments:
     """Mean and variance of a mixture of beliefs."""
-    weights = np.array([w for w, _ in ensemble])
+    weights = np.array([w for w, _ in ensemble.members])
     means = np.array([m.mean for m in moments])
     mean = float(weights @ means)
     variance = float(weights @ (np.array([m.variance for m in moments]) + (means - mean) ** 2))

@@ -110,7 +110,7 @@ def _standard_gradient(z: Array, values: Array) -> tuple[Array, Array]:
     """Means and variances of (value, ∂m, ∂S) at m = 0, S = I."""
     scale = float(np.ptp(values)) or 1.0
     y = (values - values.mean()) / scale
-    h = Point(noisy=False)(KERNELS["rbf"], _quadratic, z, y, None)[0].hyperparameters
+    h = Point(noisy=False)(KERNELS["rbf"], _quadratic, z, y, None).mode
     process = condition(KERNELS["rbf"], _quadratic, z, y, h)
     prior, cross, basis = _functionals(process)
     means = basis @ process.coefficients + cross.T @ process.residual

@@ -2,12 +2,12 @@
 
 "ml" takes the most probable length scales under a weak log-normal prior (which keeps those of a few points
 finite; with many it does not matter). "marginal" adds importance-weighted draws from a Laplace approximation
-there, so that what is not known about the length scales widens the integral's error bar.
+there, so that what is not known about the length scales widens the integral's error bar. A fit costs O(n³) for each
+of its steps; once there are many evaluations it is kept until their number has doubled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -17,24 +17,38 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
 from latlin.quadrature.kernels import Kernel
-from latlin.quadrature.surrogate import SMALLEST_NUGGET, Basis, Hyperparameters, log_likelihood
+from latlin.quadrature.surrogate import SMALLEST_NUGGET, Basis, Hyperparameters, Likelihood
 
 Array = NDArray[np.float64]
-Objective = Callable[[Array], tuple[float, Array]]
 
 SHORTEST, LONGEST = 0.02, 30.0  # length scales, in standard coordinates
 PRIOR_SPREAD = 1.5  # of log ℓ, around ½ log d
 DRAWS = 16
+MANY = 100  # evaluations from which on a fit is kept until they have doubled, and begins at one place only
 
 
 class Weighted(NamedTuple):
-    """Hyperparameters and the share of belief in them; the first of an ensemble is its mode."""
+    """Hyperparameters and the share of belief in them."""
 
     weight: float
     hyperparameters: Hyperparameters
 
 
-Ensemble = tuple[Weighted, ...]
+class Ensemble(NamedTuple):
+    """What a fit found."""
+
+    members: tuple[Weighted, ...]  # the first is the mode
+    log_posterior: float  # of the mode, by which kernels can be compared; up to a constant that they share
+    size: int  # evaluations that were seen
+
+    @property
+    def mode(self) -> Hyperparameters:
+        """The most probable hyperparameters."""
+        return self.members[0].hyperparameters
+
+    def serves(self, n: int) -> bool:
+        """Whether it will do for n evaluations."""
+        return self.size >= MANY and n < 2 * self.size
 
 
 class Fit(Protocol):
@@ -53,7 +67,9 @@ class Told(NamedTuple):
     def __call__(
         self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
     ) -> Ensemble:
-        return (Weighted(1.0, self.hyperparameters),)
+        h = self.hyperparameters
+        value = Likelihood(kernel, basis(points), points, values).value(h.lengths, h.nugget)
+        return Ensemble((Weighted(1.0, h),), value, len(points))
 
 
 class Point(NamedTuple):
@@ -64,11 +80,11 @@ class Point(NamedTuple):
     def __call__(
         self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
     ) -> Ensemble:
-        d = points.shape[1]
         if np.ptp(values) == 0.0:
-            return _default(d)
-        theta = _mode(_objective(kernel, basis(points), points, values), d, self.noisy, previous)
-        return (Weighted(1.0, _unpack(theta, d)),)
+            return _default(points)
+        posterior = Posterior(Likelihood(kernel, basis(points), points, values), self.noisy)
+        theta, height = _mode(posterior, previous)
+        return Ensemble((Weighted(1.0, posterior.unpack(theta)),), height, len(points))
 
 
 class Marginal(NamedTuple):
@@ -79,13 +95,13 @@ class Marginal(NamedTuple):
     def __call__(
         self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
     ) -> Ensemble:
-        d = points.shape[1]
         if np.ptp(values) == 0.0:
-            return _default(d)
-        objective = _objective(kernel, basis(points), points, values)
-        theta = _mode(objective, d, self.noisy, previous)
-        draws, weights = _draws(objective, theta, _bounds(d, self.noisy))
-        return tuple(Weighted(float(w), _unpack(t, d)) for w, t in zip(weights, draws, strict=True))
+            return _default(points)
+        posterior = Posterior(Likelihood(kernel, basis(points), points, values), self.noisy)
+        theta, height = _mode(posterior, previous)
+        draws, weights = _draws(posterior, theta)
+        members = (Weighted(float(w), posterior.unpack(t)) for w, t in zip(weights, draws, strict=True))
+        return Ensemble(tuple(members), height, len(points))
 
 
 def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> Fit:
@@ -98,9 +114,10 @@ def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -
     return ways[hyperparameters]
 
 
-def _default(d: int) -> Ensemble:
-    """A constant says nothing about length scales."""
-    return (Weighted(1.0, Hyperparameters(np.full(d, np.sqrt(d)))),)
+def _default(points: Array) -> Ensemble:
+    """A constant says nothing about length scales: a fit that saw nothing."""
+    d = points.shape[1]
+    return Ensemble((Weighted(1.0, Hyperparameters(np.full(d, np.sqrt(d)))),), 0.0, 0)
 
 
 def _check(h: Hyperparameters, dim: int) -> Hyperparameters:
@@ -111,72 +128,87 @@ def _check(h: Hyperparameters, dim: int) -> Hyperparameters:
     return Hyperparameters(lengths, max(h.nugget, SMALLEST_NUGGET), h.variance)
 
 
-def _objective(kernel: Kernel, b: Array, points: Array, values: Array) -> Objective:
-    d = points.shape[1]
-    centre = 0.5 * np.log(d)
+class Posterior(NamedTuple):
+    """Of θ = (log ℓ, and log η where there is noise), given evaluations; without its constant."""
 
-    def negative_log_posterior(theta: Array) -> tuple[float, Array]:
-        nugget = float(np.exp(theta[d])) if len(theta) > d else SMALLEST_NUGGET
-        value, slopes = log_likelihood(kernel, b, points, values, np.exp(theta[:d]), nugget)
-        away = (theta[:d] - centre) / PRIOR_SPREAD
+    likelihood: Likelihood
+    noisy: bool
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.likelihood.points.shape[1]
+
+    @property
+    def bounds(self) -> Array:
+        """Lowest and highest of every θ, of shape (|θ|, 2)."""
+        noise = [(SMALLEST_NUGGET, 10.0)] if self.noisy else []
+        return np.log([(SHORTEST, LONGEST)] * self.dim + noise)
+
+    def unpack(self, theta: Array) -> Hyperparameters:
+        """θ as hyperparameters."""
+        nugget = float(np.exp(theta[self.dim])) if self.noisy else SMALLEST_NUGGET
+        return Hyperparameters(np.exp(theta[: self.dim]), nugget)
+
+    def value(self, theta: Array) -> float:
+        """log p(θ | y)."""
+        h, away = self.unpack(theta), self._away(theta)
+        return self.likelihood.value(h.lengths, h.nugget) - 0.5 * float(away @ away)
+
+    def with_slopes(self, theta: Array) -> tuple[float, Array]:
+        """log p(θ | y) and its gradient."""
+        h, away = self.unpack(theta), self._away(theta)
+        value, slopes = self.likelihood.with_slopes(h.lengths, h.nugget)
         gradient = slopes[: len(theta)]
-        gradient[:d] -= away / PRIOR_SPREAD
-        return -(value - 0.5 * float(away @ away)), -gradient
+        gradient[: self.dim] -= away / PRIOR_SPREAD
+        return value - 0.5 * float(away @ away), gradient
 
-    return negative_log_posterior
-
-
-def log_posterior(kernel: Kernel, basis: Basis, points: Array, values: Array, h: Hyperparameters) -> float:
-    """Log of likelihood times prior of these length scales and nugget, by which kernels can be compared."""
-    theta = np.log(np.append(h.lengths, h.nugget))
-    return -_objective(kernel, basis(points), points, values)(theta)[0]
+    def _away(self, theta: Array) -> Array:
+        return (theta[: self.dim] - 0.5 * np.log(self.dim)) / PRIOR_SPREAD
 
 
-def _mode(objective: Objective, d: int, noisy: bool, previous: Ensemble | None) -> Array:
-    starts = [np.full(d, np.log(s * np.sqrt(d))) for s in (0.3, 1.0, 3.0)]
-    nugget = np.log([1e-4])
-    if previous is not None:
-        starts = [np.log(previous[0].hyperparameters.lengths), starts[1]]
-        nugget = np.log([previous[0].hyperparameters.nugget])
-    bounds = _bounds(d, noisy)
+def _mode(posterior: Posterior, previous: Ensemble | None) -> tuple[Array, float]:
+    """The most probable θ, and log p(θ | y) there."""
+
+    def downhill(theta: Array) -> tuple[float, Array]:
+        value, gradient = posterior.with_slopes(theta)
+        return -value, -gradient
+
+    starts = _starts(posterior, previous)
+    if len(posterior.likelihood.values) >= MANY:
+        starts = [max(starts, key=posterior.value)]
+    options = {"maxiter": 60}
     fits = [
-        minimize(
-            objective,
-            np.append(s, nugget) if noisy else s,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxiter": 60},
-        )
-        for s in starts
+        minimize(downhill, start, jac=True, method="L-BFGS-B", bounds=posterior.bounds, options=options)
+        for start in starts
     ]
-    return min(fits, key=lambda fit: fit.fun).x
+    best = min(fits, key=lambda fit: fit.fun)
+    return best.x, -float(best.fun)
 
 
-def _bounds(d: int, noisy: bool) -> list[tuple[float, float]]:
-    nugget = [(float(np.log(SMALLEST_NUGGET)), float(np.log(10.0)))] if noisy else []
-    return [(float(np.log(SHORTEST)), float(np.log(LONGEST)))] * d + nugget
+def _starts(posterior: Posterior, previous: Ensemble | None) -> list[Array]:
+    d, nugget = posterior.dim, 1e-4
+    scales = [np.full(d, np.log(s * np.sqrt(d))) for s in (0.3, 1.0, 3.0)]
+    if previous is not None:
+        scales = [np.log(previous.mode.lengths), scales[1]]
+        nugget = previous.mode.nugget
+    return [np.append(s, np.log(nugget)) for s in scales] if posterior.noisy else scales
 
 
-def _draws(objective: Objective, theta: Array, bounds: list[tuple[float, float]]) -> tuple[Array, Array]:
+def _draws(posterior: Posterior, theta: Array) -> tuple[Array, Array]:
     """Draws from the Laplace approximation at `theta` (itself the first) and their importance weights."""
-    precision, axes = np.linalg.eigh(_hessian(objective, theta))
+    precision, axes = np.linalg.eigh(-_hessian(posterior, theta))
     precision = np.maximum(precision, 0.25)
     sobol = qmc.Sobol(len(theta), rng=np.random.default_rng(0)).random(DRAWS)
     white = ndtri(np.clip(sobol, 1e-6, 1.0 - 1e-6))
     white[0] = 0.0
-    low, high = np.array(bounds).T
-    draws = np.clip(theta + (white / np.sqrt(precision)) @ axes.T, low, high)
-    log_weights = np.array([-objective(draw)[0] for draw in draws]) + 0.5 * np.sum(white**2, axis=1)
+    draws = np.clip(theta + (white / np.sqrt(precision)) @ axes.T, *posterior.bounds.T)
+    log_weights = np.array([posterior.value(draw) for draw in draws]) + 0.5 * np.sum(white**2, axis=1)
     return draws, np.exp(log_weights - logsumexp(log_weights))
 
 
-def _hessian(objective: Objective, theta: Array, step: float = 0.02) -> Array:
-    rows = [(objective(theta + e)[1] - objective(theta - e)[1]) / (2.0 * step) for e in step * np.eye(len(theta))]
+def _hessian(posterior: Posterior, theta: Array, step: float = 0.02) -> Array:
+    ways = step * np.eye(len(theta))
+    rows = [(posterior.with_slopes(theta + e)[1] - posterior.with_slopes(theta - e)[1]) / (2.0 * step) for e in ways]
     hessian = np.array(rows)
     return 0.5 * (hessian + hessian.T)
-
-
-def _unpack(theta: Array, d: int) -> Hyperparameters:
-    nugget = float(np.exp(theta[d])) if len(theta) > d else SMALLEST_NUGGET
-    return Hyperparameters(np.exp(theta[:d]), nugget)

@@ -1,8 +1,8 @@
 """Stationary product kernels of unit variance, k(x, x′) = ∏_d κ(|x_d − x′_d| / ℓ_d), and their integrals.
 
-Each family knows κ, its slope in log ℓ, and three closed forms a coordinate: its mean under a normal and under
-a uniform coordinate, and its double mean under two independent uniform ones. The double mean under normals
-needs no formula of its own: x − x′ is again normal, and the kernel depends on nothing else.
+Each family knows its matrices, their slopes in log ℓ, and three closed forms a coordinate: its mean under a
+normal and under a uniform coordinate, and its double mean under two independent uniform ones. The double mean under
+normals needs no formula of its own: x − x′ is again normal, and the kernel depends on nothing else.
 (Kernel: 004_3d1e57c98b1fd450 (7.4); the integrals of (7.12).)
 """
 
@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, erfcx, ndtr
 
+from latlin.quadrature.pairs import matern_parts, matern_slopes, square_distances, square_slopes
+
 Array = NDArray[np.float64]
 
 
@@ -23,12 +25,12 @@ class Kernel(ABC):
     name: str
 
     @abstractmethod
-    def profile(self, u: Array) -> Array:
-        """κ(u), u = |x − x′| / ℓ."""
+    def gram(self, a: Array, b: Array, lengths: Array) -> Array:
+        """k between the rows of a and of b."""
 
     @abstractmethod
-    def log_slope(self, u: Array) -> Array:
-        """∂ log κ(|x − x′|/ℓ) / ∂ log ℓ = −u κ′(u)/κ(u)."""
+    def log_length_slopes(self, weighted: Array, a: Array, lengths: Array) -> Array:
+        """Σ_ij W_ij ∂ log k(a_i, a_j)/∂ log ℓ_d for every d; `weighted` is the symmetric W ∘ k."""
 
     @abstractmethod
     def normal_mean(self, delta: Array, scale: Array, length: Array) -> Array:
@@ -42,39 +44,19 @@ class Kernel(ABC):
     def uniform_double_mean(self, half: float, length: Array) -> Array:
         """The mean of κ(|x − x′|/ℓ) over x, x′ independent and uniform on [−half, half]."""
 
-    def gram(self, a: Array, b: Array, lengths: Array) -> Array:
-        """k between the rows of a and of b."""
-        out = np.ones((len(a), len(b)))
-        for d, length in enumerate(lengths):
-            out *= self.profile(np.abs(a[:, d, None] - b[None, :, d]) / length)
-        return out
-
-    def log_length_slopes(self, weighted: Array, a: Array, lengths: Array) -> Array:
-        """Σ_ij W_ij ∂ log k(a_i, a_j)/∂ log ℓ_d for every d; `weighted` is W ∘ k."""
-        return np.array(
-            [
-                np.vdot(weighted, self.log_slope(np.abs(a[:, d, None] - a[None, :, d]) / length))
-                for d, length in enumerate(lengths)
-            ]
-        )
-
 
 class RBF(Kernel):
     """κ(u) = exp(−u²/2)."""
 
     name = "rbf"
 
-    def profile(self, u: Array) -> Array:
-        return np.exp(-0.5 * u * u)
-
-    def log_slope(self, u: Array) -> Array:
-        return u * u
-
     def gram(self, a: Array, b: Array, lengths: Array) -> Array:
-        square = np.zeros((len(a), len(b)))
-        for d, length in enumerate(lengths):
-            square += ((a[:, d, None] - b[None, :, d]) / length) ** 2
-        return np.exp(-0.5 * square)
+        out = square_distances(_scaled(a, 1.0 / lengths), _scaled(b, 1.0 / lengths))
+        out *= -0.5
+        return np.exp(out, out=out)
+
+    def log_length_slopes(self, weighted: Array, a: Array, lengths: Array) -> Array:
+        return square_slopes(weighted, _scaled(a, 1.0 / lengths))
 
     def normal_mean(self, delta: Array, scale: Array, length: Array) -> Array:
         total = length**2 + scale**2
@@ -92,23 +74,28 @@ class RBF(Kernel):
 
 
 class Matern(Kernel):
-    """κ(u) = (1 + c₁λu + c₂λ²u²) exp(−λu): 3/2 with c = (1, 0), λ = √3; 5/2 with c = (1, 1/3), λ = √5."""
+    """κ(u) = (1 + c₁λu + c₂λ²u²) exp(−λu): ½ with c = (0, 0), λ = 1; 3/2 with c = (1, 0), λ = √3; 5/2 with
+    c = (1, 1/3), λ = √5. `primitive` and `double_primitive` are the polynomials P with ∫₀^t κ = P(0) − P(t)e^{−t},
+    and the same for P."""
 
-    def __init__(self, name: str, rate: float, square: float, primitive: Array, double_primitive: Array) -> None:
+    def __init__(
+        self, name: str, rate: float, linear: float, square: float, primitive: Array, double_primitive: Array
+    ) -> None:
         self.name = name
         self.rate = rate
+        self.linear = linear
         self.square = square
         self._primitive = primitive
         self._double_primitive = double_primitive
 
-    def profile(self, u: Array) -> Array:
-        t = self.rate * u
-        return (1.0 + t + self.square * t * t) * np.exp(-t)
+    def gram(self, a: Array, b: Array, lengths: Array) -> Array:
+        rates = self.rate / lengths
+        exponents, polynomials = matern_parts(_scaled(a, rates), _scaled(b, rates), self.linear, self.square)
+        np.exp(np.negative(exponents, out=exponents), out=exponents)
+        return np.multiply(exponents, polynomials, out=exponents)
 
-    def log_slope(self, u: Array) -> Array:
-        t = self.rate * u
-        polynomial = 1.0 + t + self.square * t * t
-        return t * (1.0 - (1.0 + 2.0 * self.square * t) / polynomial)
+    def log_length_slopes(self, weighted: Array, a: Array, lengths: Array) -> Array:
+        return matern_slopes(weighted, _scaled(a, self.rate / lengths), self.linear, self.square)
 
     def normal_mean(self, delta: Array, scale: Array, length: Array) -> Array:
         return self._half_mean(delta, scale, length) + self._half_mean(-delta, scale, length)
@@ -122,7 +109,7 @@ class Matern(Kernel):
         j0 = _tilted_mass(mu, m / s, s, rate, gauss)
         j1 = m * j0 + s * gauss
         j2 = m * j1 + s * s * j0
-        return j0 + rate * j1 + self.square * rate**2 * j2
+        return j0 + self.linear * rate * j1 + self.square * rate**2 * j2
 
     def uniform_mean(self, x: Array, half: float, length: Array) -> Array:
         rate = self.rate / length
@@ -143,6 +130,10 @@ class Matern(Kernel):
         return 2.0 * inner / t**2
 
 
+def _scaled(points: Array, factors: Array) -> Array:
+    return np.multiply(points, factors, order="C")
+
+
 def _tilted_mass(mu: Array, t: Array, s: Array, rate: Array, gauss: Array) -> Array:
     # e^{−λμ + λ²s²/2} Φ(t), t = (μ − λs²)/s; on the left of zero through erfcx, where Φ underflows
     left = np.sqrt(np.pi / 2.0) * gauss * erfcx(np.maximum(-t, 0.0) / np.sqrt(2.0))
@@ -150,11 +141,12 @@ def _tilted_mass(mu: Array, t: Array, s: Array, rate: Array, gauss: Array) -> Ar
     return np.where(t > 0.0, np.exp(exponent) * ndtr(t), left)
 
 
-_MATERN32 = Matern("matern32", np.sqrt(3.0), 0.0, np.array([2.0, 1.0]), np.array([3.0, 1.0]))
+_MATERN12 = Matern("matern12", 1.0, 0.0, 0.0, np.array([1.0]), np.array([1.0]))
+_MATERN32 = Matern("matern32", np.sqrt(3.0), 1.0, 0.0, np.array([2.0, 1.0]), np.array([3.0, 1.0]))
 _MATERN52 = Matern(
-    "matern52", np.sqrt(5.0), 1.0 / 3.0, np.array([8.0, 5.0, 1.0]) / 3.0, np.array([15.0, 7.0, 1.0]) / 3.0
+    "matern52", np.sqrt(5.0), 1.0, 1.0 / 3.0, np.array([8.0, 5.0, 1.0]) / 3.0, np.array([15.0, 7.0, 1.0]) / 3.0
 )
-KERNELS: dict[str, Kernel] = {k.name: k for k in (RBF(), _MATERN32, _MATERN52)}
+KERNELS: dict[str, Kernel] = {k.name: k for k in (RBF(), _MATERN12, _MATERN32, _MATERN52)}
 
 
 def resolve_kernel(kernel: str | Kernel) -> Kernel:

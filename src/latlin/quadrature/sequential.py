@@ -117,7 +117,7 @@ def check_start(start: Evaluations | tuple[ArrayLike, ArrayLike], dim: int) -> E
 
 def _believe(model: Model, z: Array, values: Array, before: Belief | None, known: Evaluations) -> Belief:
     try:
-        belief = model(z, values, None if before is None else before.ensemble)
+        belief = model(z, values, before)
     except ValueError as error:
         raise IntegrandError(str(error), known) from error
     if not np.isfinite(belief.integral.mean) or not np.isfinite(belief.integral.variance):
@@ -141,7 +141,7 @@ def _report(
         message += f", wider than rtol={plan.rtol:g} allows; raise budget"
         warnings.warn(f"quadrature did not converge: {message}", ConvergenceWarning, stacklevel=4)
     trace = Trace(n, mean, sd, seconds)
-    mode = belief.ensemble[0].hyperparameters
+    mode = belief.ensemble.mode
     return Integral(
         float(mean[-1]), float(sd[-1]), belief.integral.dof, known, trace, mode, converged, message, log_scale
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.linalg import Cholesky, cholesky, solve_upper
+from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.quadrature.kernels import Kernel
 
 Array = NDArray[np.float64]
@@ -65,26 +65,27 @@ class Surrogate(NamedTuple):
 
     def covariance(self, a: Array, b: Array) -> Array:
         """Posterior covariance of f between the rows of a and of b."""
-        ka, kb = self.cross(a), self.cross(b)
-        out = self.kernel.gram(a, b, self.lengths) - self.chol.whiten(ka).T @ self.chol.whiten(kb)
-        if self.basis_chol is not None:
-            ra, rb = self._leftover(ka, self.basis(a)), self._leftover(kb, self.basis(b))
-            out += self.basis_chol.whiten(ra.T).T @ self.basis_chol.whiten(rb.T)
-        return self.variance * out
+        (ga, ba), (gb, bb) = self.explained(a), self.explained(b)
+        return self.variance * (self.kernel.gram(a, b, self.lengths) - ga.T @ gb + ba.T @ bb)
+
+    def explained(self, z: Array) -> tuple[Array, Array]:
+        """G and B of the posterior covariance v(k(z, z′) − GᵀG′ + BᵀB′), a column for each row of z: what the
+        evaluations explain, and what not knowing the mean adds."""
+        # G = C⁻ᵀk(Z,z),  B = D⁻ᵀr, CᵀC = R, DᵀD = BᵀR⁻¹B
+        cross = self.cross(z)
+        return self.chol.whiten(cross), self._unknown_mean(cross, self.basis(z))
 
     def project(self, prior: Array | float, cross: Array, basis: Array) -> Array:
         """Posterior variance over v of a linear functional, from its prior variance, its covariance with g(Z)
         (the columns of `cross`) and its value on the basis (the rows of `basis`)."""
         # p − kᵀR⁻¹k + rᵀ(BᵀR⁻¹B)⁻¹r,  r = b − BᵀR⁻¹k
-        white = self.chol.whiten(cross)
-        out = prior - np.einsum("nm,nm->m", white, white)
-        if self.basis_chol is not None:
-            extra = self.basis_chol.whiten(self._leftover(cross, basis).T)
-            out = out + np.einsum("bm,bm->m", extra, extra)
-        return out
+        white, extra = self.chol.whiten(cross), self._unknown_mean(cross, basis)
+        return prior - np.einsum("nm,nm->m", white, white) + np.einsum("bm,bm->m", extra, extra)
 
-    def _leftover(self, cross: Array, basis: Array) -> Array:
-        return basis - cross.T @ self.solved_basis
+    def _unknown_mean(self, cross: Array, basis: Array) -> Array:
+        if self.basis_chol is None:
+            return np.empty((0, cross.shape[1]))
+        return self.basis_chol.whiten((basis - cross.T @ self.solved_basis).T)
 
 
 def constant(z: Array) -> Array:
@@ -143,22 +144,41 @@ def _regress(chol: Cholesky, b: Array, y: Array) -> _Regression:
     return _Regression(max(float((y - b @ c) @ residual), 0.0), c, residual, solved, inner)
 
 
-def log_likelihood(
-    kernel: Kernel, b: Array, points: Array, values: Array, lengths: Array, nugget: float
-) -> tuple[float, Array]:
-    """log p(y | ℓ, η), c and v integrated out, without its constant; and its slopes in (log ℓ, log η)."""
-    # −½ log|R| − ½ log|BᵀR⁻¹B| − ½(n−b) log S²
-    n, free = len(points), len(points) - b.shape[1]
-    k = kernel.gram(points, points, lengths)
-    chol = cholesky(k + nugget * np.eye(n), name="the kernel matrix", max_jitter=1e-6)
-    fit = _regress(chol, b, values)
-    square = max(fit.square, np.finfo(float).tiny)
-    value = -0.5 * chol.log_det - 0.5 * free * np.log(square)
-    # ∂/∂θ = tr(W ∂R/∂θ),  W = −½R⁻¹ + ½ A(BᵀA)⁻¹Aᵀ + ½(n−b) αα ᵀ/S²,  A = R⁻¹B
-    w = -0.5 * chol.inverse() + (0.5 * free / square) * np.outer(fit.residual, fit.residual)
-    if fit.basis_chol is not None:
-        value -= 0.5 * fit.basis_chol.log_det
-        half = solve_upper(fit.basis_chol.factor, fit.solved_basis.T, transposed=True)
-        w += 0.5 * half.T @ half
-    slopes = kernel.log_length_slopes(w * k, points, lengths)
-    return value, np.append(slopes, nugget * np.trace(w))
+class Likelihood(NamedTuple):
+    """log p(y | ℓ, η) of values at points, c and v integrated out, without its constant."""
+
+    kernel: Kernel
+    basis: Array  # (n, b), at the points
+    points: Array
+    values: Array
+
+    def value(self, lengths: Array, nugget: float) -> float:
+        """At these length scales and this nugget."""
+        return self._factorise(lengths, nugget)[0]
+
+    def with_slopes(self, lengths: Array, nugget: float) -> tuple[float, Array]:
+        """The value and its slopes in (log ℓ, log η)."""
+        value, square, k, chol, fit = self._factorise(lengths, nugget)
+        free = len(self.points) - self.basis.shape[1]
+        # ∂/∂θ = tr(W ∂R/∂θ),  W = −½R⁻¹ + ½ A(BᵀA)⁻¹Aᵀ + ½(n−b) ααᵀ/S²,  A = R⁻¹B
+        w = -0.5 * chol.inverse()
+        w += np.outer((0.5 * free / square) * fit.residual, fit.residual)
+        if fit.basis_chol is not None:
+            half = fit.basis_chol.whiten(fit.solved_basis.T)
+            w += 0.5 * half.T @ half
+        trace = float(np.trace(w))
+        w *= k
+        slopes = self.kernel.log_length_slopes(np.ascontiguousarray(w.T), self.points, lengths)  # Wᵀ = W, row by row
+        return value, np.append(slopes, nugget * trace)
+
+    def _factorise(self, lengths: Array, nugget: float) -> tuple[float, float, Array, Cholesky, _Regression]:
+        # −½ log|R| − ½ log|BᵀR⁻¹B| − ½(n−b) log S²
+        n, free = len(self.points), len(self.points) - self.basis.shape[1]
+        k = self.kernel.gram(self.points, self.points, lengths)
+        r = k.copy()
+        r[np.diag_indices(n)] += nugget
+        chol = cholesky(r, name="the kernel matrix", max_jitter=1e-6)
+        fit = _regress(chol, self.basis, self.values)
+        square = max(fit.square, np.finfo(float).tiny)
+        inner = 0.0 if fit.basis_chol is None else fit.basis_chol.log_det
+        return -0.5 * (chol.log_det + inner + free * np.log(square)), square, k, chol, fit
