@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from latlin.distributed.opening import is_blocked
 from latlin.factor._fit import parameter_count
 from latlin.factor._heywood import HeywoodWarning
 from latlin.numerics.linalg import Array
@@ -33,7 +34,7 @@ def choose_components(
     ----------
     estimator : FactorAnalysis
         Its `n_components` is replaced.
-    X : ndarray of shape (n, d)
+    X : ndarray of shape (n, d), or blocks of rows ("bic" only)
     candidates : sequence of int
     criterion : {"bic", "held-out"}
         −½ BIC = log-likelihood − ½ p log n with p free parameters, or the mean held-out log-likelihood over
@@ -52,11 +53,13 @@ def choose_components(
 
 def _bic(estimator: Any, X: Array, cv: int, seed: int) -> float:
     fit = estimator.fit(X)
-    count = parameter_count(X.shape[1], len(fit.components_), fit.noise == "isotropic")
-    return fit.log_likelihood_ - 0.5 * count * float(np.log(len(X)))
+    count = parameter_count(len(fit.mean_), len(fit.components_), fit.noise == "isotropic")
+    return fit.log_likelihood_ - 0.5 * count * float(np.log(fit.n_samples_seen_))
 
 
 def _held_out(estimator: Any, X: Array, cv: int, seed: int) -> float:
+    if is_blocked(X):
+        raise ValueError("n_components='held-out' needs the rows in memory; 'bic' works for blocks of rows")
     folds = KFold(min(cv, len(X)), shuffle=True, random_state=seed).split(X)
     return float(np.mean([clone(estimator).fit(X[train]).score(X[test]) for train, test in folds]))
 

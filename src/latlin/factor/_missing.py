@@ -11,9 +11,11 @@ the rows that observe it; then the latents' mean η and covariance Λ are fitted
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latlin.factor._fit import Fit
 from latlin.numerics.ascent import Measure, Rules, ascend
@@ -51,17 +53,23 @@ def posterior(density: LowRankNormal, rows: Array) -> Posterior:
     return Posterior(means, covariance, -0.5 * (count * LOG_2PI + log_det + distance), distance, count)
 
 
-class MissingState(NamedTuple):
-    """The parameters, loadings K×d."""
+class Parameters(NamedTuple):
+    """Loadings are K×d."""
 
     mean: Array
     loadings: Array
     noise: Array
 
 
-class _Sums(NamedTuple):
-    """Σ over rows: log-likelihood, E[h̃h̃ᵀ] and x E[h̃] and x² per feature, E[h̃h̃ᵀ] over all rows; h̃ = (h, 1)."""
+class MissingState(NamedTuple):
+    """The parameters, and the sums over rows that belong to them, with h̃ = (h, 1).
 
+    log-likelihood; E[h̃h̃ᵀ], x E[h̃] and x² over the rows that observe a feature; E[h̃h̃ᵀ] over all rows.
+    """
+
+    mean: Array
+    loadings: Array
+    noise: Array
     log_likelihood: float
     second: Array
     cross: Array
@@ -69,13 +77,26 @@ class _Sums(NamedTuple):
     latent: Array
 
 
-def _expect(state: MissingState, rows: Array) -> _Sums:
-    rank, dim = state.loadings.shape
+class Units(NamedTuple):
+    """x = centre + scale · z: the features' own units, so that squares lose no digits to a large mean."""
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, mean: Array, variance: Array, isotropic: bool) -> Units:
+        sd = np.sqrt(variance)
+        return cls(mean, np.full_like(sd, np.sqrt(np.mean(variance))) if isotropic else sd)
+
+
+def expected_sums(at: Parameters, rows: NDArray[Any], units: Units) -> tuple[Any, ...]:
+    """The sums of `MissingState` at these parameters, over `rows` brought to `units`."""
+    rank, dim = at.loadings.shape
     k = rank + 1
     total = [0.0, np.zeros((dim, k * k)), np.zeros((dim, k)), np.zeros(dim), np.zeros((k, k))]
     for start in range(0, len(rows), BLOCK):
-        x = rows[start : start + BLOCK]
-        post = posterior(LowRankNormal(*state), x)
+        x = (rows[start : start + BLOCK] - units.centre) / units.scale
+        post = posterior(LowRankNormal(*at), x)
         mask = ~np.isnan(x)
         filled = np.where(mask, x, 0.0)
         h = np.concatenate([post.means, np.ones((len(x), 1))], axis=1)
@@ -89,10 +110,10 @@ def _expect(state: MissingState, rows: Array) -> _Sums:
             second.sum(axis=0),
         )
         total = [old + new for old, new in zip(total, parts, strict=True)]
-    return _Sums(*total)  # type: ignore[arg-type]
+    return tuple(total)
 
 
-def _maximise(sums: _Sums, n: int, counts: Array, isotropic: bool, floor: Array) -> MissingState:
+def _maximise(sums: MissingState, n: int, counts: Array, isotropic: bool, floor: Array) -> Parameters:
     dim, k = sums.cross.shape
     second = sums.second.reshape(dim, k, k)
     # (f_i, c_i) = (Σ x h̃ᵀ)(Σ E[h̃h̃ᵀ])⁻¹;  ψ_i = (Σx² − (f_i, c_i)·Σ x h̃)/N_i
@@ -102,41 +123,55 @@ def _maximise(sums: _Sums, n: int, counts: Array, isotropic: bool, floor: Array)
     eta = sums.latent[:-1, -1] / n
     spread = sums.latent[:-1, :-1] / n - np.outer(eta, eta)
     f, mean = weights[:, :-1], weights[:, -1]
-    return MissingState(mean + f @ eta, (f @ np.linalg.cholesky(spread)).T, np.maximum(noise, floor))
+    return Parameters(mean + f @ eta, (f @ np.linalg.cholesky(spread)).T, np.maximum(noise, floor))
 
 
 def missing_fit(rows: Array, rank: int, isotropic: bool, floor: float, rules: Rules, verbose: bool) -> Fit:
     """EM on the observed entries of `rows` (NaN marks a missing one)."""
-    mean, variance = np.nanmean(rows, axis=0), np.nanvar(rows, axis=0)
+    units = Units.of(np.nanmean(rows, axis=0), np.nanvar(rows, axis=0), isotropic)
     counts = (~np.isnan(rows)).sum(axis=0).astype(np.float64)
-    # rows in units of their features, so that squares lose no digits to a large mean
-    sd = np.sqrt(variance)
-    scale = np.full_like(sd, np.sqrt(np.mean(variance))) if isotropic else sd
-    z = (rows - mean) / scale
-    least = np.full(len(mean), floor)
+    z = (rows - units.centre) / units.scale
+    filled = np.where(np.isnan(z), 0.0, z)
+    start = principal_start(filled.T @ filled / len(z), rank)
+
+    def expect(at: Parameters) -> tuple[Any, ...]:
+        return expected_sums(at, rows, units)
+
+    return climb_missing(expect, start, len(z), counts, units, isotropic, floor, rules, verbose)
+
+
+def climb_missing(
+    expect: Callable[[Parameters], tuple[Any, ...]],
+    start: Parameters,
+    n: int,
+    counts: Array,
+    units: Units,
+    isotropic: bool,
+    floor: float,
+    rules: Rules,
+    verbose: bool,
+) -> Fit:
+    """EM from `start`; `expect` gives the sums over all rows at some parameters, in one pass."""
+    least = np.full(len(counts), floor)
 
     def step(state: MissingState) -> tuple[MissingState, Measure]:
-        new = _maximise(_expect(state, z), len(z), counts, isotropic, least)
-        change = float(np.abs(new.noise - state.noise).max())
-        value = sum(
-            float(posterior(LowRankNormal(*new), z[i : i + BLOCK]).log_density.sum()) for i in range(0, len(z), BLOCK)
-        )
-        return new, Measure(value, change)
+        new = _maximise(state, n, counts, isotropic, least)
+        following = MissingState(*new, *expect(new))
+        return following, Measure(following.log_likelihood, float(np.abs(new.noise - state.noise).max()))
 
-    climb = ascend(step, _start(z, rank), rules, label="factor analysis (em, missing)", verbose=verbose)
-    c, f, psi = climb.state
-    shift = float(counts @ np.log(scale))
-    return Fit(
-        mean + scale * c, f * scale, psi * scale**2, climb.trace - shift, climb.converged, climb.n_iter, climb.message
-    )
+    first = MissingState(*start, *expect(start))
+    climb = ascend(step, first, rules, label="factor analysis (em, missing)", verbose=verbose)
+    c, f, psi = climb.state[:3]
+    centre, scale = units
+    trace = climb.trace - float(counts @ np.log(scale))
+    return Fit(centre + scale * c, f * scale, psi * scale**2, trace, climb.converged, climb.n_iter, climb.message)
 
 
-def _start(z: Array, rank: int) -> MissingState:
-    """Principal axes of the rows with missing entries at their means."""
-    filled = np.where(np.isnan(z), 0.0, z)
-    values, vectors = np.linalg.eigh(filled.T @ filled / len(z))
+def principal_start(second: Array, rank: int) -> Parameters:
+    """Principal axes of E[z zᵀ], missing entries at their means."""
+    values, vectors = np.linalg.eigh(second)
     rest = values[:-rank].mean()
     gains = np.sqrt(np.maximum(values[-rank:] - rest, 0.05 * np.abs(values[-rank:])))
     loadings = (vectors[:, -rank:] * gains).T
     noise = np.maximum(1.0 - (loadings**2).sum(axis=0), 0.1)
-    return MissingState(np.zeros(z.shape[1]), loadings, noise)
+    return Parameters(np.zeros(len(second)), loadings, noise)

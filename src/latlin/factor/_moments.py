@@ -72,10 +72,16 @@ class RowMoments(NamedTuple):
         return self.rows.T @ (self.rows @ b) / self.n
 
     def top(self, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
-        def product(v: Array) -> Array:
-            return scale * self.times(scale * v)
+        return leading(self, scale, rank, start)
 
-        return _lanczos(len(scale), product, rank, start)
+
+def leading(s: Moments, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
+    """The largest eigenpairs of diag(scale) S diag(scale) from products with S alone."""
+
+    def product(v: Array) -> Array:
+        return scale * s.times(scale * v)
+
+    return _lanczos(len(scale), product, rank, start)
 
 
 def _lanczos(dim: int, product: object, rank: int, start: Array | None) -> tuple[Array, Array]:

@@ -13,9 +13,12 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.columns import remember_columns
+from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.factor._batch import complete_em_fit, ml_fit, rules_of
+from latlin.factor._block_fit import BLOCK_METHODS
+from latlin.factor._block_moments import read_columns
 from latlin.factor._choice import ComponentChoice, choose_components
-from latlin.factor._direct import direct_fit, principal_fit
-from latlin.factor._em import em_fit
 from latlin.factor._fit import Fit, canonical, parameter_count
 from latlin.factor._heywood import heywood_features, warn_heywood
 from latlin.factor._missing import missing_fit
@@ -24,9 +27,10 @@ from latlin.factor._online import RULES, feed, open_stream, stream_fit
 from latlin.factor._queries import FactorQueries
 from latlin.factor._rotation import ROTATIONS
 from latlin.numerics.archive import read_archive, write_archive
-from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
+
+_NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
 
 def _streams(model: FactorAnalysis) -> bool:
@@ -154,18 +158,38 @@ class FactorAnalysis(FactorQueries):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> FactorAnalysis:
-        """Fit to the rows of `X` of shape (n, d); NaN marks missing entries (method="em" only)."""
+        """Fit to the rows of `X` of shape (n, d); NaN marks missing entries (method="em" only).
+
+        X may be a Dask array or data frame, a large memory-mapped array or `latlin.distributed` blocks; then only sums
+        over its rows are asked for, and the online methods visit one block after the other.
+        """
         self._check_options()
+        if is_blocked(X):
+            return self._fit_blocks(X)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
         rows = validate_data(self, X, dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
         variance = self._check_rows(rows)
         if isinstance(self.n_components, str):
-            return self._choose(rows)
+            return self._choose(rows, *rows.shape)
         self._check_rank(self.n_components, *rows.shape)
-        fit = _METHODS[self.method](self, rows)
+        return self._conclude(_METHODS[self.method](self, rows), len(rows), variance)
+
+    def _fit_blocks(self, X: Any) -> FactorAnalysis:
+        blocks = open_blocks(X)
+        columns = read_columns(blocks)
+        remember_columns(self, X, blocks.n_columns)
+        if not columns.complete and self.method != "em":
+            raise ValueError(_NO_GAPS.format(self.method))
+        if isinstance(self.n_components, str):
+            return self._choose(X, columns.n, blocks.n_columns)
+        self._check_rank(self.n_components, columns.n, blocks.n_columns)
+        fit, variance = BLOCK_METHODS[self.method](self, blocks, columns)
+        return self._conclude(fit, columns.n, variance)
+
+    def _conclude(self, fit: Fit, n: int, variance: Array) -> FactorAnalysis:
         self.log_likelihood_ = float(fit.trace[-1])
         self.trace_, self.converged_, self.n_iter_, self.message_ = fit.trace, fit.converged, fit.n_iter, fit.message
-        self.n_samples_seen_ = len(rows)
+        self.n_samples_seen_ = n
         if self.method not in RULES:
             fit = fit._replace(loadings=canonical(fit.loadings, fit.noise))
         self._store(fit)
@@ -247,7 +271,7 @@ class FactorAnalysis(FactorQueries):
         if not np.isnan(rows.sum(dtype=np.float64)):
             centre, variance = mean_and_variance(rows)
         elif self.method != "em":
-            raise ValueError(f"X has missing values (NaN): method='em' fits them, {self.method!r} does not")
+            raise ValueError(_NO_GAPS.format(self.method))
         else:
             empty = np.flatnonzero(np.isnan(rows).all(axis=0))
             if len(empty):
@@ -270,9 +294,8 @@ class FactorAnalysis(FactorQueries):
                 "with fewer the likelihood has no maximum"
             )
 
-    def _choose(self, rows: np.ndarray) -> FactorAnalysis:
-        dim = rows.shape[1]
-        most = self.max_components or max(1, min(dim // 3, 20, len(rows) - 2))
+    def _choose(self, rows: Any, n: int, dim: int) -> FactorAnalysis:
+        most = self.max_components or max(1, min(dim // 3, 20, n - 2))
         base = type(self)(**{**self.get_params(), "n_components": 1})
         choice: ComponentChoice = choose_components(base, rows, range(1, most + 1), criterion=str(self.n_components))
         chosen = type(self)(**{**self.get_params(), "n_components": choice.n_components}).fit(rows)
@@ -299,32 +322,15 @@ def _moments(rows: Array) -> tuple[Moments, Array]:
     return moments(rows, mean), mean
 
 
-def _rules(model: FactorAnalysis, monotone: bool) -> Rules:
-    remedy = "raise max_iter or tol, or use fewer components"
-    return Rules(model.tol, 1e-3 * model.tol, model.max_iter, monotone, remedy)
-
-
 def _fit_ml(model: FactorAnalysis, rows: Array) -> Fit:
-    s, mean = _moments(rows)
-    if model.noise == "isotropic":
-        return principal_fit(s, mean, model.n_components)  # type: ignore[arg-type]
-    return direct_fit(s, mean, model.n_components, model.noise_floor, _rules(model, True), model.verbose)  # type: ignore[arg-type]
+    return ml_fit(model, *_moments(rows))
 
 
 def _fit_em(model: FactorAnalysis, rows: Array) -> Fit:
+    if not np.isnan(rows).any():
+        return complete_em_fit(model, *_moments(rows))
     rank, isotropic = int(model.n_components), model.noise == "isotropic"
-    rules = _rules(model, True)
-    if np.isnan(rows).any():
-        return missing_fit(rows, rank, isotropic, model.noise_floor, rules, model.verbose)
-    s, mean = _moments(rows)
-    sd = np.sqrt(s.variance)
-    values, vectors = s.top(1.0 / sd, rank, None)
-    rest = max((len(sd) - values.sum()) / (len(sd) - rank), 0.0)
-    start = (vectors * np.sqrt(np.maximum(values - rest, 0.05 * values))).T
-    noise = np.maximum(1.0 - (start**2).sum(axis=0), 0.1) * s.variance
-    noise = np.full_like(noise, noise.mean()) if isotropic else noise
-    floor = model.noise_floor * s.variance
-    return em_fit(s, mean, start * sd, noise, isotropic, floor, rules, model.verbose)
+    return missing_fit(rows, rank, isotropic, model.noise_floor, rules_of(model), model.verbose)
 
 
 def _fit_stream(model: FactorAnalysis, rows: np.ndarray) -> Fit:

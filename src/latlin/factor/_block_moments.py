@@ -1,0 +1,150 @@
+"""Counts, means, variances and products of the columns of rows that come in blocks, each a sum over the blocks.
+
+A first pass finds counts and means, the next ones sum about those means, and what rounding left in the means is taken
+off at the end: no digits are lost to a large mean, and the numbers do not depend on how the rows are cut. Missing
+entries (NaN) count for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import blas
+
+from latlin.distributed.blocks import Block, Blocks, slices, widened
+from latlin.factor._moments import DENSE_UP_TO, DenseMoments, Moments, leading
+from latlin.numerics.linalg import Array, symmetrise
+from latlin.numerics.magnitude import summable
+
+SLICE = 1024
+
+
+class Columns(NamedTuple):
+    """What a first pass knows: rows, observed entries and mean of each column, and the storage of the rows."""
+
+    n: int
+    counts: Array
+    mean: Array
+    dtype: np.dtype[Any]
+
+    @property
+    def complete(self) -> bool:
+        return bool((self.counts == self.n).all())
+
+
+def parts(block: Block) -> Iterator[Array]:
+    """The rows of a block, widened, in slices that stay in the cache."""
+    return (widened(block.X[part]) for part in slices(block.n_rows, SLICE))
+
+
+def standardised(block: Block, centre: Array, scale: Array) -> Iterator[Array]:
+    """(x − centre)/scale in slices, missing entries at zero."""
+    for x in parts(block):
+        z = (x - centre) / scale
+        gap = np.isnan(z)
+        if gap.any():
+            z[gap] = 0.0
+        yield z
+
+
+def read_columns(blocks: Blocks) -> Columns:
+    """One pass: counts and means; infinite entries, sparse rows and weights are refused."""
+    n, single, counts, total = blocks.total(_column_sums)
+    if n < 2:
+        raise ValueError(f"X must have at least 2 samples, got {n}")
+    empty = np.flatnonzero(counts == 0.0)
+    if len(empty):
+        raise ValueError(f"X has no observed entry in column(s) {empty[:10].tolist()}")
+    return Columns(n, counts, total / counts, np.dtype(np.float32 if single == n else np.float64))
+
+
+def _column_sums(block: Block) -> tuple[int, int, Array, Array]:
+    if sparse.issparse(block.X):
+        raise ValueError("X has sparse blocks; factor models take dense ones (X.map_blocks(lambda b: b.toarray()))")
+    if block.weight is not None:
+        raise ValueError("the blocks of X hold weights; factor models take none")
+    counts, total = np.zeros(block.X.shape[1]), np.zeros(block.X.shape[1])
+    for x in parts(block):
+        seen = ~np.isnan(x)
+        if np.isinf(x).any():
+            raise ValueError("Input X contains infinity")
+        counts += seen.sum(axis=0)
+        total += np.where(seen, summable("X", x), 0.0).sum(axis=0)
+    return block.n_rows, block.n_rows if block.X.dtype == np.float32 else 0, counts, total
+
+
+def column_moments(blocks: Blocks, columns: Columns) -> tuple[Array, Array]:
+    """Mean and variance of the observed entries of each column, in one more pass."""
+    first, second = blocks.total(_squares, columns.mean)
+    # var = Σ(x − c)²/n − (x̄ − c)²
+    shift = first / columns.counts
+    return columns.mean + shift, np.maximum(second / columns.counts - shift**2, 0.0)
+
+
+def _squares(block: Block, centre: Array) -> tuple[Array, Array]:
+    first, second = np.zeros(len(centre)), np.zeros(len(centre))
+    for z in standardised(block, centre, np.ones(len(centre))):
+        first += z.sum(axis=0)
+        second += np.einsum("nd,nd->d", z, z)
+    return first, second
+
+
+def products(blocks: Blocks, centre: Array, scale: Array) -> tuple[Array, Array]:
+    """Σ z and Σ z zᵀ (d×d) of z = (x − centre)/scale, missing entries at zero, in one pass."""
+    first, upper = blocks.total(_products, centre, scale)
+    return first, symmetrise(upper)
+
+
+def _products(block: Block, centre: Array, scale: Array) -> tuple[Array, Array]:
+    dim = len(centre)
+    first, upper = np.zeros(dim), np.zeros((dim, dim), order="F")
+    for z in standardised(block, centre, scale):
+        first += z.sum(axis=0)
+        upper = blas.dsyrk(1.0, z.T, beta=1.0, c=upper, overwrite_c=1)
+    return first, upper
+
+
+def block_moments(blocks: Blocks, columns: Columns) -> tuple[Moments, Array]:
+    """S of complete rows, and their mean; beyond `DENSE_UP_TO` columns every product with S is a pass."""
+    n, dim = columns.n, len(columns.mean)
+    if dim > DENSE_UP_TO:
+        mean, variance = column_moments(blocks, columns)
+        return BlockMoments(blocks, n, mean, variance), mean
+    first, second = products(blocks, columns.mean, np.ones(dim))
+    shift = first / n
+    return DenseMoments(n, second / n - np.outer(shift, shift)), columns.mean + shift
+
+
+@dataclass(frozen=True)
+class BlockMoments:
+    """The rows where they are; S is never formed."""
+
+    blocks: Blocks
+    n: int
+    mean: Array
+    variance: Array
+
+    @cached_property
+    def _ones(self) -> Array:
+        return np.ones(len(self.mean))
+
+    def times(self, b: Array) -> Array:
+        columns = b if b.ndim == 2 else b[:, None]
+        total = self.blocks.total(_times, self.mean, self._ones, np.asfortranarray(columns))[0] / self.n
+        return total if b.ndim == 2 else total[:, 0]
+
+    def top(self, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
+        return leading(self, scale, rank, start)
+
+
+def _times(block: Block, centre: Array, scale: Array, b: Array) -> tuple[Array]:
+    total = np.zeros(b.shape, order="F")
+    for z in standardised(block, centre, scale):
+        # ZᵀZb
+        total = blas.dgemm(1.0, z.T, blas.dgemm(1.0, z.T, b, trans_a=1), beta=1.0, c=total, overwrite_c=1)
+    return (total,)
