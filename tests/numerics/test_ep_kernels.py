@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latlin.numerics.ep_kernels import rank_one, tilt, visit_sites
-from latlin.numerics.node_plan import Target, lay_nodes
+from latlin.numerics.node_plan import Target, lay_even_nodes, lay_nodes
 from latlin.potentials.logit import Logit
 
 
@@ -40,6 +40,26 @@ def test_nodes_serve_gaussians_nearby():
         np.testing.assert_allclose(found[0], exact[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(found[1], exact[1], atol=1e-9 * np.sqrt(variance).max())
         np.testing.assert_allclose(found[2], exact[2], rtol=1e-8)
+
+
+def test_equidistant_nodes_serve_gaussians_nearby():
+    mean, variance = np.array([-30.0, 0.3, 4.0]), np.array([0.01, 2.0, 4.0])
+    potential, target, *_ = _plan(mean, variance)
+    nodes, log_weights = lay_even_nodes(potential.log_density, target, np.asarray(potential.strip))
+    assert nodes.shape[1] < 256
+    work = np.empty(nodes.shape[1])
+    for move, ratio in ((0.0, 1.0), (1.8, 0.4), (-1.8, 1.4)):
+        near, spread = mean + move * np.sqrt(variance), ratio * variance
+        exact = np.array(potential.tilted_moments(near, spread))
+        found = np.array([tilt(nodes[i], log_weights[i], near[i], spread[i], work) for i in range(3)]).T
+        np.testing.assert_allclose(found[0], exact[0], rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(found[1], exact[1], atol=1e-9 * np.sqrt(variance).max())
+        np.testing.assert_allclose(found[2], exact[2], rtol=1e-9)
+
+
+def test_wide_gaussians_are_left_to_panels():
+    potential, target, *_ = _plan(np.zeros(1), np.array([1e6]))
+    assert lay_even_nodes(potential.log_density, target, np.asarray(potential.strip)) is None
 
 
 def test_a_visit_stops_where_nodes_do_not_serve():

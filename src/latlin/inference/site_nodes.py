@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.inference.sites import Sites
-from latlin.numerics.node_plan import Target, lay_nodes
+from latlin.numerics.node_plan import Target, lay_even_nodes, lay_nodes
 
 Array = NDArray[np.float64]
 
@@ -24,4 +24,7 @@ def site_nodes(sites: Sites, target: Target, power: float = 1.0) -> tuple[Array,
         # φ⁰ = 1, also where log φ = −∞
         return exponent * np.where(exponent > 0.0, potential.log_density(x + sites.offset), 0.0)
 
+    even = None if potential.strip is None else lay_even_nodes(log_f, target, np.asarray(potential.strip))
+    if even is not None:
+        return even
     return lay_nodes(log_f, target, regions, kinks=not potential.smooth)

@@ -112,7 +112,7 @@ def _two_to(typing_context: Any, n: Any) -> Any:
 
 
 @njit(cache=True, error_model="numpy", fastmath=_FUSED)
-def _exp_minus(a: float) -> float:
+def exp_minus(a: float) -> float:
     """e^{−a} for a ≥ 0, e^{−700} beyond 700."""
     a = a if a < 700.0 else 700.0
     # e^{−a} = 2^{−j} e^r, |r| ≤ ½ log 2
@@ -125,6 +125,15 @@ def _exp_minus(a: float) -> float:
 
 
 @njit(cache=True, error_model="numpy", fastmath=_FUSED)
+def log_one_plus(e: float) -> float:
+    """log(1 + e) for 0 ≤ e ≤ 1."""
+    c, t = _LOG1P, e / (2.0 + e)
+    q = t * t
+    p = c[5] + q * (c[6] + q * (c[7] + q * (c[8] + q * c[9])))
+    return t * (c[0] + q * (c[1] + q * (c[2] + q * (c[3] + q * (c[4] + q * p)))))
+
+
+@njit(cache=True, error_model="numpy", fastmath=_FUSED)
 def _add_log_sigmoid(
     m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array
 ) -> None:
@@ -134,7 +143,7 @@ def _add_log_sigmoid(
         z, w = nodes[k], weights[k]
         for i in range(m.size):
             x = m[i] + s[i] * z
-            e = _exp_minus(math.fabs(x))
+            e = exp_minus(math.fabs(x))
             # one division for 1/(1+e) and e/(2+e)
             d = 1.0 / ((1.0 + e) * (2.0 + e))
             inverse = d * (2.0 + e)
@@ -157,7 +166,7 @@ def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array
             for i in range(m.size):
                 inverse = 1.0 / s[i]
                 u = (x - m[i]) * inverse
-                density = w * inverse * _exp_minus(0.5 * u * u)
+                density = w * inverse * exp_minus(0.5 * u * u)
                 value[i] -= density
                 d_mean[i] -= density * u * inverse
                 d_var[i] -= 0.5 * density * (u * u - 1.0) * inverse * inverse

@@ -106,17 +106,26 @@ class Potential(ABC):
         zero, one = np.zeros(()), np.ones(())
         return ((getattr(self, "loc", zero), getattr(self, "scale", one)),)
 
+    @property
+    def strip(self) -> Any:
+        """φ is analytic and has no zero in |Im x| < strip, a number or one a site; None where that is not known."""
+        return None
+
     def _peaks(self, m: Array, v: Array, power: Array) -> tuple[tuple[Array, Array], ...]:
         """Centres and widths of the peaks of N(x | m, v) φ(x)^power, where it can have several far apart."""
         return ()
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         """`expected_log` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
+        if not m.size:
+            return ExpectedLog(m, m, m)
         by = Potential._derivative_block if self.smooth else Potential._weighted_block
         return ExpectedLog(*self._in_blocks(by, m, v))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         """`tilted_moments` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
+        if not m.size:
+            return TiltedMoments(m, m, m)
         return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:

@@ -38,6 +38,10 @@ class Logistic(Potential):
     def __init__(self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> None:
         self._store(loc=finite("loc", loc), scale=positive("scale", scale))
 
+    @property
+    def strip(self) -> Array:
+        return np.pi * self.scale
+
     def log_density(self, x: ArrayLike) -> Array:
         u = np.abs((np.asarray(x, dtype=float) - self.loc) / self.scale)
         return np.asarray(-u - 2 * np.log1p(np.exp(-u)) - np.log(self.scale))
@@ -61,7 +65,7 @@ class Logistic(Potential):
         )
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        return strip.tilted_moments(self, m, v, power, strip=np.pi * self.scale, curvature=0.5 / self.scale**2)
+        return strip.tilted_moments(self, m, v, power, strip=self.strip, curvature=0.5 / self.scale**2)
 
     def _noise_moments(self) -> tuple[Array, Array]:
         return np.zeros_like(self.scale), (np.pi * self.scale) ** 2 / 3

@@ -1,7 +1,7 @@
 """Logistic sites: φ(x) = σ(y x), the likelihood of logistic regression.
 
-The expected log is compiled (`numerics.site_kernels`); the quadratic bound is that of Jaakkola and Jordan,
-002_71af9439e55c646f §3.8 and A.5.
+The expected log and the tilted moments are compiled (`numerics.site_kernels`, `numerics.sigmoid_tilt`); the quadratic
+bound is that of Jaakkola and Jordan, 002_71af9439e55c646f §3.8 and A.5.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from latlin.numerics.special import log_sigmoid
-from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import labels
 from latlin.potentials.predictive import ClassPredictive, Predictive
@@ -39,6 +38,7 @@ class Logit(Potential):
     observation = ("y", 1.0)
     log_concave = True
     super_gaussian = True
+    strip = np.pi
 
     y: Array
 
@@ -60,7 +60,17 @@ class Logit(Potential):
         return ExpectedLog(value, self.y * d_mean, d_var)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        return strip.tilted_moments(self, m, v, power, strip=np.pi, curvature=0.25)
+        from latlin.numerics.sigmoid_tilt import MOST_NODES, nodes_needed, sigmoid_tilt  # as above
+
+        s = np.sqrt(v)
+        count = nodes_needed(s, power)
+        few = np.flatnonzero(count <= MOST_NODES)
+        out = np.empty((3, m.size))
+        log_z, mean, variance = sigmoid_tilt((self.y * m)[few], s[few], power[few], count[few])
+        out[:, few] = log_z, (self.y * np.ones_like(m))[few] * mean, variance
+        rest = np.flatnonzero(count > MOST_NODES)
+        out[:, rest] = Potential._tilted_moments(self.select(rest), m[rest], v[rest], power[rest])
+        return TiltedMoments(*out)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         # log σ(t) ≥ log σ(ξ) + ½(t − ξ) − ½a(t² − ξ²), a = tanh(ξ/2)/(2ξ)

@@ -78,6 +78,10 @@ class Ordinal(Potential):
         low, high = np.maximum(self.lower, self.cuts[0]), np.minimum(self.upper, self.cuts[-1])
         return ((low, one), (high, one))
 
+    @property
+    def strip(self) -> float:
+        return LINKS[self.link].strip
+
     def widened(self, factor: float) -> Self:
         """The same sites with every bounded interval `factor` times as wide, its lower end held."""
         bounded = np.isfinite(self.lower) & np.isfinite(self.upper)

@@ -35,6 +35,7 @@ class Probit(Potential):
     arrays = ("y",)
     observation = ("y", 1.0)
     log_concave = True
+    strip = STRIP
 
     y: Array
 

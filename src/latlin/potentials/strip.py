@@ -31,6 +31,8 @@ def expected_log(block: Potential, m: Array, v: Array, strip: Array | float) -> 
     out = np.empty((3, m.size))
     for k, (n, _) in enumerate(EXPECTED):
         some = np.flatnonzero(tier == k)
+        if not some.size:
+            continue
         out[:, some] = block.select(some)._in_blocks(partial(_expected_block, n=n), m[some], v[some])
     rest = np.flatnonzero(tier == len(EXPECTED))
     out[:, rest] = Potential._expected_log(block.select(rest), m[rest], v[rest])
@@ -46,6 +48,8 @@ def tilted_moments(
     out = np.empty((3, m.size))
     for k, (n, _, _) in enumerate(TILTED):
         some = np.flatnonzero(tier == k)
+        if not some.size:
+            continue
         part = (m[some], v[some], power[some])
         *values, away = block.select(some)._in_blocks(partial(_tilted_block, n=n), *part)
         out[:, some] = values
