@@ -19,8 +19,9 @@ from latlin.densities.structured.chevron import Chevron
 from latlin.densities.structured.diagonal import Diagonal
 from latlin.densities.structured.low_rank import SMALLEST, LowRank
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
-from latlin.inference.gaussian_kl_structured import Objective, State, climb
+from latlin.inference.gaussian_kl_structured import Climbed, Objective, climb
 from latlin.inference.structured_form import StructuredForm
+from latlin.inference.structured_sites import site_precision
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
@@ -39,8 +40,47 @@ class Fit(NamedTuple):
     """A structure, the ascent in it, and what a user should know."""
 
     structure: Structure
-    ascent: Ascent[State]
+    ascent: Ascent[Any]
     note: str = ""
+
+
+class Precision(Protocol):
+    """P = prior + HᵀΓH for fixed curvatures of the sites, by its products."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def diagonal(self) -> Array: ...
+
+    def times(self, block: Array) -> Array:
+        """P times the columns of a narrow matrix."""
+        ...
+
+    def among(self, chosen: NDArray[np.int64]) -> Array:
+        """Entries between some coordinates; the diagonal need not be right."""
+        ...
+
+
+@dataclass(frozen=True)
+class SitePrecision:
+    """The precision of a form in memory."""
+
+    form: StructuredForm
+    gamma: Array
+
+    @property
+    def dim(self) -> int:
+        return self.form.dim
+
+    def diagonal(self) -> Array:
+        return self.form.prior + self.form.rows.energy(self.gamma)
+
+    def times(self, block: Array) -> Array:
+        rows = self.form.rows
+        return self.form.prior * block + rows.block_transposed(self.gamma[:, None] * rows.block_times(block))
+
+    def among(self, chosen: NDArray[np.int64]) -> Array:
+        return weighted_gram(self.form.rows, self.gamma, chosen)
 
 
 @dataclass(frozen=True)
@@ -52,21 +92,29 @@ class Climber:
     verbose: bool
     checkpoint: Checkpoint | None
 
-    def rough(self, structure: Structure, start: Array) -> Ascent[State]:
+    def objective(self, structure: Structure) -> Climbed:
+        """The bound for one structure."""
+        return Objective(self.form, structure)
+
+    def precision(self, state: Any) -> Any:
+        """What the sites' curvatures at the state of a diagonal fit make of the precision."""
+        return SitePrecision(self.form, site_precision(state.d_var))
+
+    def rough(self, structure: Structure, start: Array) -> Ascent[Any]:
         """An ascent good enough to start another."""
         rules = replace(self.rules, gradient_tol=max(ROUGH, self.rules.gradient_tol), objective_tol=1e-4)
-        return climb(Objective(self.form, structure), start, rules, "start", warn=False)
+        return climb(self.objective(structure), start, rules, "start", warn=False)
 
-    def final(self, structure: Structure, start: Array) -> Ascent[State]:
-        objective = Objective(self.form, structure)
+    def final(self, structure: Structure, start: Array) -> Ascent[Any]:
+        objective = self.objective(structure)
         factor = 1 if objective.concave else PATIENCE
         rules = replace(self.rules, max_iter=factor * self.rules.max_iter)
         return climb(objective, start, rules, "Gaussian KL", self.verbose, self.checkpoint)
 
-    def diagonal(self, mean: Array, scale: Array) -> tuple[Array, Array, Array]:
-        """Mean and scales of a rough diagonal fit, and the sites' γ there."""
+    def diagonal(self, mean: Array, scale: Array) -> tuple[Array, Array, Any]:
+        """Mean and scales of a rough diagonal fit, and the precision there."""
         state = self.rough(Diagonal(self.form.dim), np.concatenate([mean, scale])).state
-        return state.point[: self.form.dim], state.point[self.form.dim :], np.maximum(-2.0 * state.d_var, 0.0)
+        return state.point[: self.form.dim], state.point[self.form.dim :], self.precision(state)
 
 
 class Plan(Protocol):
@@ -116,12 +164,13 @@ class ChevronPlan:
     order: Array | None
 
     def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
-        form = climber.form
-        rank = min(self.rank, form.dim)
-        mean, scale, gamma = climber.diagonal(mean, scale)
-        first = entangled(form, gamma, rank) if self.order is None else self._given(form.dim, rank)
-        structure = Chevron(form.dim, first)
-        return Fit(structure, climber.final(structure, _chevron_start(form, structure, mean, scale, gamma)))
+        dim = climber.form.dim
+        rank = min(self.rank, dim)
+        mean, scale, precision = climber.diagonal(mean, scale)
+        structure = Chevron(dim, entangled(precision, rank) if self.order is None else self._given(dim, rank))
+        theta = best_chevron(precision, structure)
+        start = np.concatenate([mean, structure.spread(scale) if theta is None else theta])
+        return Fit(structure, climber.final(structure, start))
 
     def _given(self, dim: int, rank: int) -> NDArray[np.int64]:
         order = np.asarray(self.order)
@@ -136,33 +185,33 @@ class LowRankPlan:
     rank: int
 
     def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
-        form = climber.form
-        rank = min(self.rank, form.dim)
-        mean, scale, gamma = climber.diagonal(mean, scale)
-        structure = LowRank(form.dim, rank)
-        loadings = wide_directions(form, gamma, scale, rank)
+        dim = climber.form.dim
+        rank = min(self.rank, dim)
+        mean, scale, precision = climber.diagonal(mean, scale)
+        structure = LowRank(dim, rank)
+        loadings = wide_directions(precision, scale, rank)
         rest = np.sqrt(np.maximum(scale**2 - 0.5 * np.sum(loadings**2, axis=1), (0.1 * scale) ** 2 + SMALLEST**2))
         start = np.concatenate([mean, structure.joined(loadings, rest)])
         note = "; the bound is not concave in a low-rank covariance, so this optimum may be local"
         return Fit(structure, climber.final(structure, start), note)
 
 
-def entangled(form: StructuredForm, gamma: Array, rank: int) -> NDArray[np.int64]:
+def entangled(precision: Precision, rank: int) -> NDArray[np.int64]:
     """The coordinates most correlated with others under P = prior + HᵀΓH, one after the other.
 
     Among candidates (all coordinates, or those with the largest Σ_j P_ij²/(P_iiP_jj), estimated by random signs), the
     one with the largest sum of squared correlations with those not yet taken is taken next.
     """
-    diagonal = form.prior + form.rows.energy(gamma)
+    diagonal = precision.diagonal()
     count = max(4 * rank, 512)
-    if count < form.dim:
-        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), (form.dim, 32))
-        image = _precision_times(form, gamma, signs / np.sqrt(diagonal)[:, None])
+    if count < precision.dim:
+        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), (precision.dim, 32))
+        image = precision.times(signs / np.sqrt(diagonal)[:, None])
         score = np.mean(image**2, axis=1) / diagonal
         candidates = np.sort(np.argsort(-score, kind="stable")[:count])
     else:
-        candidates = np.arange(form.dim)
-    p = candidate_precision(form, gamma, candidates)
+        candidates = np.arange(precision.dim)
+    p = precision.among(candidates)
     squares = p**2 / np.outer(diagonal[candidates], diagonal[candidates])
     np.fill_diagonal(squares, 0.0)
     total, taken = squares.sum(axis=1), []
@@ -174,25 +223,17 @@ def entangled(form: StructuredForm, gamma: Array, rank: int) -> NDArray[np.int64
     return np.array(taken, dtype=np.int64)
 
 
-def _chevron_start(form: StructuredForm, structure: Chevron, mean: Array, scale: Array, gamma: Array) -> Array:
-    theta = best_chevron(form, gamma, structure)
-    return np.concatenate([mean, structure.spread(scale) if theta is None else theta])
-
-
-def best_chevron(form: StructuredForm, gamma: Array, structure: Chevron) -> Array | None:
+def best_chevron(precision: Precision, structure: Chevron) -> Array | None:
     """θ of the best chevron for fixed site curvatures, None where rounding spoils it.
 
     With P = prior + HᵀΓH the best C has as full rows the first rows of the Cholesky factor of S = P⁻¹, which need only
     the columns of S at the first coordinates, and P_jj^(−½) elsewhere.
     """
-    diagonal = form.prior + form.rows.energy(gamma)
-    columns = np.empty((form.dim, structure.rank))
+    diagonal = precision.diagonal()
+    columns = np.empty((precision.dim, structure.rank))
     for start in range(0, structure.rank, COLUMNS):
         chosen = structure.first[start : start + COLUMNS]
-        unit = np.zeros((form.dim, len(chosen)))
-        unit[chosen, np.arange(len(chosen))] = 1.0
-        solved = solve_columns(lambda block: _precision_times(form, gamma, block), unit, diagonal)
-        columns[:, start : start + COLUMNS] = solved
+        columns[:, start : start + COLUMNS] = solve_columns(precision.times, unit(precision.dim, chosen), diagonal)
     try:
         chol = cholesky(0.5 * (columns[structure.first] + columns[structure.first].T))
     except ValueError:
@@ -202,38 +243,39 @@ def best_chevron(form: StructuredForm, gamma: Array, structure: Chevron) -> Arra
     return structure.joined(loadings, diagonal**-0.5)
 
 
-def _precision_times(form: StructuredForm, gamma: Array, block: Array) -> Array:
-    return form.prior * block + form.rows.block_transposed(gamma[:, None] * form.rows.block_times(block))
+def unit(dim: int, chosen: NDArray[np.int64]) -> Array:
+    """The unit vectors of some coordinates, one a column."""
+    columns = np.zeros((dim, len(chosen)))
+    columns[chosen, np.arange(len(chosen))] = 1.0
+    return columns
 
 
-def candidate_precision(form: StructuredForm, gamma: Array, chosen: NDArray[np.int64]) -> Array:
+def weighted_gram(rows: Rows, gamma: Array, chosen: NDArray[np.int64]) -> Array:
     """HᵀΓH between some coordinates."""
-    rows: Rows = form.rows
     if hasattr(rows, "matrix") and sparse.issparse(rows.matrix):
         columns = rows.matrix.tocsc()[:, chosen]
         return (columns.T @ (sparse.diags_array(gamma) @ columns)).toarray()
-    unit = np.zeros((form.dim, len(chosen)))
-    unit[chosen, np.arange(len(chosen))] = 1.0
-    return rows.block_transposed(gamma[:, None] * rows.block_times(unit))[chosen]
+    return rows.block_transposed(gamma[:, None] * rows.block_times(unit(rows.shape[1], chosen)))[chosen]
 
 
-def wide_directions(form: StructuredForm, gamma: Array, scale: Array, rank: int) -> Array:
+def wide_directions(precision: Precision, scale: Array, rank: int) -> Array:
     """Loadings along the directions that a diagonal of these scales makes too narrow.
 
     In units of the scales, P has a unit diagonal; along eigenvectors of a small eigenvalue λ the posterior is wider
     than the diagonal by 1/λ.
     """
+    dim = precision.dim
 
     def product(block: Array) -> Array:
-        columns = block.reshape(form.dim, -1)
-        return (scale[:, None] * _precision_times(form, gamma, scale[:, None] * columns)).reshape(block.shape)
+        columns = block.reshape(dim, -1)
+        return (scale[:, None] * precision.times(scale[:, None] * columns)).reshape(block.shape)
 
-    if form.dim <= 600 or 2 * rank >= form.dim:
-        values, vectors = np.linalg.eigh(product(np.eye(form.dim)))
+    if dim <= 600 or 2 * rank >= dim:
+        values, vectors = np.linalg.eigh(product(np.eye(dim)))
         values, vectors = values[:rank], vectors[:, :rank]
     else:
-        operator = LinearOperator((form.dim,) * 2, matvec=product, matmat=product, dtype=float)
-        start = np.random.default_rng(0).standard_normal(form.dim)
-        values, vectors = eigsh(operator, k=rank, which="SA", tol=1e-2, v0=start, ncv=min(form.dim, 2 * rank + 20))
+        operator = LinearOperator((dim,) * 2, matvec=product, matmat=product, dtype=float)
+        start = np.random.default_rng(0).standard_normal(dim)
+        values, vectors = eigsh(operator, k=rank, which="SA", tol=1e-2, v0=start, ncv=min(dim, 2 * rank + 20))
     wider = np.sqrt(np.maximum(1.0 / np.maximum(values, 1e-3) - 1.0, 1e-2))
     return scale[:, None] * vectors * wider

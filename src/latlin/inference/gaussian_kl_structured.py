@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.densities.structured.base import Structure
-from latlin.inference.site_curvature import site_curvature
 from latlin.inference.structured_form import StructuredForm
+from latlin.inference.structured_sites import SiteView, StructuredSites
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.conjugate_gradients import solve
 from latlin.numerics.line_search import backtrack
@@ -59,9 +59,8 @@ class Objective:
     structure: Structure
 
     @cached_property
-    def prepared(self) -> Any:
-        """The rows as the structure takes them."""
-        return self.structure.prepare(self.form.rows)
+    def sites(self) -> StructuredSites:
+        return StructuredSites(self.form.rows, self.form.sites, self.structure)
 
     @property
     def concave(self) -> bool:
@@ -75,44 +74,32 @@ class Objective:
         """Bound and gradient at a point, or None where there is no Gaussian or no finite bound."""
         m, theta = self.split(point)
         log_det = self.structure.log_det(theta)
-        if not np.isfinite(log_det):
+        view = self.sites.view(m, theta) if np.isfinite(log_det) else None
+        if view is None:
             return None
-        image = self.structure.image(theta, self.prepared)
-        x, variance = self.form.rows.times(m), self.structure.inner(image, image, self.prepared)
-        expected = self.form.sites.finite_expected_log(x, variance)
-        if expected is None:
-            return None
-        weights = self.structure.trace_weights
         squares = float(m @ m) + self.structure.trace(theta)
-        bound = float(expected.value.sum()) - 0.5 * self.form.prior * squares + 0.5 * log_det + self.form.constant
+        bound = float(view.expected.value.sum()) - 0.5 * self.form.prior * squares + 0.5 * log_det + self.form.constant
         if not np.isfinite(bound):
             return None
-        by_mean = self.form.rows.transposed(expected.d_mean) - self.form.prior * m
-        by_theta = self.structure.pull([(2.0 * expected.d_var, image)], self.prepared)
+        by_mean, by_theta = self.sites.slopes(view)
+        by_mean -= self.form.prior * m
         by_theta += 0.5 * self.structure.log_det_gradient(theta)
-        by_theta -= (self.form.prior * weights) * theta
+        by_theta -= (self.form.prior * self.structure.trace_weights) * theta
         gradient = np.concatenate([by_mean, by_theta])
         empty = np.zeros((0, len(point)))
-        return State(point, bound, gradient, x, variance, *expected, steps=empty, changes=empty)
+        return State(point, bound, gradient, view.x, view.variance, *view.expected, steps=empty, changes=empty)
 
     def curvature(self, state: State) -> Callable[[Array], Array]:
         """Exact products of minus the Hessian of the bound with a vector."""
         _, theta = self.split(state.point)
-        image = self.structure.image(theta, self.prepared)
-        site = site_curvature(self.form.sites, state.x, state.variance, state.expected)
-        own = self.form.prior * self.structure.trace_weights + 0.5 * self.structure.log_det_curvature(theta)
+        view = SiteView(self.sites.image(theta), state.x, state.variance, state.expected)
+        sites, own = self.sites.products(view), self._own_curvature(theta)
 
         def product(direction: Array) -> Array:
             m_dot, theta_dot = self.split(direction)
-            x_dot = self.form.rows.times(m_dot)
-            image_dot = self.structure.image(theta_dot, self.prepared)
-            # ṡ² = 2 (F h)·(Ḟ h)
-            v_dot = 2.0 * self.structure.inner(image, image_dot, self.prepared)
-            terms = [(site.mv * x_dot + site.vv * v_dot, image), (state.d_var, image_dot)]
-            by_theta = self.structure.pull(terms, self.prepared)
-            by_theta *= -2.0
+            by_mean, by_theta = sites(m_dot, theta_dot)
             out = np.concatenate([self.form.prior * m_dot, by_theta])
-            out[: self.form.dim] -= self.form.rows.transposed(site.mm * x_dot + site.mv * v_dot)
+            out[: self.form.dim] += by_mean
             by_theta = np.multiply(own, theta_dot, out=by_theta)
             out[self.form.dim :] += by_theta
             return out
@@ -121,31 +108,52 @@ class Objective:
 
     def diagonal(self, state: State) -> Array:
         """A positive diagonal near that of minus the Hessian: site curvatures held fixed."""
-        _, theta = self.split(state.point)
-        gamma = np.maximum(-2.0 * state.d_var, 0.0)
-        mean = self.form.prior + self.form.rows.energy(gamma)
-        weights = self.structure.trace_weights
-        own = self.form.prior * weights + 0.5 * self.structure.log_det_curvature(theta)
-        both = np.concatenate([mean, own + self.structure.energy(gamma, self.prepared)])
-        return np.maximum(both, 1e-12 * both.max())
+        return positive_diagonal(self.energy(state))
+
+    def energy(self, state: State) -> Array:
+        """That diagonal, where it may be zero."""
+        by_mean, by_theta = self.sites.energies(state.d_var)
+        return np.concatenate([self.form.prior + by_mean, self._own_curvature(self.split(state.point)[1]) + by_theta])
+
+    def _own_curvature(self, theta: Array) -> Array:
+        """Minus the diagonal of the Hessian in θ of what is not sites."""
+        return self.form.prior * self.structure.trace_weights + 0.5 * self.structure.log_det_curvature(theta)
+
+
+class Climbed(Protocol):
+    """A bound that `climb` can climb; `State` or another state with its point, bound, gradient and past steps."""
+
+    @property
+    def concave(self) -> bool: ...
+
+    def evaluate(self, point: Array) -> Any: ...
+
+    def curvature(self, state: Any) -> Callable[[Array], Array]: ...
+
+    def diagonal(self, state: Any) -> Array: ...
+
+
+def positive_diagonal(energy: Array) -> Array:
+    """The diagonal with its zeros raised."""
+    return np.maximum(energy, 1e-12 * energy.max())
 
 
 def climb(
-    objective: Objective,
+    objective: Climbed,
     start: Array,
     rules: Rules,
     label: str,
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
     warn: bool = True,
-) -> Ascent[State]:
+) -> Ascent[Any]:
     """Climb the bound from the point `start`."""
     first = objective.evaluate(start)
     if first is None:
         raise ValueError("the start of the Gaussian KL ascent has no finite bound; start from another posterior")
     move = _newton if objective.concave else _quasi_newton
 
-    def step(state: State) -> tuple[State, Measure]:
+    def step(state: Any) -> tuple[Any, Measure]:
         moved = move(objective, state)
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, float(np.abs(reached.gradient).max()))
@@ -153,7 +161,7 @@ def climb(
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
 
 
-def _newton(objective: Objective, state: State) -> State | None:
+def _newton(objective: Climbed, state: Any) -> Any:
     """A Newton step, solved no better than the gradient deserves."""
     accuracy = float(np.clip(np.sqrt(np.abs(state.gradient).max()), 1e-4, 0.1))
     diagonal, product = objective.diagonal(state), objective.curvature(state)
@@ -161,7 +169,7 @@ def _newton(objective: Objective, state: State) -> State | None:
     return _search(objective, state, direction)
 
 
-def _quasi_newton(objective: Objective, state: State) -> State | None:
+def _quasi_newton(objective: Climbed, state: Any) -> Any:
     """An L-BFGS step; when it leads nowhere, one along the scaled gradient that forgets the past."""
     inverse = 1.0 / objective.diagonal(state)
     moved = _search(objective, state, ascent_direction(state.gradient, state.steps, state.changes, inverse))
@@ -172,8 +180,8 @@ def _quasi_newton(objective: Objective, state: State) -> State | None:
     return moved._replace(steps=steps, changes=changes)
 
 
-def _search(objective: Objective, state: State, direction: Array) -> State | None:
-    def at(length: float) -> tuple[float, State | None]:
+def _search(objective: Climbed, state: Any, direction: Array) -> Any:
+    def at(length: float) -> tuple[float, Any]:
         trial = objective.evaluate(state.point + length * direction)
         return (-np.inf, None) if trial is None else (trial.bound, trial)
 

@@ -58,7 +58,8 @@ class SubspacePlan:
     def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
         form = climber.form
         rank = min(self.rank, form.dim)
-        mean, _, gamma = climber.diagonal(mean, scale)
+        mean, _, precision = climber.diagonal(mean, scale)
+        gamma = precision.gamma
         if isinstance(self.basis, np.ndarray):
             if self.basis.shape != (form.dim, rank):
                 raise ValueError(f"basis must have shape {(form.dim, rank)}, got {self.basis.shape}")

@@ -58,7 +58,7 @@ def _proper(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -
         quadratic,
         linear,
         constant + whitening.log_det,
-        _whitened(rows, whitening),
+        whitened_projections(rows, whitening),
         _moved(sites, rows, part.mean),
         rows,
     )
@@ -104,7 +104,7 @@ def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
     """
     measured = part.measured_rows
     quadratic = symmetrise(gram(measured)) if len(measured) else np.zeros((measured.shape[1],) * 2)
-    plain = _whitened(rows, DiagonalWhitening(np.ones(measured.shape[1])))
+    plain = whitened_projections(rows, DiagonalWhitening(np.ones(measured.shape[1])))
     p = quadratic + symmetrise(plain.gram(sites.typical_precision()))
     scale = np.sqrt(np.maximum(np.diagonal(p), np.finfo(float).tiny))
     try:
@@ -131,7 +131,8 @@ def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
     return sites.shifted(np.asarray(rows @ mean)) if mean.any() else sites
 
 
-def _whitened(rows: Any, whitening: Whitening) -> Projections:
+def whitened_projections(rows: Any, whitening: Whitening) -> Projections:
+    """Rows hL, sparse ones in the way that keeps them sparse or makes a block of them dense at a time."""
     if not sparse.issparse(rows):
         return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
     if isinstance(whitening, DiagonalWhitening):

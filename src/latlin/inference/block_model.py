@@ -1,0 +1,127 @@
+"""A latent linear model whose observations are in blocks of rows, wherever they are.
+
+    p(w) = 1/Z ∏ own factors(w) ∏_blocks ∏_n φ_n(h_nᵀw + o_n)^{weight_n}
+
+The factors on w itself (a Gaussian prior, or sites on the coordinates) are few and stay here; the observations are
+reached only through sums over blocks (002_71af9439e55c646f §4.6.2). A *reading* turns the rows of a block into sites
+where the block is, a piece at a time, so that no whitened or widened copy of a block is ever made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import blas
+
+from latlin.distributed.blocks import Block, Blocks, slices
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.sites import Sites
+from latlin.potentials.base import Potential
+
+Array = NDArray[np.float64]
+#: entries of a piece of dense rows, which should stay in the cache, and the rows it has at least and at most
+PIECE = 2**18
+ROWS = (1024, 16_384)
+RUNS = (
+    "the observations are in blocks of rows, on which engines 'gkl' (any covariance but \"subspace\"), 'laplace' and "
+    "'map' run; for others, take the rows into memory"
+)
+
+
+class Observed(NamedTuple):
+    """Sites of some rows: φ_n(h_nᵀw + offset_n)^{weight_n}."""
+
+    rows: Any
+    potential: Potential
+    weight: Array | None
+    offset: Array | None
+
+    @property
+    def sites(self) -> Sites:
+        count = self.rows.shape[0]
+        weight = np.ones(count) if self.weight is None else self.weight
+        offset = np.zeros(count) if self.offset is None else self.offset
+        return Sites(((slice(0, count), self.potential),), weight, offset)
+
+    def times(self, w: Array) -> Array:
+        """Hw, on SciPy's BLAS."""
+        if sparse.issparse(self.rows):
+            return self.rows @ w
+        return blas.dgemv(1.0, self.rows.T, w, trans=1) if len(self.rows) else np.zeros(0)
+
+
+class Reading(Protocol):
+    """How a block becomes sites; small, and defined at the top level of a module, so that it can travel."""
+
+    def __call__(self, block: Block) -> Observed: ...
+
+    def kind(self) -> Potential:
+        """The potential of no particular observation."""
+        ...
+
+
+class BlockModel(LatentLinearModel):
+    """Own factors and blocks of observations; see the module.
+
+    Parameters
+    ----------
+    own : LatentLinearModel
+        Factors on w itself.
+    blocks : Blocks
+    reading : Reading
+    signature : str
+        What else tells these data from others, for checkpoints.
+    """
+
+    own: LatentLinearModel
+    blocks: Blocks
+    reading: Reading
+    signature: str
+
+    def __init__(self, own: LatentLinearModel, blocks: Blocks, reading: Reading, signature: str = "") -> None:
+        told = {"own": own, "blocks": blocks, "reading": reading, "signature": signature}
+        for name, value in (told | {"gaussians": own.gaussians, "dim": own.dim}).items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "sites":
+            raise ValueError(RUNS)
+        raise AttributeError(f"BlockModel has no attribute {name!r}")
+
+    @property
+    def kinds(self) -> tuple[Potential, ...]:
+        """One potential of each family of sites."""
+        return (*(factor.potential for factor in self.own.sites), self.reading.kind())
+
+    @property
+    def log_concave(self) -> bool:
+        return all(kind.log_concave for kind in self.kinds)
+
+    @property
+    def smooth(self) -> bool:
+        return all(kind.smooth for kind in self.kinds)
+
+    @property
+    def gaussian(self) -> bool:
+        return all(kind.gaussian for kind in self.kinds)
+
+    def __repr__(self) -> str:
+        said = ", ".join(map(repr, (*self.own.gaussians, *self.own.sites)))
+        return (
+            f"BlockModel(dim={self.dim}: {said}, {type(self.reading.kind()).__name__} on {self.blocks.n_blocks} blocks)"
+        )
+
+
+def pieces(block: Block, reading: Reading) -> Iterator[Observed]:
+    """The block's sites, dense rows a cacheful at a time; sparse rows, which are not widened, all at once."""
+    if sparse.issparse(block.X):
+        yield reading(block)
+        return
+    size = int(np.clip(PIECE // max(block.X.shape[1], 1), *ROWS))
+    for part in slices(block.n_rows, size):
+        X, y, weight, offset = (None if values is None else values[part] for values in block[:4])
+        yield reading(Block(X, y, weight, offset, block.number))
