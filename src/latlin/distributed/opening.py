@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
+from latlin.distributed.dask_blocks import DaskBlocks
 
 
 def is_blocked(X: Any) -> bool:
@@ -54,6 +55,8 @@ def open_blocks(X: Any, y: Any = None, weight: Any = None, offset: Any = None, c
         if given:
             raise ValueError(f"{given[0]} was given beside X, which is blocks of rows: these hold their own {given[0]}")
         return X
+    if is_dask(X):
+        return DaskBlocks.of(X, **beside, client=client)
     return _open_local(X, beside)
 
 

@@ -1,0 +1,138 @@
+"""Sums over the blocks of Dask collections: on this machine's threads, or on the workers of a cluster.
+
+A pass is one graph: a task a block, which makes the `Block` and calls the summand where the rows are, and a tree
+of sums in the order of `latlin.distributed.blocks.tree`, eight neighbours at a time. What summands share is in it
+once; only totals come back. Dask does the rest: it starts tasks where their rows are, and again elsewhere when a worker
+dies. Nothing is kept between passes that the user did not persist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from latlin.distributed.blocks import Summand, add, tree
+from latlin.distributed.dask_parts import Key, Parts, as_block, column_of, n_columns_of, names_of, rows_of
+from latlin.distributed.faults import told_faults
+from latlin.distributed.threads import one_blas_thread, one_thread
+
+T = TypeVar("T")
+#: neighbours that one task adds; a power of two, so that sums of sums are those of the pairwise tree
+FAN_IN = 8
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a pass does to every block; once in its graph."""
+
+    function: Callable[..., Any]
+    shared: tuple[Any, ...]
+
+
+class NoRows:
+    """The answer of a block without rows."""
+
+
+@dataclass(frozen=True)
+class DaskBlocks:
+    """Rows in the blocks of Dask collections.
+
+    Parameters
+    ----------
+    graph : mapping
+        Key → task, of all collections together.
+    keys : tuple of tuples of 4 keys
+        Where the X, y, weight and offset of each block are; None where there is nothing.
+    n_columns : int
+    names : tuple of str, or None
+        Names of the columns.
+    client : distributed.Client or None
+        Where to compute; None is the scheduler Dask itself would use: the active client, else threads.
+    """
+
+    graph: Mapping[Key, Any]
+    keys: tuple[tuple[Key | None, ...], ...]
+    n_columns: int
+    names: tuple[str, ...] | None = None
+    client: Any = None
+
+    @classmethod
+    def of(cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, client: Any = None) -> DaskBlocks:
+        """Blocks of a dask.array or dask.dataframe; what belongs to its rows is cut like it."""
+        rows = rows_of(X)
+        if rows.lengths is not None and sum(rows.lengths) == 0:
+            raise ValueError(f"X has shape {X.shape}: there are no rows")
+        beside = {"y": y, "weight": weight, "offset": offset}
+        parts = [rows, *(None if v is None else column_of(name, v, rows) for name, v in beside.items())]
+        graph = {key: task for part in parts if part is not None for key, task in part.graph.items()}
+        return cls(graph, tuple(zip(*_columns(parts), strict=True)), n_columns_of(X), names_of(X), client)
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.keys)
+
+    def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
+        graph, level, name = self._leaves(Work(summand, shared))
+        depth = 0
+        while len(level) > 1 or not depth:
+            depth += 1
+            groups = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
+            level = [(f"sum-{name}", depth, place) for place in range(len(groups))]
+            graph |= {key: (_sum, *group) for key, group in zip(level, groups, strict=True)}
+        found = self._compute(graph, level[0])
+        if isinstance(found, NoRows):
+            raise ValueError("X has no rows: all its blocks are empty")
+        return found
+
+    def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        graph, leaves, name = self._leaves(Work(function, shared))
+        graph[f"all-{name}"] = (_gathered, *leaves)
+        return self._compute(graph, f"all-{name}")
+
+    def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
+        for number in range(self.n_blocks) if order is None else order:
+            graph, leaves, _ = self._leaves(Work(function, (state, *shared)), [number])
+            found = self._compute(graph, leaves[0])
+            state = state if isinstance(found, NoRows) else found
+        return state
+
+    def _leaves(self, work: Work, numbers: Sequence[int] | None = None) -> tuple[dict[Key, Any], list[Key], str]:
+        """The graph of the blocks and of one task on each, the keys of these, and the name of the pass."""
+        name = uuid4().hex
+        leaves = {
+            (f"block-{name}", number): (_applied, f"work-{name}", number, *self.keys[number])
+            for number in (range(self.n_blocks) if numbers is None else numbers)
+        }
+        return {**self.graph, f"work-{name}": work, **leaves}, list(leaves), name
+
+    def _compute(self, graph: dict[Key, Any], key: Key) -> Any:
+        from dask.delayed import Delayed
+
+        wanted = Delayed(key, graph)
+        with told_faults(), one_blas_thread():
+            return wanted.compute() if self.client is None else self.client.compute(wanted, sync=True)
+
+
+def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
+    rows = parts[0]
+    assert rows is not None
+    return [(None,) * len(rows.keys) if part is None else part.keys for part in parts]
+
+
+def _applied(work: Work, number: int, X: Any, y: Any, weight: Any, offset: Any) -> Any:
+    block = as_block(number, X, y, weight, offset)
+    if not block.n_rows:
+        return NoRows()
+    with one_thread():
+        return work.function(block, *work.shared)
+
+
+def _sum(*parts: Any) -> Any:
+    there = [part for part in parts if not isinstance(part, NoRows)]
+    return tree(there, add) if there else NoRows()
+
+
+def _gathered(*answers: Any) -> list[Any]:
+    return [answer for answer in answers if not isinstance(answer, NoRows)]

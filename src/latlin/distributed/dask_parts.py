@@ -1,0 +1,153 @@
+"""Dask collections as blocks of rows: which task holds which rows, and how a task's answer becomes a `Block`.
+
+The graphs are taken as they are, without Dask's optimisation: it may merge the partitions of one column and not of the
+others, and reads twice what X and y share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from latlin.distributed.blocks import Block
+
+Key = Any
+
+
+class Parts(NamedTuple):
+    """The tasks of a collection.
+
+    Parameters
+    ----------
+    graph : mapping
+        Key → task.
+    keys : tuple
+        One key a block of rows, in order.
+    lengths : tuple of int, or None
+        Rows of each block, where they are known.
+    """
+
+    graph: Mapping[Key, Any]
+    keys: tuple[Key, ...]
+    lengths: tuple[int, ...] | None
+
+
+def rows_of(X: Any) -> Parts:
+    """The blocks of X: a dask.array of two dimensions, or a dask.dataframe of numbers."""
+    if _is_frame(X):
+        _check_numbers(X)
+        return _parts(X)
+    if not _is_array(X):
+        raise ValueError(f"X is a Dask {type(X).__name__}; expected a dask.array or a dask.dataframe of rows")
+    if X.ndim != 2:
+        raise ValueError(f"X has shape {X.shape}; expected two dimensions, rows and columns")
+    return _parts(X.rechunk({1: -1}) if X.numblocks[1] > 1 else X)
+
+
+def column_of(name: str, values: Any, rows: Parts) -> Parts:
+    """The blocks of what belongs to the rows of X, cut where these are cut."""
+    if not (_is_array(values) or _is_frame(values)):
+        values = _from_memory(name, values, rows)
+    known = _is_array(values) and rows.lengths is not None and not np.isnan(values.shape[0])
+    if known and values.shape[0] != sum(rows.lengths or ()):
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected one entry for each of the {sum(rows.lengths or ())} rows of X"
+        )
+    if _is_array(values):
+        values = values.rechunk({axis: -1 for axis in range(1, values.ndim)} | ({0: rows.lengths} if known else {}))
+    parts = _parts(values)
+    if len(parts.keys) != len(rows.keys):
+        raise ValueError(
+            f"{name} has {len(parts.keys)} blocks of rows and X has {len(rows.keys)}; "
+            "repartition (or rechunk) one like the other"
+        )
+    return parts
+
+
+def n_columns_of(X: Any) -> int:
+    """Columns of a dask.array or dask.dataframe."""
+    return len(X.columns) if _is_frame(X) else int(X.shape[1])
+
+
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a dask.dataframe; None for an array."""
+    return tuple(map(str, X.columns)) if _is_frame(X) else None
+
+
+def as_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
+    """What the tasks of a block returned, as arrays; rows that do not belong together are refused."""
+    for name, values in (("y", y), ("weight", weight), ("offset", offset)):
+        if values is not None and len(values) != X.shape[0]:
+            raise ValueError(f"{name} has {len(values)} rows in block {number} and X has {X.shape[0]}; cut both alike")
+        if hasattr(values, "index") and hasattr(X, "index") and not values.index.equals(X.index):
+            raise ValueError(f"{name} has another index than X in block {number}: the rows do not belong together")
+    return Block(_matrix(X), _values(y), _values(weight), _values(offset), number)
+
+
+def _matrix(X: Any) -> Any:
+    if sparse.issparse(X):
+        return sparse.csr_array(X)
+    if not hasattr(X, "dtypes"):
+        return np.asarray(X)
+    kinds = {np.dtype(kind) if isinstance(kind, np.dtype) else np.dtype(float) for kind in X.dtypes}
+    kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
+    return X.to_numpy(kind, na_value=np.nan)
+
+
+def _values(values: Any) -> Any:
+    return None if values is None else np.asarray(values)
+
+
+def _is_array(values: Any) -> bool:
+    return _has(values, "numblocks", "rechunk")
+
+
+def _is_frame(values: Any) -> bool:
+    return _has(values, "npartitions", "map_partitions", "divisions")
+
+
+def _has(values: Any, *names: str) -> bool:
+    """Whether the class has these: a delayed value pretends to have everything."""
+    return all(hasattr(type(values), name) for name in names)
+
+
+def _parts(values: Any) -> Parts:
+    keys = tuple(_first(key) for key in values.__dask_keys__())
+    lengths = None
+    if _is_array(values) and not np.isnan(values.shape[0]):
+        lengths = tuple(int(length) for length in values.chunks[0])
+    return Parts(dict(values.__dask_graph__()), keys, lengths)
+
+
+def _first(key: Any) -> Key:
+    """Keys of an array of two dimensions come as rows of columns, of which there is one."""
+    while isinstance(key, list):
+        key = key[0]
+    return key
+
+
+def _from_memory(name: str, values: Any, rows: Parts) -> Any:
+    import dask.array as da
+
+    values = np.asarray(values)
+    if rows.lengths is None:
+        raise ValueError(
+            f"{name} is an array in memory, and the lengths of the blocks of X are unknown; give {name} from Dask too"
+        )
+    if values.ndim == 0 or values.shape[0] != sum(rows.lengths):
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected one entry for each of the {sum(rows.lengths)} rows of X"
+        )
+    return da.from_array(values, chunks=(rows.lengths, *values.shape[1:]))
+
+
+def _check_numbers(X: Any) -> None:
+    from pandas.api import types
+
+    others = [str(name) for name, kind in X.dtypes.items() if not types.is_numeric_dtype(kind)]
+    if others:
+        told = ", ".join(map(repr, others[:8]))
+        raise ValueError(f"X must hold numbers; these columns do not: {told}; encode them or leave them out")
