@@ -16,9 +16,11 @@ def mapped(tmp_path):
     return np.load(tmp_path / "x.npy", mmap_mode="r")
 
 
-def test_arrays_in_memory_are_not_blocked_and_mapped_ones_are(mapped):
-    assert not any(map(is_blocked, [np.ones((2, 2)), [[1.0]], None, "rows", np.asarray(mapped)]))
-    assert is_blocked(mapped)
+def test_arrays_in_memory_are_not_blocked_and_large_mapped_ones_are(mapped, tmp_path):
+    assert not any(map(is_blocked, [np.ones((2, 2)), [[1.0]], None, "rows", mapped]))
+    large = np.memmap(tmp_path / "large", np.float32, "w+", shape=(2**20, 17))
+    assert is_blocked(large)
+    assert not is_blocked(np.asarray(large))
     assert is_blocked(LocalBlocks.of(mapped))
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from latlin.distributed.blocks import Summand, add, tree
-from latlin.distributed.dask_parts import Key, Parts, as_block, column_of, n_columns_of, names_of, rows_of
+from latlin.distributed.dask_parts import Key, Parts, as_block, column_of, n_columns_of, rows_of
 from latlin.distributed.faults import told_faults
 from latlin.distributed.threads import one_blas_thread, one_thread
 
@@ -46,8 +46,6 @@ class DaskBlocks:
     keys : tuple of tuples of 4 keys
         Where the X, y, weight and offset of each block are; None where there is nothing.
     n_columns : int
-    names : tuple of str, or None
-        Names of the columns.
     client : distributed.Client or None
         Where to compute; None is the scheduler Dask itself would use: the active client, else threads.
     """
@@ -55,7 +53,6 @@ class DaskBlocks:
     graph: Mapping[Key, Any]
     keys: tuple[tuple[Key | None, ...], ...]
     n_columns: int
-    names: tuple[str, ...] | None = None
     client: Any = None
 
     @classmethod
@@ -67,7 +64,7 @@ class DaskBlocks:
         beside = {"y": y, "weight": weight, "offset": offset}
         parts = [rows, *(None if v is None else column_of(name, v, rows) for name, v in beside.items())]
         graph = {key: task for part in parts if part is not None for key, task in part.graph.items()}
-        return cls(graph, tuple(zip(*_columns(parts), strict=True)), n_columns_of(X), names_of(X), client)
+        return cls(graph, tuple(zip(*_columns(parts), strict=True)), n_columns_of(X), client)
 
     @property
     def n_blocks(self) -> int:

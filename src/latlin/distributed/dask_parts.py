@@ -72,11 +72,6 @@ def n_columns_of(X: Any) -> int:
     return len(X.columns) if _is_frame(X) else int(X.shape[1])
 
 
-def names_of(X: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a dask.dataframe; None for an array."""
-    return tuple(map(str, X.columns)) if _is_frame(X) else None
-
-
 def as_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
     """What the tasks of a block returned, as arrays; rows that do not belong together are refused."""
     for name, values in (("y", y), ("weight", weight), ("offset", offset)):

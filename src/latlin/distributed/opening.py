@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.distributed.blocks import Blocks, LocalBlocks
+from latlin.distributed.blocks import BLOCK_BYTES, Blocks, LocalBlocks
 from latlin.distributed.dask_blocks import DaskBlocks
 
 
 def is_blocked(X: Any) -> bool:
-    """Whether X is to be fitted block by block: a memory-mapped array, a Dask collection, or `Blocks`.
+    """Whether X is fitted block by block: a memory-mapped array of more than 64 MiB, a Dask collection, or `Blocks`.
+
+    Smaller maps, such as joblib makes of its arguments, are arrays like others.
 
     Examples
     --------
@@ -24,7 +26,7 @@ def is_blocked(X: Any) -> bool:
     >>> is_blocked(LocalBlocks.of(np.zeros((3, 2))))
     True
     """
-    return isinstance(X, np.memmap) or _has_blocks(X) or is_dask(X)
+    return (isinstance(X, np.memmap) and X.nbytes > BLOCK_BYTES) or _has_blocks(X) or is_dask(X)
 
 
 def is_dask(values: Any) -> bool:
