@@ -73,3 +73,11 @@ def test_three_derivatives_of_an_analytic_function():
     np.testing.assert_allclose(first, 2 * np.cos(2 * x), atol=1e-11)
     np.testing.assert_allclose(second, -4 * np.sin(2 * x), atol=1e-10)
     np.testing.assert_allclose(third, -8 * np.cos(2 * x), atol=1e-8)
+
+
+def test_a_long_log_sigmoid_is_the_short_one():
+    x = np.concatenate([np.linspace(-740.0, 740.0, 70_001), np.linspace(-4.0, 4.0, 70_001)])
+    long, short = special.log_sigmoid(x), np.concatenate([special.log_sigmoid(part) for part in np.array_split(x, 10)])
+    # one rounding of log 2 for each factor of two in e^{−|x|}
+    assert np.all(np.abs(long - short) <= 4.0 * np.finfo(float).eps * (1.0 + np.abs(x)) * np.abs(short) + 1e-300)
+    np.testing.assert_array_equal(special.log_sigmoid(np.full(70_000, np.inf)), 0.0)

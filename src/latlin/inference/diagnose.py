@@ -31,7 +31,7 @@ from latlin.potentials.student_t import StudentT
 
 Array = NDArray[np.float64]
 #: numbers in a block of draws or of their projections, and the largest covariance that is corrected as a matrix
-NUMBERS = 2_000_000
+NUMBERS = 200_000
 DENSE = 2000
 #: standard errors on either side, and the probability that a bound which holds for any weights is wrong
 REACH, WRONG = 3.3, 0.005
@@ -57,7 +57,8 @@ class Diagnosis:
     ess : float
         Effective number of the posterior's own draws (half of n), smoothed.
     log_evidence, log_evidence_se : float
-        log Z by importance sampling from the posterior, wider copies and the prior, and its standard error.
+        log Z by importance sampling from the posterior, wider copies and the prior, and its standard error; raised to
+        the lower end of the interval where the engine proved more.
     evidence_interval : (float, float)
         For log Z, 99.9 % if the estimate is normal. The lower end is not below a lower bound that the engine itself
         proved. The upper end is infinite when the weights have no reliable mean.
@@ -185,7 +186,7 @@ def _assembled(
         next_engine="" if word == "reliable" else next_engine(posterior),
         k_hat=own.k_hat,
         ess=own.ess,
-        log_evidence=defended.log_evidence,
+        log_evidence=max(defended.log_evidence, interval[0]),
         log_evidence_se=defended.standard_error,
         evidence_interval=interval,
         lower_bound=own.lower_bound,

@@ -142,6 +142,8 @@ class Sites:
 
     def _weighted(self, values: Array) -> Array:
         """weight × values, and 0 for a site of weight 0 whatever its value: φ⁰ = 1."""
+        if np.all(self.weight > 0.0):
+            return self.weight * values
         return np.multiply(self.weight, values, out=np.zeros_like(values), where=self.weight > 0.0)
 
     def _ask(self, question: Callable[..., Any], *arguments: Array, count: int) -> Sequence[Array]:

@@ -133,6 +133,15 @@ def log_one_plus(e: float) -> float:
     return t * (c[0] + q * (c[1] + q * (c[2] + q * (c[3] + q * (c[4] + q * p)))))
 
 
+@njit(cache=True, error_model="numpy", fastmath=_FUSED, nogil=True)
+def log_sigmoid_values(x: Array) -> Array:
+    """log σ(x) = min(x, 0) − log(1 + e^{−|x|}) of a vector."""
+    out = np.empty_like(x)
+    for i in range(x.size):
+        out[i] = (x[i] if x[i] < 0.0 else 0.0) - log_one_plus(exp_minus(math.fabs(x[i])))
+    return out
+
+
 @njit(cache=True, error_model="numpy", fastmath=_FUSED)
 def _add_log_sigmoid(
     m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array

@@ -13,6 +13,8 @@ from scipy import special
 Array = NDArray[np.float64]
 
 LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
+#: numbers from which a compiled loop is worth its start
+LONG = 2**16
 SQRT_2 = float(np.sqrt(2.0))
 SQRT_2_OVER_PI = float(np.sqrt(2.0 / np.pi))
 
@@ -24,6 +26,10 @@ def log_sigmoid(x: ArrayLike) -> Array:
     [-800.0, -0.6931, 0.0]
     """
     x = np.asarray(x, dtype=float)
+    if x.size >= LONG and np.all(np.isfinite(x)):
+        from latlin.numerics.site_kernels import log_sigmoid_values  # loads the compiler: when first needed
+
+        return log_sigmoid_values(np.ascontiguousarray(x).ravel()).reshape(x.shape)
     return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 
 
