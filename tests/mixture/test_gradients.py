@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import gammaincinv, gammaln, logsumexp, softmax
 
-from latlin.mixture.climbs import _batch
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
 from latlin.mixture.fixed import Fixed, FixedParams
 from latlin.mixture.gradients import (
@@ -154,7 +153,7 @@ def test_mean_of_the_mini_batch_gradients_over_all_batches_is_the_exact_gradient
 def test_mini_batches_are_drawn_evenly_and_weighted_up(problem):
     _, data, _, _ = problem
     rng = np.random.default_rng(4)
-    batches = [_batch(data, 5, rng) for _ in range(2000)]
+    batches = [data.batch(5, rng) for _ in range(2000)]
     assert all(batch.total == pytest.approx(len(data)) for batch in batches)
     assert all(len(np.unique(batch.values, axis=0)) == 5 for batch in batches)
     sums = np.stack([batch.weights @ batch.values for batch in batches])

@@ -17,7 +17,7 @@ import numpy as np
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
 from latlin.mixture.gradient_terms import draw, exact_gradient, in_root, path_gradient, score_gradient
 from latlin.mixture.importance import importance_gradient
-from latlin.mixture.model import Belief, Data, Evaluation, Mixture
+from latlin.mixture.model import Belief, Data, Evaluation, Mixture, Walkable
 from latlin.mixture.moments import Moments, combine
 from latlin.mixture.relaxation import relaxed_moments
 from latlin.mixture.schedules import StepRule
@@ -63,13 +63,6 @@ class EuclideanState(NamedTuple):
     recent: Array = np.zeros(0)  # the last bounds, of a noisy climb
 
 
-def _batch(data: Rows, size: int, rng: np.random.Generator) -> Rows:
-    """Rows drawn without replacement, weighted by N/S so that sums over them are unbiased."""
-    size = min(size, len(data))
-    chosen = rng.choice(len(data), size, replace=False, shuffle=False)
-    return data.take(chosen, len(data) / size)
-
-
 def drift(recent: Array) -> float:
     """How far the mean bound of the last window lies from that of the window before, relatively."""
     if len(recent) < 2 * WINDOW:
@@ -80,6 +73,23 @@ def drift(recent: Array) -> float:
 
 def _remember(recent: Array, bound: float) -> Array:
     return np.append(recent, bound)[-2 * WINDOW :]
+
+
+@dataclass(frozen=True)
+class NaturalStep:
+    """One step along the natural gradient of a mini-batch; called where the rows are."""
+
+    mixture: Mixture
+    rule: StepRule
+
+    def __call__(self, state: NaturalState, batch: Rows) -> NaturalState:
+        target = self.mixture.evaluate(batch, self.mixture.belief(state.moments)).moments
+        return state._replace(moments=self.towards(state, target), t=state.t + 1)
+
+    def towards(self, state: NaturalState, target: Moments) -> Moments:
+        """(1 − ρ)η + ρη*."""
+        rho = min(self.rule.length(state.t), 1.0)  # type: ignore[attr-defined]
+        return combine(self.mixture.components, state.moments, 1.0 - rho, target, rho)
 
 
 @dataclass(frozen=True)
@@ -98,13 +108,8 @@ class NaturalClimb:
     def belief(self, state: NaturalState) -> Belief:
         return self.mixture.belief(state.moments)
 
-    def _towards(self, state: NaturalState, target: Moments) -> Moments:
-        """(1 − ρ)η + ρη*."""
-        rho = min(self.options.step.length(state.t), 1.0)  # type: ignore[attr-defined]
-        return combine(self.mixture.components, state.moments, 1.0 - rho, target, rho)
-
     def step(self, state: NaturalState) -> tuple[NaturalState, Measure]:
-        moments = self._towards(state, state.target)
+        moments = NaturalStep(self.mixture, self.options.step).towards(state, state.target)
         return self._evaluated(moments, state.t + 1)
 
     def _evaluated(self, moments: Moments, t: int) -> tuple[NaturalState, Measure]:
@@ -117,14 +122,12 @@ class NaturalClimb:
 class StochasticNaturalClimb(NaturalClimb):
     """Natural gradients on mini-batches (Algorithm 4)."""
 
-    data: Rows
+    data: Walkable
 
     def step(self, state: NaturalState) -> tuple[NaturalState, Measure]:
-        for _ in range(self.options.updates):
-            batch = _batch(self.data, self.options.batch_size, self.rng)
-            target = self.mixture.evaluate(batch, self.mixture.belief(state.moments)).moments
-            state = state._replace(moments=self._towards(state, target), t=state.t + 1)
-        following, measure = self._evaluated(state.moments, state.t)
+        options, advance = self.options, NaturalStep(self.mixture, self.options.step)
+        moved = self.data.walk(advance, state, options.updates, options.batch_size, self.rng)
+        following, measure = self._evaluated(moved.moments, moved.t)
         recent = _remember(state.recent, measure.objective)
         return following._replace(recent=recent), measure._replace(gradient=drift(recent))
 
@@ -178,7 +181,7 @@ def _exact(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
 
 def _mini_batch(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
     """(4.1)–(4.3), corrected as (3.41)."""
-    batch = _batch(climb.data, climb.options.batch_size, climb.rng)
+    batch = climb.data.batch(climb.options.batch_size, climb.rng)
     evaluation: Evaluation = climb.mixture.evaluate(batch, point.belief())
     return in_root(exact_gradient(climb.mixture, point, evaluation.moments), point)
 

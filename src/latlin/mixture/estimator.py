@@ -10,7 +10,10 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.distributed.columns import remember_columns
+from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
+from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
 from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import Fit, Recorder, Truth, best_start, fit_mixture
@@ -18,7 +21,7 @@ from latlin.mixture.importance import importance_bound
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.priors import summarise
 from latlin.mixture.schedules import StepRule
-from latlin.mixture.seeding import seed_labels, take_sample
+from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import Rows, make_rows, slices, widen
 from latlin.numerics.linalg import Array
@@ -186,7 +189,10 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            May contain NaN for missing entries with algorithm "cavi" or "natural".
+            May contain NaN for missing entries with algorithm "cavi" or "natural". With these, "gradient" and
+            "stochastic-natural" X may be a Dask array or data frame, a large memory-mapped array or
+            `latlin.distributed` blocks: an update is then one pass over its blocks, mini-batches are taken where
+            the rows are.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             A row of weight two counts as two rows.
@@ -194,18 +200,29 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
             The mixture the data came from; `trace_` then has the log-likelihood error.
         """
         settings.check(self)
+        if is_blocked(X):
+            return self._fit_blocks(X, sample_weight, truth)
         values, weights = self._validated(X, sample_weight, reset=True)
         settings.check_rows(values, self.n_components, self.algorithm in settings.MISSING)
-        rng = generator(self.random_state)
-        data = make_rows(values, weights)
+        return self._fit_rows(make_rows(values, weights), values, truth)
+
+    def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any) -> Self:
+        settings.check_blocks(self, truth)
+        data = read_rows(open_blocks(X, weight=sample_weight), self.algorithm in settings.MISSING)
+        remember_columns(self, X, data.dim)
+        settings.check_seen(len(data), data.seen, self.n_components)
+        return self._fit_rows(data, None, None)
+
+    def _fit_rows(self, data: Any, values: Any, truth: Any) -> Self:
         mixture, sample = self._prepared(data)
-        climb = make_climb(self.algorithm, mixture, data, settings.options_of(self, len(data)), rng)
+        options, rng = settings.options_of(self, len(data)), generator(self.random_state)
+        climb = make_climb(self.algorithm, mixture, data, options, rng)
         state = best_start(climb, sample, self.n_components, self.n_init)
-        recorder = Recorder(mixture, values, climb.options.updates, _as_truth(truth, mixture))
+        recorder = Recorder(mixture, values, options.updates, _as_truth(truth, mixture))
         fit = fit_mixture(
             climb,
             state,
-            settings.rules_of(self, climb.options.updates),
+            settings.rules_of(self, options.updates),
             recorder,
             sample=sample,
             moves=self.split_merge if self.algorithm == "cavi" else 0,
@@ -227,11 +244,10 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
         return values[weights > 0.0], weights[weights > 0.0]
 
     def _prepared(self, data: Any) -> tuple[Mixture, Any]:
-        """Priors and a sample for seeding."""
-        stride = -(-len(data) // 50_000)
-        weights = data.weights[::stride] if data.weights is not None else np.ones(-(-len(data) // stride))
-        summary = summarise(widen(data.values[::stride]), weights, self.n_components)
-        return settings.build_mixture(self, summary), take_sample(data, summary)
+        """Priors and a sample for seeding, both from at most 50,000 rows, evenly spaced."""
+        rows, weights = data.every(-(-len(data) // SAMPLE))
+        summary = summarise(rows, weights, self.n_components)
+        return settings.build_mixture(self, summary), make_sample(rows, weights, data.total, summary)
 
     def _store_fit(self, mixture: Mixture, fit: Fit, climb: Any) -> Self:
         self._store(mixture, fit.belief, fit.counts)

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from latlin.mixture.block_rows import BlockRows
 from latlin.mixture.moments import Moments
 from latlin.mixture.sweep import IncompleteRows, Rows, slices
 from latlin.mixture.weights import Weights
 from latlin.numerics.linalg import Array
 
-Data = Rows | IncompleteRows
+Walkable = Rows | BlockRows
+Data = Walkable | IncompleteRows
 
 
 class Belief(NamedTuple):

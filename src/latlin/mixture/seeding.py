@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.mixture.model import Data, Mixture
+from latlin.mixture.model import Mixture
 from latlin.mixture.moments import Moments, of_labels, scaled
 from latlin.mixture.priors import Summary
-from latlin.mixture.sweep import widen
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixture_kernels import diagonal_joint
 
+#: rows at most that seeds, priors and moves are chosen by
 SAMPLE = 50_000
 
 
@@ -30,14 +30,11 @@ class Sample(NamedTuple):
         return scaled(of_labels(mixture.components, self.rows, self.weights, labels, components), self.scale)
 
 
-def take_sample(data: Data, summary: Summary) -> Sample:
-    """At most 50,000 rows, evenly spaced; missing entries are set to the feature's middle."""
-    stride = -(-len(data) // SAMPLE)
-    rows = widen(data.values[::stride])
+def make_sample(rows: Array, weights: Array, total: float, summary: Summary) -> Sample:
+    """Rows that stand for data of the given total weight; missing entries are set to the feature's middle."""
     rows = np.where(np.isnan(rows), summary.middle, rows)
-    weights = data.weights[::stride] if data.weights is not None else np.ones(len(rows))
     units = (rows - summary.middle) / np.sqrt(summary.variance)
-    return Sample(rows, weights, units, data.total / weights.sum())
+    return Sample(rows, weights, units, total / weights.sum())
 
 
 def seed_labels(sample: Sample, components: int, rng: np.random.Generator) -> NDArray[np.intp]:

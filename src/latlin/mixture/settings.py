@@ -43,6 +43,7 @@ DEFAULTS = {
 NOISY = {"stochastic-natural", "sgd", "score", "pathwise", "iwae"}
 MINI_BATCH = {"stochastic-natural", "sgd"}
 MISSING = {"cavi", "natural"}
+BLOCKWISE = {"cavi", "natural", "stochastic-natural", "gradient"}
 
 
 def _one_of(name: str, value: object, allowed: Any) -> None:
@@ -150,16 +151,27 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
 
 def check_rows(values: NDArray[Any], components: int, missing_allowed: bool) -> None:
     """Enough rows, something observed in every feature, and no missing entries where they cannot be used."""
-    if len(values) < components:
-        raise ValueError(
-            f"n_components={components} needs at least as many rows with positive weight, got n_samples={len(values)}"
-        )
-    if not missing_allowed:
-        return
-    seen = np.zeros(values.shape[1], dtype=bool)
-    for part in slices(len(values)):
-        seen |= ~np.isnan(values[part]).all(axis=0)
+    seen = np.zeros(values.shape[1])
+    for part in slices(len(values) if missing_allowed else 0):
+        seen += ~np.isnan(values[part]).all(axis=0)
         if seen.all():
-            return
+            break
+    check_seen(len(values), seen if missing_allowed else np.ones_like(seen), components)
+
+
+def check_seen(n: int, seen: Array, components: int) -> None:
+    """Enough rows, and something observed in every feature."""
+    if n < components:
+        raise ValueError(
+            f"n_components={components} needs at least as many rows with positive weight, got n_samples={n}"
+        )
     if not seen.all():
-        raise ValueError(f"feature {int(np.flatnonzero(~seen)[0])} of X has no observed value")
+        raise ValueError(f"feature {int(np.flatnonzero(seen == 0)[0])} of X has no observed value")
+
+
+def check_blocks(est: Any, truth: object) -> None:
+    """Refuse what needs all rows in memory."""
+    if est.algorithm not in BLOCKWISE:
+        raise ValueError(f"algorithm={est.algorithm!r} needs the rows in memory; {sorted(BLOCKWISE)} work for blocks")
+    if truth is not None:
+        raise ValueError("truth is for rows in memory; leave it out for blocks of rows")

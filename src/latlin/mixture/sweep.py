@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from latlin.numerics.mixture_kernels import thread_count
 
 SLICE = 8192
 
+T = TypeVar("T")
 Totals = tuple[float, Array, Array, Array]
 
 
@@ -48,10 +49,27 @@ class Rows:
             return np.ones(len(range(*part.indices(len(self)))))
         return self.weights[part]
 
+    def every(self, stride: int) -> tuple[Array, Array]:
+        """Rows 0, stride, 2·stride … and their weights."""
+        rows = widen(self.values[::stride])
+        return rows, np.ones(len(rows)) if self.weights is None else self.weights[::stride]
+
     def take(self, index: NDArray[np.intp], scale: float = 1.0) -> Rows:
         """Some of the rows, their weights multiplied by `scale`."""
         own = np.ones(len(index)) if self.weights is None else self.weights[index]
         return Rows(self.values[index], scale * own)
+
+    def batch(self, size: int, rng: np.random.Generator, whole: int | None = None) -> Rows:
+        """Rows drawn without replacement, weighted by N/S so that sums over them are unbiased for all N = `whole`."""
+        size = min(size, len(self))
+        chosen = rng.choice(len(self), size, replace=False, shuffle=False)
+        return self.take(chosen, (len(self) if whole is None else whole) / size)
+
+    def walk(self, advance: Callable[[T, Rows], T], state: T, steps: int, size: int, rng: np.random.Generator) -> T:
+        """`state = advance(state, batch)` for `steps` batches."""
+        for _ in range(steps):
+            state = advance(state, self.batch(size, rng))
+        return state
 
     def reduce(
         self,
@@ -66,7 +84,7 @@ class Rows:
             rows = values if change is None else mapped(values, *change)
             return kernel(rows, self.weights_of(part), *parameters)
 
-        return _add(_spread(run, len(self)))
+        return add_totals(_spread(run, len(self)))
 
     def collect(self, structure: Any, params: Any, log_weights: Array) -> tuple[float, Any]:
         """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
@@ -94,16 +112,23 @@ class IncompleteRows:
         """Sum of the weights."""
         return float(self.weights.sum())
 
-    def collect(self, structure: Any, params: Any, log_weights: Array) -> tuple[float, Any]:
-        """Σ_n w_n log Σ_k ρ_nk and the expected moments, the missing entries integrated out."""
-        offset = structure.offsets(params) + log_weights
-        precision = structure.precisions(params)
+    def every(self, stride: int) -> tuple[Array, Array]:
+        """Rows 0, stride, 2·stride … and their weights."""
+        return self.values[::stride], self.weights[::stride]
+
+    def products(self, offset: Array, mean: Array, precision: Array) -> Totals:
+        """Σ_n w_n log Σ_k ρ_nk, and expected counts and moments about `mean`, the missing entries integrated out."""
 
         def run(part: slice) -> Totals:
             rows, weights, labels = self.values[part], self.weights[part], self.labels[part]
-            return incomplete_pass(rows, weights, self.patterns, labels, offset, params.mean, precision)
+            return incomplete_pass(rows, weights, self.patterns, labels, offset, mean, precision)
 
-        sum_log, count, first, second = _add(_spread(run, len(self)))
+        return add_totals(_spread(run, len(self)))
+
+    def collect(self, structure: Any, params: Any, log_weights: Array) -> tuple[float, Any]:
+        """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
+        offset = structure.offsets(params) + log_weights
+        sum_log, count, first, second = self.products(offset, params.mean, structure.precisions(params))
         return sum_log, structure.from_products(params.mean, count, first, second)
 
 
@@ -111,11 +136,20 @@ def make_rows(values: NDArray[Any], weights: Array | None) -> Rows | IncompleteR
     """Wrap data, sorting rows with missing entries by pattern."""
     if not any(np.isnan(values[part]).any() for part in slices(len(values))):
         return Rows(values, weights)
-    missing = np.isnan(values)
+    return incomplete_rows(values, np.ones(len(values)) if weights is None else weights)
+
+
+def incomplete_rows(values: NDArray[Any], weights: Array) -> IncompleteRows:
+    """Rows sorted by pattern."""
+    order, patterns, labels = by_pattern(np.isnan(values))
+    return IncompleteRows(widen(values[order]), weights[order], patterns, labels)
+
+
+def by_pattern(missing: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.intp]]:
+    """The order that puts rows with the same pattern together, the patterns, and the sorted rows' labels."""
     patterns, labels = np.unique(missing, axis=0, return_inverse=True)
     order = np.argsort(labels.ravel(), kind="stable")
-    own = np.ones(len(values)) if weights is None else weights
-    return IncompleteRows(widen(values[order]), own[order], patterns, labels.ravel()[order])
+    return order, patterns, labels.ravel()[order]
 
 
 def widen(values: NDArray[Any]) -> Array:
@@ -142,7 +176,8 @@ def _spread(run: Callable[[slice], Totals], n: int) -> Iterator[Totals]:
         yield from pool.map(run, slices(n))
 
 
-def _add(parts: Iterator[Totals]) -> Totals:
+def add_totals(parts: Iterator[Totals]) -> Totals:
+    """The sums of a pass from those of its parts, in order; the first part's arrays are overwritten."""
     sum_log, count, first, second = next(parts)
     for part in parts:
         sum_log += part[0]

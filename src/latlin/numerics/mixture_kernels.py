@@ -13,7 +13,7 @@ Each pass takes log joints of the form log ρ_nk = offset_k − ½ quad_nk and r
 from __future__ import annotations
 
 import numpy as np
-from numba import config, njit
+from numba import get_num_threads, njit
 
 from latlin.numerics.linalg import Array
 
@@ -29,8 +29,8 @@ _summing = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 def thread_count() -> int:
-    """How many threads compiled code may use (the environment's NUMBA_NUM_THREADS, else every core)."""
-    return int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    """How many threads compiled code may use: every core, NUMBA_NUM_THREADS, or what the calling thread was told."""
+    return int(get_num_threads())
 
 
 @_plain
