@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 PIECE = 2**18
 ROWS = (1024, 16_384)
 RUNS = (
-    "the observations are in blocks of rows, on which engines 'gkl' (any covariance but \"subspace\"), 'laplace' and "
-    "'map' run; for others, take the rows into memory"
+    "the observations are in blocks of rows, which engines 'gkl' (any covariance but \"subspace\"), 'laplace' and "
+    "'map' can use; for anything else take the rows into memory"
 )
 
 
@@ -83,6 +83,8 @@ class BlockModel(LatentLinearModel):
     signature: str
 
     def __init__(self, own: LatentLinearModel, blocks: Blocks, reading: Reading, signature: str = "") -> None:
+        if any(f.H is not None for f in own.gaussians) or any(f.H is not None for f in own.sites):
+            raise ValueError("the own factors of a model of blocks must be on w itself, got one with an H")
         told = {"own": own, "blocks": blocks, "reading": reading, "signature": signature}
         for name, value in (told | {"gaussians": own.gaussians, "dim": own.dim}).items():
             object.__setattr__(self, name, value)

@@ -87,13 +87,14 @@ def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
     rows, sites = stacked_rows(posterior.model), Sites.of(posterior.model)
     if posterior.engine != "laplace" and not any(has_parameters(p) for p in sites.potentials):
         none: tuple[dict[str, Array], ...] = tuple({} for _ in sites.blocks)
-        return EvidenceGradient(gaussian_gradients(posterior, rows, None), none, _note(posterior))
+        return EvidenceGradient(gaussian_gradients(posterior, rows, None), none, note_of(posterior))
     term, turn = _site_term(posterior, rows, sites)
     found = tuple(parameter_gradients(term, p, span, sites.weight[span]) for span, p in sites.blocks)
-    return EvidenceGradient(gaussian_gradients(posterior, rows, turn), found, _note(posterior))
+    return EvidenceGradient(gaussian_gradients(posterior, rows, turn), found, note_of(posterior))
 
 
-def _note(posterior: Posterior) -> str:
+def note_of(posterior: Posterior) -> str:
+    """Why a gradient is less than exact, or nothing."""
     if posterior.converged:
         return ""
     return f"the fit did not converge ({posterior.message}), so the gradient is only as good as the fit"

@@ -34,6 +34,9 @@ Array = NDArray[np.float64]
 QUICK = 60
 SECOND_ORDER = 200
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
+NOWHERE = (
+    "no start gives a finite bound: rescale the columns of H, pass start=, or use engine 'ep' if a site is −∞ somewhere"
+)
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
@@ -137,10 +140,7 @@ class GaussianKL:
         firsts = _starts(form) if start is None else [inherited_parameters(form, model, start)]
         states = _finite(form, firsts, self.tol) or _finite(form, [_at_centres(form)], self.tol)
         if not states:
-            raise ValueError(
-                "no start gives a finite bound: rescale the columns of H, pass start=, "
-                "or use engine 'ep' if a site is −∞ somewhere"
-            )
+            raise ValueError(NOWHERE)
         saved = [checkpoint, *[None] * (len(states) - 1)]
         ascents = [
             full.maximise_bound(form, state, quick, "Gaussian KL", verbose, file, warn=False)

@@ -7,6 +7,8 @@ from typing import Any
 
 from latlin.inference.affine_kl import AffineKL
 from latlin.inference.auto import Auto
+from latlin.inference.block_infer import infer_blocks
+from latlin.inference.block_model import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.gaussian_kl import GaussianKL
@@ -65,6 +67,8 @@ def infer(
         raise ValueError(f"model must be a LatentLinearModel, got {type(model).__name__}")
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
+    if isinstance(model, BlockModel):
+        return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
     return resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import LOG_2PI, SiteForm, Solution, site_form
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import symmetrise
+from latlin.potentials.base import Potential
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Laplace:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         form = site_form(model)
-        _refuse_kinks(form)
+        refuse_kinks(form.sites.potentials)
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))
@@ -71,8 +73,9 @@ class Laplace:
 REMEDY = "raise max_iter, rescale the columns of H, or use engine 'gkl', which needs no mode"
 
 
-def _refuse_kinks(form: SiteForm) -> None:
-    kinked = sorted({type(p).__name__ for p in form.sites.potentials if not p.smooth})
+def refuse_kinks(potentials: Sequence[Potential]) -> None:
+    """A sentence for those who ask for curvature where there is none."""
+    kinked = sorted({type(p).__name__ for p in potentials if not p.smooth})
     if kinked:
         raise ValueError(
             f"the Laplace approximation needs two derivatives at the mode, and {', '.join(kinked)} sites have a kink; "
@@ -83,12 +86,17 @@ def _refuse_kinks(form: SiteForm) -> None:
 def _curvature(form: SiteForm, ascent: Ascent[Mode]) -> Solution:
     solution = form.solve(ascent.state.parameters)
     if solution is None or _vanishes(form, solution):
-        raise ValueError(
-            "the curvature vanishes or has the wrong sign where Newton's method stopped "
-            f"(step {ascent.n_iter}, gradient {ascent.gradient:.2g}): use engine 'gkl' or 'ep', "
-            "or add a GaussianFactor if the posterior is improper"
-        )
+        raise vanished(ascent.n_iter, ascent.gradient)
     return solution
+
+
+def vanished(step: int, gradient: float) -> ValueError:
+    """What to say where Newton's method stopped at a point that is no mode."""
+    return ValueError(
+        "the curvature vanishes or has the wrong sign where Newton's method stopped "
+        f"(step {step}, gradient {gradient:.2g}): use engine 'gkl' or 'ep', "
+        "or add a GaussianFactor if the posterior is improper"
+    )
 
 
 def _vanishes(form: SiteForm, solution: Solution) -> bool:

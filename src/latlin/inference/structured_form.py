@@ -126,7 +126,7 @@ def _matrix(factor: SiteFactor, dim: int) -> Any:
 def _stack(matrices: list[Any], scale: Array, probes: int) -> Rows:
     parts = tuple(as_rows(matrix, scale, probes, random_state=i) for i, matrix in enumerate(matrices))
     if not parts:
-        return as_rows(np.zeros((0, len(scale))), scale)
+        return as_rows(sparse.csr_array((0, len(scale))), scale)
     return parts[0] if len(parts) == 1 else StackedRows(parts)
 
 
