@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin/python
 JOBS   ?= 2
+SIZE   ?= small
 
 .PHONY: demo test lint format bench docs clean
 
@@ -21,8 +22,8 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(VENV)/.dev
-	for file in benchmarks/[a-z]*.py; do $(RUN) $$file || exit 1; done
+bench: $(VENV)/.bench
+	$(RUN) benchmarks/run.py --size $(SIZE)
 
 docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(RUN) -m sphinx -b html -W --keep-going docs docs/_build/html
@@ -39,6 +40,11 @@ $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[bench]" || \
+	  $(RUN) -m pip install --quiet --disable-pip-version-check -e ".[cli,parquet]"
 	touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from _accuracy_problems import Problem, problems
+from _posteriors import attempt
+from _suite import run_alone
+from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
 
 Array = NDArray[np.float64]
 FOLDER = Path(__file__).parent / "references"
 ENGINES = ("laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
+#: for the small size: one of each family, with few rows
+SMALL = ("logistic-40x31", "probit-15x12", "poisson-12x10", "robust-12x11", "sparse-8x11", "process-60")
 HEAD = "| engine | mean, worst | mean, median | sd ratios | KL of marginals | log evidence | verdict | seconds |"
 
 
@@ -86,5 +92,43 @@ def main() -> None:
             sys.stdout.flush()
 
 
+def tasks(size: str) -> list[Task]:
+    """Every engine on all problems: errors over the problems, and seconds over those of Laplace's method."""
+    names = {"small": SMALL, "full": tuple(problems())}[size]
+    found = []
+    for engine in ENGINES:
+        role = "yardstick" if engine == "laplace" else "latlin"
+        found.append(Task(f"{len(names)} real problems", engine, partial(trial, engine, names), role=role))
+    return found
+
+
+def trial(engine: str, names: tuple[str, ...]) -> Trial:
+    models = {name: model_of(problems()[name]) for name in names}
+
+    def judge(attempts: dict[str, Posterior | None]) -> dict[str, float | str]:
+        found = {name: post for name, post in attempts.items() if post is not None}
+        errors = np.array([errors_of(post, np.load(FOLDER / f"{name}.npz")) for name, post in found.items()])
+        worst, median, sd, divergence = errors.max(axis=0)[0], *np.median(errors[:, 1:], axis=0)
+        return {
+            "applies to": f"{len(found)} of {len(names)}",
+            "worst mean error, sd": float(worst),
+            "median mean error, sd": float(median),
+            "worst sd ratio, median": float(np.exp(sd)),
+            "KL of marginals, median": float(divergence),
+            "reliable by its diagnosis": str(
+                sum(post.diagnose(random_state=0).verdict == "reliable" for post in found.values())
+            ),
+        }
+
+    return Trial(lambda: {name: attempt(model, engine) for name, model in models.items()}, judge)
+
+
+def errors_of(post: Posterior, reference: Any) -> tuple[float, ...]:
+    """Worst and median error of a mean in sd, worst |log ratio| of an sd, KL of marginals."""
+    off = np.abs(post.mean - reference["mean"]) / reference["sd"]
+    ratios = np.abs(np.log(np.sqrt(post.variance) / reference["sd"]))
+    return float(off.max()), float(np.median(off)), float(ratios.max()), marginal_divergence(post, reference)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

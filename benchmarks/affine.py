@@ -10,10 +10,15 @@ machines. There is no other implementation to compare with.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.densities.bases import GeneralisedNormal, SkewNormal
 from latlin.engines import AffineKL
@@ -76,5 +81,31 @@ def main() -> None:
     print(f"log–log slope in N {slope(sizes, by_sites):.2f}, in D {slope(sizes, by_dim):.2f}")
 
 
+def tasks(size: str) -> list[Task]:
+    """Both engines on both problems of the source; Gaussian KL, which does less, is the yardstick."""
+    n = {"small": 30, "full": 100}[size]
+    fixed = GeneralisedNormal(table_6_1.SHAPE)
+    cases: dict[str, tuple[Callable[[], LatentLinearModel], AffineKL]] = {
+        "logistic, D = N = 10, skew-normal": (lambda: figure_6_4.problem(0, 10, 0)[0], AffineKL("skew-normal")),
+        f"kernel regression, D = N = {n}": (
+            lambda: table_6_1.model_of(table_6_1.friedman(0, n, 1)),
+            AffineKL(fixed, optimise_shape=False, tol=1e-3),
+        ),
+    }
+    found = []
+    for case, (make, engine) in cases.items():
+        found.append(Task(case, "affine-independent KL", partial(trial, make, engine)))
+        found.append(Task(case, "Gaussian KL", partial(trial, make, "gkl"), role="yardstick"))
+    return found
+
+
+def trial(make: Callable[[], LatentLinearModel], engine: Any) -> Trial:
+    model = make()
+    return Trial(
+        lambda: infer(model, engine),
+        lambda post: {"bound": post.log_evidence, "numerical error, nat": float(post.bound_error or 0.0)},
+    )
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor import _binary_model as model
 from latlin.factor._binary_fit import BinaryOptions, begin, one_step, quiet_blas
@@ -74,8 +78,8 @@ def plain_m_step(x, lam):  # type: ignore[no-untyped-def]
     return mu, np.sqrt(error / (n * d)), lam.mean(axis=0)
 
 
-def against_loops(n: int = 400, steps: int = 10) -> list[object]:
-    """Seconds a step of both on the 4×4 images from one start, and how far their bounds are apart."""
+def loops(n: int, steps: int) -> tuple[Callable[[], float], Callable[[], float]]:
+    """The compiled and the plain steps on the 4×4 images from one start; both return their bound."""
     x, _ = images(0, n)
     start = np.random.default_rng(0).uniform(0.25, 0.75, (n, 8))
 
@@ -91,24 +95,39 @@ def against_loops(n: int = 400, steps: int = 10) -> list[object]:
     data = model.make_data(x, 1e-6)
 
     def compiled() -> float:
-        state = begin(data, start, settings)
-        for _ in range(steps):
-            state = one_step(data, state, settings)
-        return model.bound(data, state, settings.prior)
+        with quiet_blas():
+            state = begin(data, start, settings)
+            for _ in range(steps):
+                state = one_step(data, state, settings)
+            return model.bound(data, state, settings.prior)
 
+    return compiled, plain
+
+
+def against_loops(n: int = 400, steps: int = 10) -> list[object]:
+    """Seconds a step of both, and how far their bounds are apart."""
+    compiled, plain = loops(n, steps)
     slow, theirs = seconds(plain, 1)
-    with quiet_blas():
-        fast, ours = seconds(compiled, 5)
+    fast, ours = seconds(compiled, 5)
     return [n, 16, 8, fast / steps, slow / steps, slow / fast, ours, theirs]
 
 
-def by_size(n: int, d: int, k: int, ard: bool) -> list[object]:
+def one_of_size(n: int, d: int, k: int, ard: bool) -> Callable[[], object]:
+    """One step, past the first."""
     x = draws(n, d, k)
     data, settings = model.make_data(x, 1e-6), options(k, ard)
     state = begin(data, np.random.default_rng(0).uniform(0.25, 0.75, (n, k)), settings)
     state = one_step(data, state, settings)
-    with quiet_blas():
-        best, _ = seconds(lambda: one_step(data, state, settings), 3)
+
+    def step() -> object:
+        with quiet_blas():
+            return one_step(data, state, settings)
+
+    return step
+
+
+def by_size(n: int, d: int, k: int, ard: bool) -> list[object]:
+    best, _ = seconds(one_of_size(n, d, k, ard), 3)
     return [n, d, k, "relevances" if ard else "maximum likelihood", best, 1e9 * best / (n * k * (d + k))]
 
 
@@ -138,5 +157,30 @@ def main() -> None:
         count_features(arguments.seeds)
 
 
+def tasks(size: str) -> list[Task]:
+    """Ten steps against plain loops, then one step by size."""
+    n = {"small": 200, "full": 400}[size]
+    case = f"ten steps, {n} × 16, K = 8"
+    found = [
+        Task(case, "latlin", partial(loop_trial, n, True)),
+        Task(case, "plain NumPy loops", partial(loop_trial, n, False), package="numpy", role="peer"),
+    ]
+    sizes = {"small": [(5000, 64, 16)], "full": [(20_000, 256, 8), (20_000, 256, 64)]}[size]
+    for n, d, k in sizes:
+        case = f"one step, {n} × {d}, K = {k}"
+        found += [Task(case, kind, partial(step_trial, n, d, k, kind)) for kind in ("maximum likelihood", "relevances")]
+    return found
+
+
+def loop_trial(n: int, compiled: bool) -> Trial:
+    quick, slow = loops(n, 10)
+    return Trial(quick if compiled else slow, lambda bound: {"bound": float(bound)})
+
+
+def step_trial(n: int, d: int, k: int, kind: str) -> Trial:
+    step = one_of_size(n, d, k, kind == "relevances")
+    return Trial(step)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from _suite import run_alone
 from _table import environment, table
+from _task import Task, Trial
 from latlin import engines, potentials
 from latlin.design import SequentialDesign, finite_differences, wavelet_transform
 from latlin.reproduce.image_design import dead_leaves
@@ -60,10 +64,15 @@ def signal_rows(dim: int) -> list[tuple[Any, ...]]:
     return rows
 
 
-def image_rows(side: int) -> list[tuple[Any, ...]]:
+def image_parts(side: int) -> tuple[np.ndarray, list[Any], list[Any]]:
+    """An image, the filters whose answers are sparse, and their potentials."""
     image = dead_leaves(0, side)
     filters = [finite_differences(image.shape), wavelet_transform(image.shape)]
-    priors = [potentials.Laplace(scale=0.1), potentials.Laplace(scale=0.14)]
+    return image, filters, [potentials.Laplace(scale=0.1), potentials.Laplace(scale=0.14)]
+
+
+def image_rows(side: int) -> list[tuple[Any, ...]]:
+    image, filters, priors = image_parts(side)
     rows = []
     for label, engine in IMAGE_ENGINES.items():
         for designs in (True, False):
@@ -88,5 +97,40 @@ def main() -> None:
     print(table(columns, rows))
 
 
+def tasks(size: str) -> list[Task]:
+    """A whole sequence of designs; what is compared is one warm posterior. Local bounds are the literature's engine."""
+    dim, side = {"small": (128, 8), "full": (512, 32)}[size]
+    found = []
+    for case, engines_of, trial in (
+        (f"signal, D = {dim}", SIGNAL_ENGINES, partial(signal_trial, dim)),
+        (f"image, {side} × {side}", IMAGE_ENGINES, partial(image_trial, side)),
+    ):
+        for name, engine in engines_of.items():
+            role = "yardstick" if name == "lvb" else "latlin"
+            found.append(Task(case, name, partial(trial, engine), role=role, unit="s a posterior"))
+    return found
+
+
+def signal_trial(dim: int, engine: Any) -> Trial:
+    truth = np.random.default_rng(1).laplace(scale=0.2, size=dim)
+    return trial_of(lambda: SequentialDesign(None, potentials.Laplace(scale=0.2), NOISE, engine=engine, dim=dim), truth)
+
+
+def image_trial(side: int, engine: Any) -> Trial:
+    image, filters, priors = image_parts(side)
+    return trial_of(lambda: SequentialDesign(filters, priors, NOISE, engine=engine), image.ravel())
+
+
+def trial_of(make: Callable[[], SequentialDesign], truth: np.ndarray) -> Trial:
+    def judge(result: tuple[float, ...]) -> dict[str, float | str]:
+        return {
+            "a suggestion, s": result[2],
+            "error": result[3],
+            "with random rows": timed(make(), truth, 40, 5, False)[3],
+        }
+
+    return Trial(lambda: timed(make(), truth, 40, 5, True), judge, cost=lambda result: result[1])
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

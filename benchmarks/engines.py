@@ -13,10 +13,14 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from _posteriors import attempt
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
 from latlin.inference.log_joint import LogJoint
 
@@ -96,15 +100,20 @@ def cost(repeats: int) -> list[tuple]:
     """Seconds of every engine on logistic problems of usual size, and as a multiple of Laplace's."""
     rows = []
     for n, d in SIZES:
-        rng = np.random.default_rng(0)
-        X, w = rng.standard_normal((n, d)), rng.standard_normal(d) / np.sqrt(d) * 2.0
-        y = rng.random(n) < 1.0 / (1.0 + np.exp(-X @ w))
-        model = LatentLinearModel([GaussianFactor(dim=d), SiteFactor(X, potentials.Logit(y))])
+        model = usual_model(n, d)
         engines = ("map", *(engine for engine in ENGINES if engine != "ai-kl" or d <= 20))
         taken = {engine: seconds(lambda e=engine, m=model: infer(m, e), repeats) for engine in engines}
         for engine, (spent, post) in taken.items():
             rows.append((f"{n} × {d}", engine, spent, spent / taken["laplace"][0], f"{post.log_evidence:.2f}"))
     return rows
+
+
+def usual_model(n: int, d: int) -> LatentLinearModel:
+    """A logistic regression of usual size."""
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((n, d)), rng.standard_normal(d) / np.sqrt(d) * 2.0
+    y = rng.random(n) < 1.0 / (1.0 + np.exp(-X @ w))
+    return LatentLinearModel([GaussianFactor(dim=d), SiteFactor(X, potentials.Logit(y))])
 
 
 def main() -> None:
@@ -122,5 +131,49 @@ def main() -> None:
         print(table(("N × D", "engine", "seconds", "× Laplace", "log evidence"), cost(options.repeats)))
 
 
+def tasks(size: str) -> list[Task]:
+    """Cost over that of Laplace's method on logistic regressions, and errors against grids, family by family."""
+    sizes, problems = {"small": (((1000, 20),), 4), "full": (SIZES, 20)}[size]
+    found = []
+    for n, d in sizes:
+        case = f"logistic {n} × {d}"
+        for engine in ("map", *(e for e in ENGINES if e != "ai-kl" or d <= 20)):
+            role = "yardstick" if engine == "laplace" else "latlin"
+            found.append(Task(case, engine, partial(cost_trial, n, d, engine), role=role))
+    case = f"errors, {problems} problems a family"
+    return found + [Task(case, engine, partial(accuracy_trial, engine, problems)) for engine in ENGINES]
+
+
+def cost_trial(n: int, d: int, engine: str) -> Trial:
+    model = usual_model(n, d)
+    return Trial(lambda: infer(model, engine), lambda post: {"log evidence": evidence_of(post)})
+
+
+def evidence_of(post: Posterior) -> float | str:
+    return "–" if post.evidence_kind == "none" else post.log_evidence
+
+
+def accuracy_trial(engine: str, problems: int) -> Trial:
+    """All problems of all families that the engine applies to; |error of log Z| by family, the others as means."""
+    models = {name: [make(np.random.default_rng(s)) for s in range(problems)] for name, make in FAMILIES.items()}
+
+    def judge(found: dict[str, list[Posterior | None]]) -> dict[str, float | str]:
+        errors = {}
+        for name, posts in found.items():
+            if posts[0] is None:
+                continue
+            answers = [truth(m, infer(m, "gkl")) for m in models[name]]
+            errors[name] = np.mean(
+                np.abs([_errors(post, *answer) for post, answer in zip(posts, answers, strict=True)]), axis=0
+            )
+        shown: dict[str, float | str] = {
+            f"log Z error, {name}": float(errors[name][0]) if name in errors else "does not apply" for name in FAMILIES
+        }
+        mean = np.mean(list(errors.values()), axis=0)
+        return shown | {"mean error, sd": float(mean[1]), "sd error, log": float(mean[2])}
+
+    return Trial(lambda: {name: [attempt(m, engine) for m in some] for name, some in models.items()}, judge)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

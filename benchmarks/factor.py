@@ -8,11 +8,16 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import FactorAnalysis as SklearnFactorAnalysis
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial, by
 from latlin.factor import FactorAnalysis
 
 
@@ -53,5 +58,23 @@ def main() -> None:
     sys.stdout.write(table(columns, rows) + "\n")
 
 
+def tasks(size: str) -> list[Task]:
+    """Every fit to its own convergence, on rows of a factor model."""
+    n, d, k = {"small": (5000, 200, 10), "full": (10_000, 500, 20)}[size]
+    fits = {
+        "latlin ml": lambda: FactorAnalysis(k),
+        "latlin em": lambda: FactorAnalysis(k, method="em"),
+        "latlin online-em, one pass": lambda: FactorAnalysis(k, method="online-em", random_state=0),
+        "scikit-learn randomized": lambda: SklearnFactorAnalysis(k, random_state=0),
+        "scikit-learn lapack": lambda: SklearnFactorAnalysis(k, svd_method="lapack"),
+    }
+
+    def prepare(make: Callable[[], Any]) -> Trial:
+        X = draw(n, d, k)
+        return Trial(lambda: make().fit(X), lambda fit: {"log-likelihood a row": float(fit.score(X))})
+
+    return [Task(f"{n} × {d}, K = {k}", name, partial(prepare, make), **by(name)) for name, make in fits.items()]
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

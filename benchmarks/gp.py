@@ -9,13 +9,16 @@ with fixed hyperparameters, then each maximises its own evidence. Held-out log p
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessClassifier as ScikitLearn
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial, by
 from latlin.gp import GaussianProcessClassifier
 
 KERNEL = ConstantKernel(4.0) * RBF(2.0)
@@ -79,5 +82,44 @@ def main() -> None:
     print(table(("N", "method", "seconds", "ratio", "log evidence", "held-out log probability"), rows))
 
 
+def tasks(size: str) -> list[Task]:
+    """Laplace first, since that is what scikit-learn does; a learnt kernel costs the same methods more."""
+    fixed, learnt = {"small": ((500,), (200,)), "full": ((500, 1000, 2000), (500,))}[size]
+    found = []
+    for n, optimizer in [*((n, None) for n in fixed), *((n, "l-bfgs-b") for n in learnt)]:
+        case = f"N = {n}, kernel " + ("fixed" if optimizer is None else "learnt")
+        engines = ENGINES if optimizer is None else ENGINES[:2]
+        found += [Task(case, f"latlin {e}", partial(our_trial, n, e, optimizer)) for e in engines]
+        found.append(Task(case, "scikit-learn, Laplace", partial(their_trial, n, optimizer), **by("scikit-learn")))
+        if optimizer is None:
+            found.append(Task(case, "GPy, EP", partial(gpy_trial, n), **by("GPy")))
+    return found
+
+
+def our_trial(n: int, engine: str, optimizer: str | None) -> Trial:
+    x, y = data(n)
+    return Trial(
+        lambda: GaussianProcessClassifier(KERNEL, engine=engine, optimizer=optimizer).fit(x, y),
+        lambda fit: {"log evidence": float(fit.log_evidence_), "held-out log probability": held_out(fit)},
+    )
+
+
+def their_trial(n: int, optimizer: str | None) -> Trial:
+    x, y = data(n)
+    theirs = {None: None, "l-bfgs-b": "fmin_l_bfgs_b"}[optimizer]
+    return Trial(
+        lambda: ScikitLearn(KERNEL, optimizer=theirs).fit(x, y),
+        lambda fit: {
+            "log evidence": float(fit.log_marginal_likelihood_value_),
+            "held-out log probability": held_out(fit),
+        },
+    )
+
+
+def gpy_trial(n: int) -> Trial:
+    x, y = data(n)
+    return Trial(lambda: gpy_ep(x, y), lambda found: {"log evidence": found[1]})
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -15,11 +15,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from _suite import run_alone
 from _table import environment, table
+from _task import Task, Trial
 from latlin.factor import GroupFactorAnalysis
 
 #: rows whose last view is missing in the fit that measures prediction
@@ -125,5 +128,49 @@ def main() -> None:
     sys.stdout.write(table(columns, rows) + "\n" + note)
 
 
+def tasks(size: str) -> list[Task]:
+    """Complete data for the seconds; a tenth of the last view hidden for the error."""
+    n, d, k = {"small": (500, 100, 10), "full": (1000, 250, 20)}[size]
+    case = f"{n} rows, four views of {d}, K = {k}"
+    ours = [
+        Task(case, f"latlin, noise per {noise}", partial(our_trial, n, d, k, noise)) for noise in ("feature", "view")
+    ]
+    return [*ours, Task(case, "mofapy2", partial(their_trial, n, d, k), package="mofapy2", role="peer")]
+
+
+def with_holes(n: int, d: int, k: int) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    views, truth = draw(n, d, k, 0)
+    holes = [view.copy() for view in views]
+    holes[-1][: int(HELD_OUT * n)] = np.nan
+    return views, holes, truth
+
+
+def our_trial(n: int, d: int, k: int, noise: str) -> Trial:
+    views, holes, truth = with_holes(n, d, k)
+    hidden = np.isnan(holes[-1]).all(axis=1)
+
+    def judge(model: Any) -> dict[str, float | str]:
+        predicted = latlin_fit(holes, k, noise, True).predict_view(3, holes)[hidden]
+        return {
+            "error of the hidden view": float(np.sqrt(np.mean((predicted - truth[hidden]) ** 2))),
+            "factors left": str(model.n_factors_),
+            "iterations": str(model.n_iter_),
+        }
+
+    return Trial(lambda: latlin_fit(views, k, noise, True), judge)
+
+
+def their_trial(n: int, d: int, k: int) -> Trial:
+    views, holes, truth = with_holes(n, d, k)
+    hidden = np.isnan(holes[-1]).all(axis=1)
+
+    def judge(result: tuple[np.ndarray, int]) -> dict[str, float | str]:
+        rebuilt, _ = mofa_fit(holes, k, 1000)
+        error = float(np.sqrt(np.mean((rebuilt[hidden] - truth[hidden]) ** 2)))
+        return {"error of the hidden view": error, "factors left": str(k), "iterations": str(result[1])}
+
+    return Trial(lambda: mofa_fit(views, k, 1000), judge)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from _suite import run_alone
+from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.diagnostics import Calibration, calibrate
 
@@ -71,5 +74,31 @@ def main() -> None:
             sys.stdout.flush()
 
 
+def tasks(size: str) -> list[Task]:
+    """Every engine on all three problems; seconds are those of all simulated fits, ratios to Laplace's method."""
+    runs = {"small": 60, "full": 400}[size]
+    found = []
+    for engine in ENGINES:
+        role = "yardstick" if engine == "laplace" else "latlin"
+        found.append(Task(f"{runs} runs a problem", engine, partial(trial, engine, runs), role=role))
+    return found
+
+
+def trial(engine: str, runs: int) -> Trial:
+    def calibrated(simulate: Callable[..., Any]) -> Calibration | None:
+        try:
+            return calibrate(lambda model: infer(model, engine), simulate, n_runs=runs, random_state=0)
+        except ValueError:
+            return None
+
+    def judge(found: dict[str, Calibration | None]) -> dict[str, float | str]:
+        return {
+            f"90 % intervals, {name.split(',')[0]}": "does not apply" if c is None else float(c.coverage(0.9).mean())
+            for name, c in found.items()
+        }
+
+    return Trial(lambda: {name: calibrated(simulate) for name, simulate in PROBLEMS.items()}, judge)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

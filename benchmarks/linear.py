@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,9 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from _suite import run_alone
 from _table import environment, table
+from _task import DATA, Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.linear import (
     BayesianLinearRegression,
@@ -39,8 +41,22 @@ from latlin.linear import (
     RobustRegression,
 )
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 Array = np.ndarray
+#: first estimator and counterpart of every set, for tables
+OURS = {
+    "breast cancer": "BayesianLogisticRegression",
+    "diabetes": "BayesianLinearRegression",
+    "a9a, 2500 rows, sparse": "BayesianLogisticRegression",
+    "Boston": "BayesianLinearRegression",
+    "doctor visits, 2000 rows": "BayesianPoissonRegression",
+}
+PEERS = {
+    "breast cancer": "LogisticRegressionCV",
+    "diabetes": "RidgeCV with residuals",
+    "a9a, 2500 rows, sparse": "LogisticRegressionCV",
+    "Boston": "RidgeCV with residuals",
+    "doctor visits, 2000 rows": "PoissonRegressor, grid search",
+}
 
 
 def logistic_peer(X: Any, y: Array, new: Any, held: Array) -> Array:
@@ -121,21 +137,25 @@ def densities() -> list[tuple]:
     return found
 
 
-def cost(repeats: int) -> list[tuple]:
-    """Rows: what, seconds and processor seconds, each also over the bare engine."""
+def actions_of(n: int, d: int) -> dict[str, Callable[[], Any]]:
+    """The bare engine, and the estimator with a given and with a learnt prior scale, on the same model."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((16_000, 123))
-    y = X @ (0.3 * rng.standard_normal(123)) + rng.logistic(size=16_000) > 0.0
+    X = rng.standard_normal((n, d))
+    y = X @ (0.3 * rng.standard_normal(d)) + rng.logistic(size=n) > 0.0
     given, learnt = BayesianLogisticRegression(engine="gkl", prior_scale=1.0), BayesianLogisticRegression(engine="gkl")
     centred = np.column_stack([X - X.mean(axis=0), np.ones(len(X))])
     prior = GaussianFactor(cov=np.append(X.std(axis=0) ** -2.0, 100.0))
     model = LatentLinearModel([prior, SiteFactor(centred, potentials.Logit(y))])
-    actions = {
+    return {
         "bare engine": lambda: infer(model, "gkl"),
         "prior_scale=1.0": lambda: given.fit(X, y),
         "prior_scale='auto'": lambda: learnt.fit(X, y),
     }
-    taken = {name: clocks(action, repeats) for name, action in actions.items()}
+
+
+def cost(repeats: int) -> list[tuple]:
+    """Rows: what, seconds and processor seconds, each also over the bare engine."""
+    taken = {name: clocks(action, repeats) for name, action in actions_of(16_000, 123).items()}
     wall, used = taken["bare engine"]
     return [(name, w, w / wall, c, c / used) for name, (w, c) in taken.items()]
 
@@ -164,5 +184,53 @@ def main() -> None:
         print(table(("16,000 × 123", "seconds", "ratio", "CPU seconds", "ratio"), cost(arguments.repeats)))
 
 
+def tasks(size: str) -> list[Task]:
+    """Five fits and predictions on real sets; then what an estimator costs over the bare engine."""
+    chosen, n, d = {
+        "small": (("breast cancer", "diabetes", "doctor visits, 2000 rows"), 4000, 50),
+        "full": (tuple(PEERS), 16_000, 123),
+    }[size]
+    found = []
+    for name in chosen:
+        case = f"{name}: fit and predict, five folds"
+        found.append(Task(case, OURS[name], partial(our_trial, name)))
+        found.append(Task(case, PEERS[name], partial(their_trial, name), "scikit-learn", "peer"))
+    case = f"over the bare engine, {n:,} × {d}"
+    for what in ("prior_scale=1.0", "prior_scale='auto'"):
+        found.append(Task(case, what, partial(cost_trial, n, d, what)))
+    return [*found, Task(case, "bare engine", partial(cost_trial, n, d, "bare engine"), role="yardstick")]
+
+
+def set_of(name: str) -> tuple[Any, Array, Any, Any, list[Any]]:
+    """X, y, our first estimator, the peer and the folds of a set."""
+    for found, X, y, models, peer in sets():
+        if found == name:
+            return X, y, models[0], peer, list(KFold(5, shuffle=True, random_state=0).split(y))
+    raise FileNotFoundError(f"the set {name!r} is not on this machine")
+
+
+def our_trial(name: str) -> Trial:
+    X, y, model, _, folds = set_of(name)
+
+    def held_out() -> Array:
+        parts = [model.fit(X[a], y[a]).log_predictive_density(X[b], y[b]) for a, b in folds]
+        return np.concatenate(parts)
+
+    return Trial(held_out, judged)
+
+
+def their_trial(name: str) -> Trial:
+    X, y, _, peer, folds = set_of(name)
+    return Trial(lambda: np.concatenate([peer(X[a], y[a], X[b], y[b]) for a, b in folds]), judged)
+
+
+def judged(density: Array) -> dict[str, float | str]:
+    return {"held-out log density": float(density.mean())}
+
+
+def cost_trial(n: int, d: int, what: str) -> Trial:
+    return Trial(actions_of(n, d)[what])
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

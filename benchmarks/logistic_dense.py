@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 from sklearn.linear_model import LogisticRegression
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.engines import GaussianKL
 
 SIZES = ((16000, 123), (2500, 500), (5000, 1000))
 
@@ -31,7 +36,11 @@ def data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 def floor(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """scikit-learn's MAP under a unit prior, then the covariance at it."""
-    w = LogisticRegression(C=1.0, fit_intercept=False, solver="newton-cholesky").fit(x, y).coef_[0]
+    return covariance_at(x, LogisticRegression(C=1.0, fit_intercept=False, solver="newton-cholesky").fit(x, y).coef_[0])
+
+
+def covariance_at(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The inverse Hessian of the log posterior under a unit prior."""
     p = 1.0 / (1.0 + np.exp(-x @ w))
     hessian = x.T @ ((p * (1.0 - p))[:, None] * x) + np.eye(len(w))
     factor, _ = lapack.dpotrf(hessian)
@@ -62,15 +71,15 @@ def numpyro_model(x, y):
     numpyro.sample("y", dist.Bernoulli(logits=jnp.asarray(x) @ w), obs=y)
 
 
-def numpyro_full_rank(x: np.ndarray, y: np.ndarray, target: float) -> tuple[float, int, float]:
+def numpyro_until(x: np.ndarray, y: np.ndarray, target: float, kind: str = "full") -> tuple[float, int, float]:
     """Seconds and steps until the ELBO (mean of 200 draws) is within 10 nats of `target`, and the gap then."""
     import jax
     from numpyro.infer import SVI, Trace_ELBO
-    from numpyro.infer.autoguide import AutoMultivariateNormal
+    from numpyro.infer.autoguide import AutoMultivariateNormal, AutoNormal
     from numpyro.optim import Adam
 
     jax.config.update("jax_enable_x64", True)
-    guide = AutoMultivariateNormal(numpyro_model)
+    guide = {"full": AutoMultivariateNormal, "diagonal": AutoNormal}[kind](numpyro_model)
     svi = SVI(numpyro_model, guide, Adam(0.005), Trace_ELBO())
     judge = Trace_ELBO(num_particles=200)
     state = svi.init(jax.random.PRNGKey(0), x, y)
@@ -101,7 +110,7 @@ def main() -> None:
             evidence = post.log_evidence if post.evidence_kind != "none" else "–"
             rows.append((f"{n}×{d}", f"latlin {engine}", took, took / base, evidence, f"{post.n_iter} steps"))
         if options.peers:
-            took, steps, gap = numpyro_full_rank(x, y, post.log_evidence)
+            took, steps, gap = numpyro_until(x, y, post.log_evidence)
             note = f"{steps} steps, {gap:.1f} nats short; {took / rows[-1][2]:.0f} × latlin gkl"
             rows.append(
                 (f"{n}×{d}", "NumPyro AutoMultivariateNormal", took, took / base, -gap + post.log_evidence, note)
@@ -111,5 +120,77 @@ def main() -> None:
     print(table(("N×D", "what", "seconds", "ratio to floor", "log evidence", "note"), rows))
 
 
+def tasks(size: str) -> list[Task]:
+    """Error bars at the mode, then the best Gaussian, full and diagonal, each with the peers that compute the same."""
+    sizes = {"small": ((4000, 123), (1000, 200)), "full": SIZES}[size]
+    found = []
+    for n, d in sizes:
+        case = f"mode and covariance, {n} × {d}"
+        found.append(Task(case, "latlin laplace", partial(our_trial, n, d, "laplace")))
+        found += [Task(case, name, partial(trial, n, d), package, "peer") for name, (package, trial) in MODES.items()]
+        if d == 123:
+            found.append(Task(case, "statsmodels GLM, no prior", partial(ml_trial, n, d), "statsmodels", "peer"))
+        case = f"best full Gaussian, {n} × {d}"
+        found.append(Task(case, "latlin gkl", partial(our_trial, n, d, "gkl")))
+        found.append(Task(case, "NumPyro AutoMultivariateNormal", partial(svi_trial, n, d, "full"), "numpyro", "peer"))
+    n, d = sizes[0]
+    case = f"best diagonal Gaussian, {n} × {d}"
+    found.append(Task(case, "latlin gkl, diagonal", partial(our_trial, n, d, GaussianKL(covariance="diagonal"))))
+    return [*found, Task(case, "NumPyro AutoNormal", partial(svi_trial, n, d, "diagonal"), "numpyro", "peer")]
+
+
+def model_of(x: np.ndarray, y: np.ndarray) -> LatentLinearModel:
+    return LatentLinearModel([GaussianFactor(dim=x.shape[1]), SiteFactor(x, potentials.Logit(y))])
+
+
+def our_trial(n: int, d: int, engine: Any) -> Trial:
+    model = model_of(*data(n, d))
+    return Trial(lambda: infer(model, engine), lambda post: {"log evidence or bound": post.log_evidence})
+
+
+def floor_trial(n: int, d: int) -> Trial:
+    x, y = data(n, d)
+    return Trial(lambda: floor(x, y))
+
+
+def glum_trial(n: int, d: int) -> Trial:
+    from glum import GeneralizedLinearRegressor
+
+    x, y = data(n, d)
+    peer = GeneralizedLinearRegressor(family="binomial", alpha=1.0 / n, fit_intercept=False)
+    return Trial(lambda: covariance_at(x, peer.fit(x, y.astype(float)).coef_))
+
+
+def laplace_trial(n: int, d: int) -> Trial:
+    x, y = data(n, d)
+    return Trial(lambda: numpyro_laplace(x, y))
+
+
+def ml_trial(n: int, d: int) -> Trial:
+    from statsmodels.api import GLM, families
+
+    x, y = data(n, d)
+    return Trial(lambda: GLM(y, x, family=families.Binomial()).fit().cov_params())
+
+
+def svi_trial(n: int, d: int, kind: str) -> Trial:
+    """Compilation is left out of what is compared, as it is for latlin."""
+    x, y = data(n, d)
+    target = infer(model_of(x, y), GaussianKL(covariance=kind)).log_evidence
+    return Trial(
+        lambda: numpyro_until(x, y, target, kind),
+        lambda found: {"log evidence or bound": target - found[2], "steps": str(found[1])},
+        cost=lambda found: found[0],
+    )
+
+
+#: peers whose answer is a mode with a covariance
+MODES = {
+    "scikit-learn newton-cholesky + Hessian": ("scikit-learn", floor_trial),
+    "glum + Hessian": ("glum", glum_trial),
+    "NumPyro AutoLaplaceApproximation": ("numpyro", laplace_trial),
+}
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

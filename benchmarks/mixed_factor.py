@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 import numpy as np
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin.factor._mixed_fit import Problem, begin, make_engine
 from latlin.numerics.mixed_kernels import BINARY, COUNT, GAUSSIAN, ORDINAL, REAL, Prior
 
@@ -56,5 +59,21 @@ def main() -> None:
     sys.stdout.write(table(heads, lines) + "\n")
 
 
+def tasks(size: str) -> list[Task]:
+    """One whole sweep, from a state that has been through one E-step."""
+    n, c, k = {"small": (2000, 20, 3), "full": (10_000, 30, 5)}[size]
+    case = f"one sweep, {n} × {c}, K = {k}"
+    roles = {"gkl": "latlin", "ep": "latlin", "laplace": "yardstick"}
+    return [Task(case, name, partial(trial, n, c, k, name), role=role) for name, role in roles.items()]
+
+
+def trial(n: int, c: int, k: int, name: str) -> Trial:
+    rows, kinds = draw(n, c, k)
+    engine = make_engine(name, Prior(GAUSSIAN, 5.0))
+    problem = Problem(rows, kinds, np.where(kinds == ORDINAL, 3, 0), engine, True, 1.0, 1e-3)
+    state, _ = problem.expect(begin(problem, k, np.random.default_rng(0)), 100, 1e-4)
+    return Trial(lambda: problem.step(state))
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

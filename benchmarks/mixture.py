@@ -14,12 +14,16 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture as Peer
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.gradients import Point, compare_estimators
 from latlin.mixture.moments import of_labels
@@ -80,13 +84,17 @@ def theirs(x: np.ndarray, covariance: str, **options: object) -> Peer:
     )
 
 
-def per_iteration_ours(x: np.ndarray, covariance: str) -> float:
-    """Seconds of one step of coordinate ascent: the pass, the update and the bound."""
+def stepper(x: np.ndarray, covariance: str) -> Callable[[], object]:
+    """One step of coordinate ascent: the pass, the update and the bound."""
     model = ours(x, covariance)
     data = make_rows(x, None)
     mixture, sample = model._prepared(data)
     moments = sample.moments(mixture, np.arange(len(sample.rows)) % K, K)
-    return seconds(lambda: mixture.evaluate(data, mixture.belief(moments)), repeats=7)[0]
+    return lambda: mixture.evaluate(data, mixture.belief(moments))
+
+
+def per_iteration_ours(x: np.ndarray, covariance: str) -> float:
+    return seconds(stepper(x, covariance), repeats=7)[0]
 
 
 def per_iteration_theirs(x: np.ndarray, covariance: str) -> float:
@@ -189,5 +197,63 @@ def main() -> None:
         estimators()
 
 
+def tasks(size: str) -> list[Task]:
+    """An iteration and a whole fit for every covariance, then a stream."""
+    n, kinds, rows = {
+        "small": (20_000, ("full", "diagonal"), 1_000_000),
+        "full": (100_000, tuple(NAMES), 10_000_000),
+    }[size]
+    found = []
+    for kind in kinds:
+        for what, mine, other in (
+            ("an iteration", our_step_trial, their_step_trial),
+            ("a fit", our_fit_trial, their_fit_trial),
+        ):
+            case = f"{what}, {kind}, {n:,} × {D}, K = {K}"
+            found.append(Task(case, "latlin", partial(mine, n, kind)))
+            found.append(Task(case, "scikit-learn", partial(other, n, kind), "scikit-learn", "peer"))
+    case = f"a stream of {rows:,} float32 rows, one pass"
+    return [*found, Task(case, "latlin", partial(stream_trial, rows))]
+
+
+def our_step_trial(n: int, covariance: str) -> Trial:
+    return Trial(stepper(clusters(n)[0], covariance))
+
+
+def their_step_trial(n: int, covariance: str) -> Trial:
+    """A fit cannot be asked for one iteration: the difference of two fits is what is compared."""
+    x, _ = clusters(n)
+    return Trial(lambda: per_iteration_theirs(x, covariance), cost=float)
+
+
+def our_fit_trial(n: int, covariance: str) -> Trial:
+    x, labels = clusters(n)
+    return Trial(
+        lambda: ours(x, covariance, n_init=1).fit(x),
+        lambda fit: {"ARI": adjusted_rand_score(labels, fit.predict(x)), "bound a row": fit.lower_bound_ / n},
+    )
+
+
+def their_fit_trial(n: int, covariance: str) -> Trial:
+    x, labels = clusters(n)
+
+    def judge(fit: Peer) -> dict[str, float | str]:
+        found = fit.predict(x)
+        return {
+            "ARI": adjusted_rand_score(labels, found),
+            "bound a row": bound_of(ours(x, covariance), x, found) / n,
+        }
+
+    return Trial(lambda: theirs(x, covariance, max_iter=60).fit(x), judge)
+
+
+def stream_trial(n: int) -> Trial:
+    x, labels = clusters(n, dtype=np.float32)
+    return Trial(
+        lambda: ours(x[:5000], "full", batch_size=4096).partial_fit(x),
+        lambda fit: {"ARI": adjusted_rand_score(labels[:100_000], fit.predict(x[:100_000]))},
+    )
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

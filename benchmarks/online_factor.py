@@ -11,12 +11,15 @@ import argparse
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numba import njit, prange
 
+from _suite import run_alone
 from _table import environment, seconds, table
+from _task import Task, Trial
 from latlin.numerics.factor_stream import FactorStream
 
 WIDTH = 4096
@@ -111,5 +114,31 @@ def main() -> None:
     sys.stdout.write(f"{text} = {copies:.1f} vectors = {copies / rank:.2f} d·K·4 bytes\n")
 
 
+def tasks(size: str) -> list[Task]:
+    """One update of a float32 stream past its warm-up, over a pass that moves the same bytes."""
+    found = []
+    for dim in {"small": [100_000, 1_000_000], "full": [10_000_000]}[size]:
+        case = f"d = {dim:,}, K = 10"
+        found.append(Task(case, "latlin, one update", partial(update_trial, dim, 10)))
+        found.append(Task(case, "a pass over the same bytes", partial(pass_trial, dim, 10), "numba", "yardstick"))
+    return found
+
+
+def update_trial(dim: int, rank: int) -> Trial:
+    stream, rng = stream_of(dim, rank)
+    row = rng.standard_normal(dim, dtype=np.float32)
+    return Trial(lambda: stream.update(row))
+
+
+def pass_trial(dim: int, rank: int) -> Trial:
+    loadings, vectors = np.ones((rank, dim), np.float32), np.ones((2, dim), np.float32)
+    row, moved = np.ones(dim, np.float32), 4 * dim * (3 * rank + 8) / 1e9
+
+    def judge(_: float) -> dict[str, float | str]:
+        return {"GB/s": moved / seconds(lambda: touch(loadings, vectors, row, np.float32(1.0)), 5)[0]}
+
+    return Trial(lambda: touch(loadings, vectors, row, np.float32(1.0)), judge)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

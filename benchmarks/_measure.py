@@ -1,0 +1,93 @@
+"""Seconds of the first call and of later ones, peak memory, kernels compiled: of one trial in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import re
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from _task import Trial
+
+#: calls after the first: `CALLS` to `MOST`, longer than `SHORT` together, none once `ENOUGH` seconds are over
+CALLS, MOST, SHORT, ENOUGH = 3, 100, 0.5, 4.0
+#: a first call that takes longer than this is the only one
+PATIENCE = {"small": 15.0, "full": 120.0}
+
+
+def measure(trial: Trial, size: str) -> dict[str, Any]:
+    """The numbers of a `Record`.
+
+    The first call includes what is loaded or compiled on first use. Memory is the highest resident size during the
+    second call less that before it, where the system lets it be reset (Linux); it leaves out data, libraries and
+    compiled code.
+    """
+    began = time.time()
+    first, result = clock(trial.action)
+    compiled = new_kernels(began)
+    times, memory = [], None
+    if compiled or first <= PATIENCE[size]:
+        del result
+        return_free_memory()
+        can, before = reset_peak(), status("VmRSS")
+        seconds, result = clock(trial.action)
+        memory = max(status("VmHWM") - before, 0.0) if can else None
+        times.append(seconds)
+        while len(times) < MOST and sum(times) < ENOUGH and (len(times) < CALLS or sum(times) < SHORT):
+            seconds, result = clock(trial.action)
+            times.append(seconds)
+    steady = min(times) if times else None
+    return {
+        "first": first,
+        "steady": steady,
+        "calls": 1 + len(times),
+        "compiled": compiled,
+        "cost": trial.cost(result) if trial.cost else (steady or first),
+        "memory": memory,
+        "process": status("VmHWM") or None,
+        "accuracy": trial.judge(result),
+    }
+
+
+def clock(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds by the wall, and the result."""
+    start = time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result
+
+
+def status(name: str) -> float:
+    """A size in MiB that the kernel keeps about this process; zero where it keeps none."""
+    file = Path("/proc/self/status")
+    found = re.search(rf"{name}:\s+(\d+) kB", file.read_text(encoding="utf8")) if file.exists() else None
+    return int(found[1]) / 1024.0 if found else 0.0
+
+
+def reset_peak() -> bool:
+    """Let the highest resident size start again from the present one; whether that was possible."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf8")
+    except OSError:
+        return False
+    return True
+
+
+def return_free_memory() -> None:
+    """What the first call left unused goes back to the system (glibc), or a second one would seem to need nothing."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
+
+
+def new_kernels(since: float) -> int:
+    """Compiled functions that Numba wrote to its cache after a time."""
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    spec = find_spec("latlin")
+    root = Path(folder) if folder else Path(spec.origin).parent if spec and spec.origin else None
+    return sum(path.stat().st_mtime >= since for path in root.rglob("*.nbc")) if root else 0
