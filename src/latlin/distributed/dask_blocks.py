@@ -8,13 +8,14 @@ dies. Nothing is kept between passes that the user did not persist.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from latlin.distributed.blocks import Summand, add, tree
-from latlin.distributed.dask_parts import Key, Parts, as_block, column_of, n_columns_of, rows_of
+from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, rows_of
 from latlin.distributed.faults import told_faults
 from latlin.distributed.threads import one_blas_thread, one_thread
 
@@ -25,10 +26,19 @@ FAN_IN = 8
 
 @dataclass(frozen=True)
 class Work:
-    """What a pass does to every block; once in its graph."""
+    """What a pass does to every block; once in its graph. It travels as one piece, so that arrays arrive aligned."""
 
     function: Callable[..., Any]
     shared: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
+        return _unpacked, (cloudpickle.dumps((self.function, self.shared)),)
+
+
+def _unpacked(packed: bytes) -> Work:
+    return Work(*pickle.loads(packed))
 
 
 class NoRows:
@@ -109,7 +119,8 @@ class DaskBlocks:
 
         wanted = Delayed(key, graph)
         with told_faults(), one_blas_thread():
-            return wanted.compute() if self.client is None else self.client.compute(wanted, sync=True)
+            found = wanted.compute() if self.client is None else self.client.compute(wanted, sync=True)
+        return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
 
 
 def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:

@@ -82,18 +82,27 @@ def as_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
     return Block(_matrix(X), _values(y), _values(weight), _values(offset), number)
 
 
+def aligned(values: Any) -> Any:
+    """An array at an address that fits its numbers; others pass. What came over a network need not be at one.
+
+    Matrix products at such addresses take another way through NumPy, which gives other last digits, slowly.
+    """
+    return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
+
+
 def _matrix(X: Any) -> Any:
     if sparse.issparse(X):
-        return sparse.csr_array(X)
+        rows = sparse.csr_array(X)
+        return sparse.csr_array((aligned(rows.data), rows.indices, rows.indptr), shape=rows.shape)
     if not hasattr(X, "dtypes"):
-        return np.asarray(X)
+        return aligned(np.asarray(X))
     kinds = {np.dtype(kind) if isinstance(kind, np.dtype) else np.dtype(float) for kind in X.dtypes}
     kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
     return X.to_numpy(kind, na_value=np.nan)
 
 
 def _values(values: Any) -> Any:
-    return None if values is None else np.asarray(values)
+    return None if values is None else aligned(np.asarray(values))
 
 
 def _is_array(values: Any) -> bool:
