@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 import latlin
-from gp.problems import KERNEL, inputs, targets
+from gp_problems import KERNEL, inputs, targets
 from latlin import engines, potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.gp.archive import describe, rebuild

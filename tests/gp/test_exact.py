@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor as Reference
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from gp.problems import KERNEL, inputs, targets
+from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.gp import GaussianProcessRegressor
 from latlin.gp.exact import Exact

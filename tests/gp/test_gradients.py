@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gp.problems import KERNEL, inputs, targets
+from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.engines import ExpectationPropagation, GaussianKL, Laplace, LocalBound
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gp.problems import KERNEL, inputs, targets
+from gp_problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.densities.stored import decode, encode
 from latlin.inference.gaussian_part import gaussian_part

@@ -7,7 +7,7 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessClassifier as ReferenceClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gp.problems import KERNEL, dense_prediction, inputs, targets
+from gp_problems import KERNEL, dense_prediction, inputs, targets
 from latlin import potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from gp.problems import KERNEL, inputs, targets
+from gp_problems import KERNEL, inputs, targets
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 
 

@@ -16,7 +16,7 @@ from latlin.linear import (
 from latlin.linear._evidence import _Search
 from latlin.linear._fitting import settled
 from latlin.numerics.alerts import ConvergenceWarning
-from linear.data import responses
+from linear_data import responses
 
 X, Y = responses(n=25, d=2)
 ENGINES = {

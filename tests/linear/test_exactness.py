@@ -8,7 +8,7 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.linear._exact import spectrum
-from linear.data import responses
+from linear_data import responses
 
 
 def regression(n, d, seed=0):

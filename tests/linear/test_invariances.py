@@ -19,7 +19,7 @@ from latlin.linear import (
     RobustRegression,
     SparseRegression,
 )
-from linear.data import responses
+from linear_data import responses
 
 X, Y = responses()
 FIXED = {"prior_scale": 0.8}

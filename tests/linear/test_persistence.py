@@ -22,7 +22,7 @@ from latlin.linear import (
     SparseRegression,
 )
 from latlin.numerics.archive import read_archive, write_archive
-from linear.data import responses
+from linear_data import responses
 
 X, Y = responses()
 FRAME = pd.DataFrame(X, columns=["age", "income", "<script>", "weight"])

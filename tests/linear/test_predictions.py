@@ -14,7 +14,7 @@ from latlin.linear import (
     RobustRegression,
     SparseRegression,
 )
-from linear.data import responses
+from linear_data import responses
 
 X, Y = responses()
 NEW = X[:7] * 1.1

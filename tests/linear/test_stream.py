@@ -9,7 +9,7 @@ from latlin.linear import (
     BayesianPoissonRegression,
     BayesianProbitRegression,
 )
-from linear.data import predictor, responses
+from linear_data import predictor, responses
 
 N = 150
 X, Y = responses(n=N, d=3)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
-from linear.data import responses
+from linear_data import responses
 
 X, Y = responses()
 FRAME = pd.DataFrame(X, columns=["age", "income", "<script>alert(1)</script>", "weight"])

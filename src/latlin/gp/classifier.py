@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,9 +15,10 @@ from latlin import potentials
 from latlin.gp.archive import read, write
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
 from latlin.gp.likelihoods import Likelihood
-from latlin.gp.process import Process, default_kernel, resolve_engine
+from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.inference.engine import Engine
+from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -114,11 +115,18 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         rng = generator(self.random_state)
         template = _template(self.link)
         self._engine = resolve_engine(self.engine, template)
-        kernel = default_kernel(inputs) if self.kernel is None else clone(self.kernel)
+        kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._targets = [(labels == one).astype(float) for one in ones]
-        options = (self._engine, self.optimizer, self.n_restarts, self.max_iter, rng, self.verbose)
+        options = (
+            self._engine,
+            self.optimizer,
+            whole("n_restarts", self.n_restarts),
+            whole("max_iter", self.max_iter, 1),
+            rng,
+            self.verbose,
+        )
         found = [maximise_evidence(setting, inputs, targets, *options) for targets in self._targets]
         self._store([Process(inputs, one) for one in found])
         return self

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel
 
 from latlin.gp.evidence import Setting
 from latlin.gp.exact import Exact
@@ -33,6 +34,13 @@ def default_kernel(X: Array, size: float = 1.0) -> Any:
     """
     width, decades = float(np.sqrt(X.var(axis=0).mean())) or 1.0, np.array([1e-5, 1e5])
     return ConstantKernel(size**2, size**2 * decades) * RBF(width, width * decades)
+
+
+def given_kernel(kernel: Any) -> Any:
+    """A copy of the kernel that the user gave."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a kernel of sklearn.gaussian_process.kernels or None, got {kernel!r}")
+    return clone(kernel)
 
 
 def resolve_engine(engine: str | Engine, likelihood: Potential) -> Engine:

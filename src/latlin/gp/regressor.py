@@ -8,16 +8,17 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.gp.archive import read, write
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
-from latlin.gp.process import Process, default_kernel, resolve_engine
+from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.validation import choose_on_validation
 from latlin.inference.engine import Engine
+from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -137,7 +138,14 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
         setting = self._setting(likelihood, inputs, targets)
         engine = resolve_engine(self.engine, likelihood.template)
-        options = (engine, self.optimizer, self.n_restarts, self.max_iter, rng, self.verbose)
+        options = (
+            engine,
+            self.optimizer,
+            whole("n_restarts", self.n_restarts),
+            whole("max_iter", self.max_iter, 1),
+            rng,
+            self.verbose,
+        )
         if self.validation_grid is not None:
             setting = choose_on_validation(
                 setting, inputs, targets, self.validation_grid, self.validation_fraction, options
@@ -152,7 +160,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("normalise_y needs a likelihood that adds noise to the latent function")
         # the process has mean zero, so its size is that of y, not of its deviations
         size = float(np.sqrt(np.mean(y**2))) or 1.0 if location and not self.normalise_y else 1.0
-        kernel = default_kernel(X, size) if self.kernel is None else clone(self.kernel)
+        kernel = default_kernel(X, size) if self.kernel is None else given_kernel(self.kernel)
         return (
             Setting(kernel, likelihood, float(y.mean()), spread(y)) if self.normalise_y else Setting(kernel, likelihood)
         )
@@ -217,7 +225,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Joint draws of new targets, noise included, of shape (n_rows, n_samples)."""
-        return self.process_.sample(self._checked(X), n_samples, random_state).T
+        return self.process_.sample(self._checked(X), whole("n_samples", n_samples), random_state).T
 
     def leave_one_out(self) -> Array:
         """log p(y_n | the other targets) for every training row, at the fitted parameters."""

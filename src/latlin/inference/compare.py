@@ -101,7 +101,10 @@ def compare(
     rng = generator(random_state)
     rows: list[dict[str, Any]] = []
     posteriors: dict[str, Posterior] = {}
-    for engine in [engines] if isinstance(engines, str) else engines:
+    listed = [engines] if isinstance(engines, str) else list(engines)
+    if not listed:
+        raise ValueError("engines must name at least one engine, got none")
+    for engine in listed:
         resolved = resolve(engine)
         label = engine if isinstance(engine, str) else _label(resolved)
         try:

@@ -13,6 +13,7 @@ from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.kl_bound import gaussian_kl_bound
 from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
 from latlin.inference.sites import SiteParameters
+from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Posterior:
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
         """Draws of w, one a row."""
-        return self.density.sample(count, random_state)
+        return self.density.sample(whole("count", count), random_state)
 
     def logpdf(self, w: ArrayLike) -> Array:
         """Log density at one w or each row of a matrix."""
