@@ -42,7 +42,9 @@ def latlin_command(
 
 @app.command()
 def fit(
-    data: Data,
+    data: Annotated[
+        Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files.")
+    ],
     target: TargetName,
     family: Annotated[
         str, typer.Option(help="auto, linear, robust, sparse, logistic, probit, poisson, ordinal.")
@@ -55,6 +57,9 @@ def fit(
     categorical: Categorical = None,
     levels: Levels = "",
     folds: Folds = 5,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
+    ] = None,
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
     debug: Debug = False,
@@ -62,11 +67,20 @@ def fit(
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
     with one_sentence(debug):
         from latlin.cli.fit import Fitting, fit_model, save_and_tell
-        from latlin.cli.models import scale_of
+        from latlin.cli.models import prepare, scale_of
+        from latlin.datasets.table import read_table
 
-        prepared = _prepared(data, target, family, missing, drop, categorical, levels)
+        choices = _choices(target, family, missing, drop, categorical, levels)
         how = Fitting(engine, scale_of(prior_scale), folds, quiet or verbose, verbose)
-        save_and_tell(fit_model(prepared, how), out, screen())
+        if scheduler is None and not _is_pattern(data):
+            model = fit_model(prepare(read_table(data), choices, _answer()), how)
+        else:
+            from latlin.cli import schedulers
+            from latlin.cli.blocks import fit_blocks
+
+            with schedulers.scheduler(scheduler or "threads"):
+                model = fit_blocks(str(data), choices, how, _answer())
+        save_and_tell(model, out, screen())
 
 
 @app.command()
@@ -218,11 +232,29 @@ def _prepared(
     categorical: list[str] | None,
     levels: str,
 ) -> Any:
-    from latlin.cli.models import Choices, must_be_told, prepare
+    from latlin.cli.models import prepare
     from latlin.datasets.table import read_table
 
-    choices = Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)))
-    return prepare(read_table(data), choices, _ask if _somebody_is_there() else must_be_told)
+    return prepare(read_table(data), _choices(target, family, missing, drop, categorical, levels), _answer())
+
+
+def _choices(
+    target: str, family: str, missing: str, drop: list[str] | None, categorical: list[str] | None, levels: str
+) -> Any:
+    from latlin.cli.models import Choices
+
+    return Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)))
+
+
+def _answer() -> Any:
+    """Who is asked about the family: the person at the terminal, if there is one."""
+    from latlin.cli.models import must_be_told
+
+    return _ask if _somebody_is_there() else must_be_told
+
+
+def _is_pattern(data: Path) -> bool:
+    return not data.exists() and any(mark in data.name for mark in "*?[")
 
 
 def _somebody_is_there() -> bool:

@@ -75,7 +75,7 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
     encoded = encoding.encode(kept)
     target = learn_target(goal, family, choices.levels)
     y = target.encode(kept[choices.target][encoded.kept])
-    notes = [*notes, *more, *_told_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
+    notes = [*notes, *more, *told_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
     return Prepared(encoded.matrix, y, encoding, target, columns, notes)
@@ -148,7 +148,8 @@ def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
     return frame[~unknown], [f"{count} rows without a target were left out."]
 
 
-def _told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
+def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
+    """What became of missing values and of columns that say nothing."""
     notes = []
     if gaps and encoding.missing == "drop":
         notes.append(f"{dropped} rows with missing values were left out ({told_gaps(gaps)}).")

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from latlin.distributed.faults import ClusterError
+
 WIDE = 200
 
 
@@ -110,6 +112,6 @@ def sentence(error: Exception) -> str:
     words = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    if isinstance(error, ValueError | ImportError | OSError) and words:
+    if isinstance(error, ValueError | ImportError | OSError | ClusterError) and words:
         return words
     return f"unexpected {type(error).__name__}: {words} (run again with --debug to see where)"

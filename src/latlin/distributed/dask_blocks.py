@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from latlin.distributed.blocks import Summand, add, tree
-from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, rows_of
+from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, parts_of, rows_of
 from latlin.distributed.faults import told_faults
 from latlin.distributed.threads import one_blas_thread, one_thread
 
@@ -115,12 +115,24 @@ class DaskBlocks:
         return {**self.graph, f"work-{name}": work, **leaves}, list(leaves), name
 
     def _compute(self, graph: dict[Key, Any], key: Key) -> Any:
-        from dask.delayed import Delayed
+        return _computed(graph, key, self.client)
 
-        wanted = Delayed(key, graph)
-        with told_faults(), one_blas_thread():
-            found = wanted.compute() if self.client is None else self.client.compute(wanted, sync=True)
-        return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
+
+def each_part(collection: Any, function: Callable[..., Any], *shared: Any, client: Any = None) -> list[Any]:
+    """`function(part, *shared)` of every part of a Dask collection as it is, a data frame with texts say, in order."""
+    parts, name = parts_of(collection), uuid4().hex
+    leaves = {(f"part-{name}", place): (_worked, f"work-{name}", key) for place, key in enumerate(parts.keys)}
+    whole = (_gathered, *leaves)
+    return _computed({**parts.graph, f"work-{name}": Work(function, shared), **leaves, name: whole}, name, client)
+
+
+def _computed(graph: dict[Key, Any], key: Key, client: Any) -> Any:
+    from dask.delayed import Delayed
+
+    wanted = Delayed(key, graph)
+    with told_faults(), one_blas_thread():
+        found = wanted.compute() if client is None else client.compute(wanted, sync=True)
+    return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
 
 
 def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
@@ -131,10 +143,12 @@ def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
 
 def _applied(work: Work, number: int, X: Any, y: Any, weight: Any, offset: Any) -> Any:
     block = as_block(number, X, y, weight, offset)
-    if not block.n_rows:
-        return NoRows()
+    return _worked(work, block) if block.n_rows else NoRows()
+
+
+def _worked(work: Work, part: Any) -> Any:
     with one_thread():
-        return work.function(block, *work.shared)
+        return work.function(part, *work.shared)
 
 
 def _sum(*parts: Any) -> Any:

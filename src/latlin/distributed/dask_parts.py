@@ -39,12 +39,12 @@ def rows_of(X: Any) -> Parts:
     """The blocks of X: a dask.array of two dimensions, or a dask.dataframe of numbers."""
     if _is_frame(X):
         _check_numbers(X)
-        return _parts(X)
+        return parts_of(X)
     if not _is_array(X):
         raise ValueError(f"X is a Dask {type(X).__name__}; expected a dask.array or a dask.dataframe of rows")
     if X.ndim != 2:
         raise ValueError(f"X has shape {X.shape}; expected two dimensions, rows and columns")
-    return _parts(X.rechunk({1: -1}) if X.numblocks[1] > 1 else X)
+    return parts_of(X.rechunk({1: -1}) if X.numblocks[1] > 1 else X)
 
 
 def column_of(name: str, values: Any, rows: Parts) -> Parts:
@@ -58,7 +58,7 @@ def column_of(name: str, values: Any, rows: Parts) -> Parts:
         )
     if _is_array(values):
         values = values.rechunk({axis: -1 for axis in range(1, values.ndim)} | ({0: rows.lengths} if known else {}))
-    parts = _parts(values)
+    parts = parts_of(values)
     if len(parts.keys) != len(rows.keys):
         raise ValueError(
             f"{name} has {len(parts.keys)} blocks of rows and X has {len(rows.keys)}; "
@@ -118,7 +118,8 @@ def _has(values: Any, *names: str) -> bool:
     return all(hasattr(type(values), name) for name in names)
 
 
-def _parts(values: Any) -> Parts:
+def parts_of(values: Any) -> Parts:
+    """The blocks of a dask.array or dask.dataframe of whatever kind."""
     keys = tuple(_first(key) for key in values.__dask_keys__())
     lengths = None
     if _is_array(values) and not np.isnan(values.shape[0]):
