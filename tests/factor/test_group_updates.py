@@ -6,7 +6,7 @@ from scipy.special import digamma, logsumexp
 from scipy.stats import gamma, multivariate_normal, norm
 
 from latlin.factor._group_data import fit_scaling, prepare
-from latlin.factor._group_fit import Sweep, begin, leap, random_latents, select
+from latlin.factor._group_fit import Sweep, begin, leap, select
 from latlin.factor._group_relevance import GammaRelevance, LowRankRelevance
 from latlin.factor._group_rotation import rotate, rotation_objective, turned
 from latlin.factor._group_updates import (
@@ -46,7 +46,7 @@ def build(views, rank="full", feature=False, scale="view", prior=(1e-14, 1e-14),
 
 
 def some_state(model, rank, seed=0, sweeps=2):
-    state = begin(model, random_latents(model, rank, np.random.default_rng(seed)))
+    state = begin(model, model.data.rows.random(rank, np.random.default_rng(seed)))
     for _ in range(sweeps):
         for update in UPDATES[:4]:
             state = update(model, state)
@@ -60,7 +60,7 @@ def some_state(model, rank, seed=0, sweeps=2):
 def test_the_bound_rises_at_every_single_update(rank, feature, missing, sizes):
     model = build(draw(1, missing=missing, sizes=sizes), rank, feature)
     rng = np.random.default_rng(2)
-    state = begin(model, random_latents(model, 4, rng))
+    state = begin(model, model.data.rows.random(4, rng))
     value = bound(model, state)
     gains = dict.fromkeys(UPDATES, 0.0)
     for update in (UPDATES[i] for _ in range(8) for i in rng.permutation(5)):
@@ -172,7 +172,7 @@ def test_one_view_with_isotropic_noise_is_variational_pca():
     """Against the updates of variational PCA, written out row by row."""
     (x,) = draw(7, n=40, sizes=(7,), rank=2)
     model = build([x], scale="none")
-    state = begin(model, random_latents(model, 3, np.random.default_rng(0)))
+    state = begin(model, model.data.rows.random(3, np.random.default_rng(0)))
     z, zz = state.latent, state.second[0]
     alpha, tau = model.relevance.moments(state.theta).mean[0], model.noise_precision(state)[0]
     x = x - x.mean(axis=0)
@@ -208,7 +208,9 @@ def test_patterns_do_not_change_the_numbers():
         basis = state.basis[data.patterns.column[d]]
         ww = np.outer(state.loading[d], state.loading[d]) + basis * state.spread[d] @ basis.T
         zz = np.outer(state.latent[i], state.latent[i]) + state.latent_cov[data.patterns.row[i]]
-        direct[d] += data.x[i, d] ** 2 - 2 * data.x[i, d] * state.loading[d] @ state.latent[i] + np.trace(ww @ zz)
+        direct[d] += (
+            data.rows.x[i, d] ** 2 - 2 * data.rows.x[i, d] * state.loading[d] @ state.latent[i] + np.trace(ww @ zz)
+        )
     np.testing.assert_allclose(expected_errors(data, state), direct, rtol=1e-10)
     views = draw(9, n=12)
     views[1][:4] = np.nan
@@ -222,7 +224,7 @@ def test_patterns_do_not_change_the_numbers():
 def test_removing_a_dead_factor_leaves_the_bound_of_the_rest(rank):
     model = build(draw(11, n=60, sizes=(8, 7)), rank)
     step = Sweep(model, rotating=True, pruning=False)
-    state = begin(model, random_latents(model, 6, np.random.default_rng(0)))
+    state = begin(model, model.data.rows.random(6, np.random.default_rng(0)))
     for _ in range(250):
         state, _ = step(state)
     size = np.abs(state.loading).max(axis=0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,10 +56,7 @@ def read_columns(blocks: Blocks) -> Columns:
     n, single, counts, total = blocks.total(_column_sums)
     if n < 2:
         raise ValueError(f"X must have at least 2 samples, got {n}")
-    empty = np.flatnonzero(counts == 0.0)
-    if len(empty):
-        raise ValueError(f"X has no observed entry in column(s) {empty[:10].tolist()}")
-    return Columns(n, counts, total / counts, np.dtype(np.float32 if single == n else np.float64))
+    return Columns(n, counts, total / np.maximum(counts, 1.0), np.dtype(np.float32 if single == n else np.float64))
 
 
 def _column_sums(block: Block) -> tuple[int, int, Array, Array]:
@@ -114,7 +110,7 @@ def block_moments(blocks: Blocks, columns: Columns) -> tuple[Moments, Array]:
     n, dim = columns.n, len(columns.mean)
     if dim > DENSE_UP_TO:
         mean, variance = column_moments(blocks, columns)
-        return BlockMoments(blocks, n, mean, variance), mean
+        return BlockMoments(blocks, n, mean, np.ones(dim), variance), mean
     first, second = products(blocks, columns.mean, np.ones(dim))
     shift = first / n
     return DenseMoments(n, second / n - np.outer(shift, shift)), columns.mean + shift
@@ -122,20 +118,17 @@ def block_moments(blocks: Blocks, columns: Columns) -> tuple[Moments, Array]:
 
 @dataclass(frozen=True)
 class BlockMoments:
-    """The rows where they are; S is never formed."""
+    """The rows where they are, in units of `scale`; S is never formed."""
 
     blocks: Blocks
     n: int
     mean: Array
+    scale: Array
     variance: Array
-
-    @cached_property
-    def _ones(self) -> Array:
-        return np.ones(len(self.mean))
 
     def times(self, b: Array) -> Array:
         columns = b if b.ndim == 2 else b[:, None]
-        total = self.blocks.total(_times, self.mean, self._ones, np.asfortranarray(columns))[0] / self.n
+        total = self.blocks.total(_times, self.mean, self.scale, np.asfortranarray(columns))[0] / self.n
         return total if b.ndim == 2 else total[:, 0]
 
     def top(self, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.factor._group_rows import Labels, RowsInMemory, RowSource
 from latlin.factor._group_views import Views
 from latlin.numerics.linalg import Array
-
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Patterns:
 
 @dataclass(frozen=True)
 class GroupData:
-    """The entries (zero where missing) with what is known of them beforehand.
+    """The rows, wherever they are, with what is known of them beforehand.
 
     `view`, `noise_group` and `patterns.column` label the columns; `counts` and `squares` are sums over the observed
     rows of each column; `log_scale` is Σ over entries of the log of the scale, to report densities in the user's units.
     """
 
-    x: Array
+    rows: RowSource
     patterns: Patterns
     view: Labels
     noise_group: Labels
@@ -49,6 +49,10 @@ class GroupData:
     squares: Array
     sizes: Array
     log_scale: float
+
+    @property
+    def n_rows(self) -> float:
+        return float(self.patterns.rows_per.sum())
 
     @property
     def n_noise(self) -> int:
@@ -76,10 +80,14 @@ def find_patterns(missing: NDArray[np.bool_] | None, n: int, view: Labels) -> Pa
 
 def _alike(flags: NDArray[np.bool_]) -> tuple[Labels, Labels]:
     """The first of every kind of row of `flags`, and the kind of each row."""
-    packed = np.packbits(flags, axis=1)
-    whole = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
+    _, first, kind = np.unique(packed(flags), return_index=True, return_inverse=True)
     return first, kind.ravel().astype(np.int64)
+
+
+def packed(flags: NDArray[np.bool_]) -> NDArray[Any]:
+    """Every row of `flags` as one item of bytes."""
+    bits = np.ascontiguousarray(np.packbits(flags, axis=1))
+    return bits.view(np.dtype((np.void, bits.shape[1]))).ravel()
 
 
 @dataclass(frozen=True)
@@ -92,13 +100,20 @@ class Scaling:
 
 def fit_scaling(rows: Array, views: Views, scale: str) -> Scaling:
     """Column means, and standard deviations of columns or of whole views; refuses empty and constant columns."""
-    seen = ~np.isnan(rows)
-    count = seen.sum(axis=0)
-    empty = np.flatnonzero(count == 0)
+    count = (~np.isnan(rows)).sum(axis=0)
+    check_observed(count, views)
+    return scaling_of(np.nanmean(rows, axis=0), np.nanvar(rows, axis=0), views, scale)
+
+
+def check_observed(counts: NDArray[Any], views: Views) -> None:
+    """Refuse columns without an entry."""
+    empty = np.flatnonzero(counts == 0)
     if len(empty):
         raise ValueError(f"X has no observed entry in {views.columns_in_words(empty)}")
-    centre = np.nanmean(rows, axis=0)
-    variance = np.nanvar(rows, axis=0)
+
+
+def scaling_of(centre: Array, variance: Array, views: Views, scale: str) -> Scaling:
+    """The scaling from means and variances; refuses constant columns."""
     flat = np.flatnonzero(variance <= (1e-14 * centre) ** 2)
     if len(flat):
         raise ValueError(f"X is constant in {views.columns_in_words(flat)}: drop them, there is nothing to explain")
@@ -110,7 +125,6 @@ def fit_scaling(rows: Array, views: Views, scale: str) -> Scaling:
 
 def prepare(rows: Array, views: Views, scaling: Scaling, per_feature: bool) -> GroupData:
     """Centre, scale and fill `rows`, which are overwritten, and find their patterns."""
-    view = views.of_column.astype(np.int64)
     gap = np.isnan(rows)
     missing = gap if gap.any() else None
     counts = (~gap).sum(axis=0).astype(np.float64)
@@ -118,13 +132,29 @@ def prepare(rows: Array, views: Views, scaling: Scaling, per_feature: bool) -> G
     rows /= scaling.scale
     if missing is not None:
         rows[missing] = 0.0
+    patterns = find_patterns(missing, len(rows), views.of_column.astype(np.int64))
+    source = RowsInMemory(rows, patterns.row, len(patterns.rows_per))
+    return describe(source, patterns, views, scaling, counts, np.einsum("nd,nd->d", rows, rows), per_feature)
+
+
+def describe(
+    rows: RowSource,
+    patterns: Patterns,
+    views: Views,
+    scaling: Scaling,
+    counts: Array,
+    squares: Array,
+    per_feature: bool,
+) -> GroupData:
+    """Everything that is known of the rows before the first sweep."""
+    view = views.of_column.astype(np.int64)
     return GroupData(
-        x=rows,
-        patterns=find_patterns(missing, len(rows), view),
+        rows=rows,
+        patterns=patterns,
         view=view,
         noise_group=np.arange(len(view)) if per_feature else view,
         counts=counts,
-        squares=np.einsum("nd,nd->d", rows, rows),
+        squares=squares,
         sizes=np.array(views.sizes, dtype=np.float64),
         log_scale=float(counts @ np.log(scaling.scale)),
     )

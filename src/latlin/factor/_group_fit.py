@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
 
 from latlin.factor._group_rotation import rotate
+from latlin.factor._group_rows import LatentSums
 from latlin.factor._group_updates import (
     GroupModel,
     GroupState,
     bound,
     bound_parts,
     energies,
-    product,
     update_latents,
     update_loadings,
     update_noise,
@@ -31,8 +30,6 @@ from latlin.numerics.linalg import Array
 ALWAYS, EVERY = 5, 5
 #: a factor is dead when no view has more than this share of its variance from it
 DEAD = 1e-7
-#: power iterations for the principal components of a start
-POWERS = 4
 #: signal above which a factor is not doubted
 CLEAR = 20.0
 
@@ -95,7 +92,7 @@ def strengths(model: GroupModel, state: GroupState) -> Array:
     data = model.data
     square = np.einsum("nk,nk->k", state.latent, state.latent)
     square = square + data.patterns.rows_per @ np.einsum("rkk->rk", state.latent_cov)
-    observed = np.bincount(data.view, data.counts) / (len(state.latent) * data.sizes)
+    observed = np.bincount(data.view, data.counts) / (data.n_rows * data.sizes)
     return mean_energies(model, state) * square * observed[:, None] / np.bincount(data.view, data.squares)[:, None]
 
 
@@ -122,13 +119,13 @@ def change(old: GroupState, new: GroupState) -> float:
     return max(noise, np.sqrt(float(np.square(new.loading - old.loading).sum()) / max(size, 1e-300)))
 
 
-def begin(model: GroupModel, latent: Array) -> GroupState:
+def begin(model: GroupModel, guess: LatentSums) -> GroupState:
     """q from a first guess of the latents."""
-    data, (_, k) = model.data, latent.shape
+    data, k = model.data, guess.latent.shape[1]
     c, d = data.patterns.n_classes, len(data.view)
     patterns, relevance = len(data.patterns.rows_per), model.relevance
     empty = GroupState(
-        latent=latent,
+        latent=guess.latent,
         latent_cov=np.zeros((patterns, k, k)),
         cross=np.zeros((d, k)),
         second=np.zeros((c, k, k)),
@@ -139,7 +136,7 @@ def begin(model: GroupModel, latent: Array) -> GroupState:
         noise_rate=model.noise_shape * 0.5 * _mean_squares(model),
         theta=relevance.start(np.broadcast_to(data.sizes[:, None], (len(data.sizes), k)) * 1.0),
     )
-    state = with_latents(model, empty, latent, np.broadcast_to(0.1 * np.eye(k), (patterns, k, k)).copy())
+    state = with_latents(model, empty, guess, np.broadcast_to(0.1 * np.eye(k), (patterns, k, k)).copy())
     state = update_loadings(model, state)
     state = state._replace(theta=relevance.start(energies(data, state)))
     return update_noise(model, state)
@@ -150,34 +147,14 @@ def _mean_squares(model: GroupModel) -> Array:
     return np.bincount(data.noise_group, data.squares) / np.bincount(data.noise_group, data.counts)
 
 
-def principal_latents(model: GroupModel, rank: int, rng: np.random.Generator) -> Array:
-    """Principal components of the filled data with unit variance, then noise when there are too few of them."""
-    x = model.data.x
-    n, d = x.shape
-    most = min(rank, n, d)
-    # a random subspace, turned towards the leading directions by powers of XXᵀ
-    span = product(x, rng.standard_normal((d, min(most + 10, n, d))))
-    for _ in range(POWERS):
-        span = product(x, product(x.T, np.ascontiguousarray(qr(span, mode="economic")[0])))
-    span = np.ascontiguousarray(qr(span, mode="economic")[0])
-    inside = product(span.T, x)
-    vectors = eigh(product(inside, inside.T))[1][:, ::-1][:, :most]
-    leading = product(span, np.ascontiguousarray(vectors)) * np.sqrt(n)
-    return np.ascontiguousarray(np.concatenate([leading, rng.standard_normal((n, rank - most))], axis=1))
-
-
-def random_latents(model: GroupModel, rank: int, rng: np.random.Generator) -> Array:
-    """Standard normal latents."""
-    return rng.standard_normal((len(model.data.x), rank))
-
-
 def climb(
     model: GroupModel, rank: int, n_init: int, step: Sweep, rules: Rules, rng: np.random.Generator, verbose: bool
 ) -> Ascent[GroupState]:
     """The best of several climbs: the first from principal components, the others from random latents."""
     climbs = []
     for number in range(n_init):
-        guess = (principal_latents if number == 0 else random_latents)(model, rank, rng)
+        rows = model.data.rows
+        guess = rows.principal(rank, rng) if number == 0 else rows.random(rank, rng)
         label = f"group factor analysis, start {number + 1} of {n_init}"
         climbs.append(ascend(step, begin(model, guess), rules, label=label, verbose=verbose, warn=False))
     best = max(climbs, key=lambda ascent: ascent.trace[-1])

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.factor._group_activity import FactorActivity
 from latlin.factor._group_data import Labels, Patterns, find_patterns
-from latlin.factor._group_updates import product, row_precisions
+from latlin.factor._group_rows import product
+from latlin.factor._group_updates import row_precisions
 from latlin.factor._group_views import Name, Views, is_views
 from latlin.factor._missing import posterior as plug_in_posterior
 from latlin.numerics.group_kernels import multiply_by_label, outer_sums, weighted_sums

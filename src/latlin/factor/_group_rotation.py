@@ -14,7 +14,8 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from latlin.factor._group_updates import GroupModel, GroupState, energies, loading_moments, product
+from latlin.factor._group_rows import product
+from latlin.factor._group_updates import GroupModel, GroupState, energies, loading_moments
 from latlin.numerics.group_kernels import outer_sums
 from latlin.numerics.linalg import Array
 
@@ -23,7 +24,7 @@ def rotate(model: GroupModel, state: GroupState, max_iter: int = 30) -> GroupSta
     """The state turned by the best R found, or the same state if none raises the bound."""
     rank = state.loading.shape[1]
     latent, loadings = _latent_moment(model, state), loading_moments(model.data, state)
-    surplus = float(len(state.loading) - len(state.latent))
+    surplus = len(state.loading) - model.data.n_rows
 
     def objective(flat: Array) -> tuple[float, Array]:
         value, slope = rotation_objective(flat.reshape(rank, rank), latent, loadings, surplus, model, state.theta)

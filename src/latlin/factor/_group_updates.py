@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
 from scipy.special import digamma
 
 from latlin.densities.conjugate import gamma_kl
 from latlin.factor._group_data import GroupData, Labels
 from latlin.factor._group_relevance import Relevance
+from latlin.factor._group_rows import LatentSums, product
 from latlin.numerics.group_kernels import (
     loading_step,
-    multiply_by_label,
     outer_sums,
     squared_errors,
     weighted_sums,
@@ -38,7 +37,7 @@ class GroupState(NamedTuple):
     Patterns r of rows, classes c of features (see `_group_data`), K factors.
     """
 
-    latent: Array  # ⟨z_n⟩, N×K
+    latent: Array  # ⟨z_n⟩, N×K, or what stands for them (see `LatentSums`)
     latent_cov: Array  # cov z_n of the rows of pattern r, (r, K, K)
     cross: Array  # Σ_n x_nd ⟨z_n⟩, D×K
     second: Array  # Σ_n ⟨z_n z_nᵀ⟩ over the rows that observe class c, (c, K, K)
@@ -81,9 +80,8 @@ def update_latents(model: GroupModel, state: GroupState) -> GroupState:
     precision = row_precisions(class_moments(state, tau, labels), data.patterns.seen)
     covariance = np.linalg.inv(precision)
     covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
-    pulled = product(data.x, state.loading * tau[:, None])
-    latent = multiply_by_label(covariance, data.patterns.row, pulled)
-    return with_latents(model, state, latent, covariance.reshape(-1, k, k))
+    sums = data.rows.latents(state.loading * tau[:, None], covariance)
+    return with_latents(model, state, sums, covariance.reshape(-1, k, k))
 
 
 def class_moments(state: GroupState, tau: Array, labels: Labels) -> Array:
@@ -101,14 +99,12 @@ def row_precisions(moments: Array, seen: Array) -> Array:
     return np.eye(k) + product(seen, moments.reshape(len(moments), -1)).reshape(-1, k, k)
 
 
-def with_latents(model: GroupModel, state: GroupState, latent: Array, covariance: Array) -> GroupState:
+def with_latents(model: GroupModel, state: GroupState, sums: LatentSums, covariance: Array) -> GroupState:
     """The state with another q(Z), and the sums that go with it."""
-    data, (n, k) = model.data, latent.shape
-    patterns = data.patterns
-    moments = outer_sums(latent, np.ones(n), patterns.row, len(covariance))
-    moments += patterns.rows_per[:, None, None] * covariance
+    patterns, k = model.data.patterns, covariance.shape[-1]
+    moments = sums.moments + patterns.rows_per[:, None, None] * covariance
     second = product(patterns.seen.T, moments.reshape(len(moments), -1)).reshape(-1, k, k)
-    return state._replace(latent=latent, latent_cov=covariance, cross=product(data.x.T, latent), second=second)
+    return state._replace(latent=sums.latent, latent_cov=covariance, cross=sums.cross, second=second)
 
 
 def update_loadings(model: GroupModel, state: GroupState) -> GroupState:
@@ -194,7 +190,7 @@ def bound_parts(model: GroupModel, state: GroupState) -> BoundParts:
 
 def _latent_part(data: GroupData, state: GroupState) -> float:
     # −KL(q(z)‖N(0, I)) = ½(K + log det S − tr S − mᵀm)
-    n, k = state.latent.shape
+    n, k = data.n_rows, state.loading.shape[1]
     log_det = np.linalg.slogdet(state.latent_cov)[1]
     trace = np.einsum("rkk->r", state.latent_cov)
     squares = float(np.einsum("nk,nk->", state.latent, state.latent))
@@ -207,14 +203,3 @@ def _loading_part(model: GroupModel, state: GroupState) -> float:
     log_det = 2.0 * np.linalg.slogdet(state.basis)[1][data.patterns.column].sum() + np.log(state.spread).sum()
     prior = float((data.sizes[:, None] * alpha.log_mean - alpha.mean * energies(data, state)).sum())
     return 0.5 * (state.loading.size + float(log_det) + prior)
-
-
-def product(a: Any, b: Any) -> Array:
-    """A B by SciPy's BLAS without copies: A and B are C- or Fortran-ordered, the result is C-ordered.
-
-    NumPy's has threads of its own; a loop that goes to and fro between the two waits for either.
-    """
-    left, left_turned = (a.T, 0) if a.flags.c_contiguous else (a, 1)
-    right, right_turned = (b.T, 0) if b.flags.c_contiguous else (b, 1)
-    # (AB)ᵀ = BᵀAᵀ in Fortran order
-    return blas.dgemm(1.0, right, left, trans_a=right_turned, trans_b=left_turned).T

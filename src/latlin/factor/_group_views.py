@@ -10,9 +10,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
+from latlin.distributed.blocks import Blocks
+from latlin.distributed.joining import open_side_by_side
+from latlin.distributed.opening import is_blocked
 from latlin.numerics.linalg import Array
 
 Name = Hashable
+_ABSENT = "view {!r} is None: every view must be given to fit, NaN marks what is missing"
 
 
 @dataclass(frozen=True)
@@ -118,14 +122,37 @@ def read_views(given: Any) -> tuple[Views, Array]:
 
 def read_matrix(rows: Array, groups: Sequence[Name] | None) -> tuple[Views, Array]:
     """The layout of one matrix whose columns have group labels (one view without), and its columns view by view."""
-    labels = [0] * rows.shape[1] if groups is None else list(groups)
-    if len(labels) != rows.shape[1]:
-        raise ValueError(f"groups must have one label a column ({rows.shape[1]}), got {len(labels)}")
+    views = matrix_views(rows.shape[1], groups)
+    return views, np.take(rows, views.order, axis=1)
+
+
+def matrix_views(n_columns: int, groups: Sequence[Name] | None) -> Views:
+    """The layout of one matrix whose columns have group labels; one view without."""
+    labels = [0] * n_columns if groups is None else list(groups)
+    if len(labels) != n_columns:
+        raise ValueError(f"groups must have one label a column ({n_columns}), got {len(labels)}")
     names = tuple(dict.fromkeys(labels))
     number = np.array([names.index(label) for label in labels])
-    order = np.argsort(number, kind="stable")
     sizes = tuple(int(size) for size in np.bincount(number))
-    return Views(names, sizes, "matrix", order), np.take(rows, order, axis=1)
+    return Views(names, sizes, "matrix", np.argsort(number, kind="stable"))
+
+
+def any_blocked(given: Any) -> bool:
+    """Whether these are several views, at least one of them to be read block by block."""
+    return is_views(given) and any(is_blocked(part) for _, part in _named(given))
+
+
+def open_views(given: Any) -> tuple[Views, Blocks]:
+    """The layout of a list or dict of views, and blocks of their rows with the columns side by side."""
+    parts = dict(_named(given))
+    for name, part in parts.items():
+        if part is None:
+            raise ValueError(_ABSENT.format(name))
+        if not hasattr(part, "shape"):
+            raise ValueError(f"view {name!r} must be an array or a Dask collection, got {type(part).__name__}")
+    sizes = tuple(int(part.shape[1]) for part in parts.values())
+    form = "dict" if isinstance(given, Mapping) else "list"
+    return Views(tuple(parts), sizes, form, np.arange(sum(sizes))), open_side_by_side(parts)
 
 
 def _named(given: Any) -> list[tuple[Any, Any]]:
@@ -138,7 +165,7 @@ def _named(given: Any) -> list[tuple[Any, Any]]:
 
 def _checked(name: Any, part: Any) -> Array:
     if part is None:
-        raise ValueError(f"view {name!r} is None: every view must be given to fit, NaN marks what is missing")
+        raise ValueError(_ABSENT.format(name))
     return check_array(part, dtype=np.float64, ensure_all_finite="allow-nan", input_name=f"view {name!r}")
 
 

@@ -180,6 +180,7 @@ class FactorAnalysis(FactorQueries):
         remember_columns(self, X, blocks.n_columns)
         if not columns.complete and self.method != "em":
             raise ValueError(_NO_GAPS.format(self.method))
+        _check_observed(columns.counts)
         if isinstance(self.n_components, str):
             return self._choose(X, columns.n, blocks.n_columns)
         self._check_rank(self.n_components, columns.n, blocks.n_columns)
@@ -273,9 +274,7 @@ class FactorAnalysis(FactorQueries):
         elif self.method != "em":
             raise ValueError(_NO_GAPS.format(self.method))
         else:
-            empty = np.flatnonzero(np.isnan(rows).all(axis=0))
-            if len(empty):
-                raise ValueError(f"X has no observed entry in column(s) {empty.tolist()}")
+            _check_observed((~np.isnan(rows)).sum(axis=0))
             centre, variance = np.nanmean(rows, axis=0), np.nanvar(rows, axis=0)
         flat = np.flatnonzero(variance <= (1e-14 * centre) ** 2)
         if len(flat):
@@ -315,6 +314,12 @@ class FactorAnalysis(FactorQueries):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.method == "em"
         return tags
+
+
+def _check_observed(counts: np.ndarray) -> None:
+    empty = np.flatnonzero(counts == 0)
+    if len(empty):
+        raise ValueError(f"X has no observed entry in column(s) {empty[:10].tolist()}")
 
 
 def _moments(rows: Array) -> tuple[Moments, Array]:

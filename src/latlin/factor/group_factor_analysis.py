@@ -12,13 +12,26 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.columns import remember_columns
+from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._group_activity import FactorActivity
-from latlin.factor._group_data import Scaling, fit_scaling, prepare
+from latlin.factor._group_blocks import prepare_blocks
+from latlin.factor._group_data import GroupData, Scaling, fit_scaling, prepare
 from latlin.factor._group_fit import Sweep, climb, select, signals, strengths
 from latlin.factor._group_queries import GroupPosterior, GroupQueries
 from latlin.factor._group_relevance import GammaRelevance, LowRankRelevance, Relevance
+from latlin.factor._group_rows import RowsInMemory
 from latlin.factor._group_updates import GroupModel, GroupState, bound
-from latlin.factor._group_views import Name, Views, is_views, read_matrix, read_views
+from latlin.factor._group_views import (
+    Name,
+    Views,
+    any_blocked,
+    is_views,
+    matrix_views,
+    open_views,
+    read_matrix,
+    read_views,
+)
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
@@ -73,7 +86,7 @@ class GroupFactorAnalysis(GroupQueries):
     loadings_ : dict, list or ndarray
         The same, in the form of the data.
     latents_ : ndarray of shape (n, K)
-        Posterior means of the latents of the fitted rows.
+        Posterior means of the latents of the fitted rows, when these were in memory.
     mean_, noise_variance_ : ndarray of shape (D,)
     factor_activity_ : FactorActivity
         Which factor is active in which view; `print` it.
@@ -143,15 +156,15 @@ class GroupFactorAnalysis(GroupQueries):
         Parameters
         ----------
         X : dict or list of arrays of shape (n, D_m), or one array of shape (n, D)
-            NaN marks missing entries; a sample without a view has NaN in all of its columns.
+            NaN marks missing entries; a sample without a view has NaN in all of its columns. The arrays may be Dask
+            arrays or data frames, or large memory-mapped arrays, and X may be `latlin.distributed` blocks: a sweep
+            is then one pass over blocks of rows, and `latents_` is left to `transform`.
         y : ignored
         groups : sequence of D labels
             The view of every column when X is one array; one view for all without.
         """
         self._check_options()
-        views, rows = self._read(X, groups)
-        scaling = fit_scaling(rows, views, self.scale)
-        data = prepare(rows, views, scaling, self.noise == "feature")
+        data, views, scaling = (self._open if is_blocked(X) or any_blocked(X) else self._prepare)(X, groups)
         model = GroupModel(data, self._relevance(data.sizes), *self.noise_prior)
         remedy = "raise max_iter or tol, or start with fewer components"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
@@ -171,7 +184,8 @@ class GroupFactorAnalysis(GroupQueries):
         header = {"kind": KIND, "params": params, "views": layout, "results": results, "converged": self.converged_}
         arrays = {f"posterior_{name}": value for name, value in self.posterior_._asdict().items()}
         arrays |= {"order": views.order, "share": activity.share, "signal": activity.signal}
-        arrays |= {"latents": self.latents_, "relevance": self.relevance_, "trace": self.trace_}
+        arrays |= {"relevance": self.relevance_, "trace": self.trace_}
+        arrays |= {"latents": self.latents_} if hasattr(self, "latents_") else {}
         write_archive(path, header, arrays)
 
     @classmethod
@@ -186,7 +200,9 @@ class GroupFactorAnalysis(GroupQueries):
         views = Views(tuple(layout["names"]), tuple(layout["sizes"]), layout["form"], arrays["order"])
         model.posterior_ = GroupPosterior(*(arrays[f"posterior_{name}"] for name in GroupPosterior._fields))
         model.factor_activity_ = FactorActivity(views.names, arrays["share"], arrays["signal"])
-        model.latents_, model.relevance_, model.trace_ = arrays["latents"], arrays["relevance"], arrays["trace"]
+        model.relevance_, model.trace_ = arrays["relevance"], arrays["trace"]
+        if "latents" in arrays:
+            model.latents_ = arrays["latents"]
         model.n_iter_, model.converged_ = len(model.trace_), header["converged"]
         for name, value in header["results"].items():
             setattr(model, f"{name}_", value)
@@ -208,10 +224,26 @@ class GroupFactorAnalysis(GroupQueries):
             if len(value) != 2 or min(value) <= 0.0:
                 raise ValueError(f"{name} must be two positive numbers, shape and rate, got {value!r}")
 
+    def _prepare(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
+        views, rows = self._read(X, groups)
+        scaling = fit_scaling(rows, views, self.scale)
+        return prepare(rows, views, scaling, self.noise == "feature"), views, scaling
+
+    def _open(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
+        """The same for rows in blocks."""
+        if is_views(X):
+            _refuse_groups(groups)
+            views, blocks = open_views(X)
+        else:
+            blocks = open_blocks(X)
+            views = matrix_views(blocks.n_columns, groups)
+            remember_columns(self, X, blocks.n_columns)
+        data, scaling = prepare_blocks(blocks, views, self.scale, self.noise == "feature")
+        return data, views, scaling
+
     def _read(self, X: Any, groups: Sequence[Name] | None) -> tuple[Views, Array]:
         if is_views(X):
-            if groups is not None:
-                raise ValueError("groups go with one matrix; X is already several views")
+            _refuse_groups(groups)
             views, rows = read_views(X)
             self.n_features_in_ = views.n_columns
             if len(rows) < 2:
@@ -238,7 +270,9 @@ class GroupFactorAnalysis(GroupQueries):
             scaling.centre,
             scaling.scale,
         )
-        self.latents_ = state.latent
+        self.__dict__.pop("latents_", None)
+        if isinstance(model.data.rows, RowsInMemory):
+            self.latents_ = state.latent
         self.relevance_ = model.relevance.moments(state.theta).mean
         self.factor_activity_ = FactorActivity(views.names, strengths(model, state), signals(model, state))
         self._describe(views)
@@ -259,3 +293,8 @@ class GroupFactorAnalysis(GroupQueries):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _refuse_groups(groups: Sequence[Name] | None) -> None:
+    if groups is not None:
+        raise ValueError("groups go with one matrix; X is already several views")
