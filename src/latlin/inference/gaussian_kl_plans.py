@@ -100,9 +100,9 @@ class Climber:
         """What the sites' curvatures at the state of a diagonal fit make of the precision."""
         return SitePrecision(self.form, site_precision(state.d_var))
 
-    def rough(self, structure: Structure, start: Array) -> Ascent[Any]:
-        """An ascent good enough to start another."""
-        rules = replace(self.rules, gradient_tol=max(ROUGH, self.rules.gradient_tol), objective_tol=1e-4)
+    def rough(self, structure: Structure, start: Array, change: float = 1e-4) -> Ascent[Any]:
+        """An ascent good enough to start another, ended when the bound changes relatively by less than `change`."""
+        rules = replace(self.rules, gradient_tol=max(ROUGH, self.rules.gradient_tol), objective_tol=change)
         return climb(self.objective(structure), start, rules, "start", warn=False)
 
     def final(self, structure: Structure, start: Array) -> Ascent[Any]:

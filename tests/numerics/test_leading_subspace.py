@@ -1,0 +1,63 @@
+"""Leading eigenvectors of HᵀΓH by a filter, against those of the dense matrix."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from latlin.numerics import leading_subspace
+from latlin.numerics.leading_subspace import better_leading, first_leading
+from latlin.numerics.rows import DenseRows, SparseRows
+
+RNG = np.random.default_rng(0)
+#: columns by Zipf's law: one eigenvalue far above the others
+WORDS = sparse.csr_array(RNG.poisson(8.0 / np.arange(1, 121) ** 0.8, (300, 120)).astype(float))
+WEIGHTS = RNG.gamma(2.0, size=300)
+RANK = 20
+
+
+def exact(rows, weights):
+    values, vectors = np.linalg.eigh(rows.T @ (weights[:, None] * rows))
+    return values[::-1], vectors[:, ::-1]
+
+
+def missed(basis, vectors):
+    """Sine of the largest angle between the vectors and the span of the basis."""
+    return np.linalg.norm(vectors - basis @ (basis.T @ vectors), 2)
+
+
+@pytest.mark.parametrize("rows", [SparseRows(WORDS), DenseRows(WORDS.toarray())], ids=["sparse", "dense"])
+def test_steps_lead_to_the_eigenvectors(rows, monkeypatch):
+    monkeypatch.setattr(leading_subspace, "COLUMNS", 6)
+    values, vectors = exact(WORDS.toarray(), WEIGHTS)
+    found = first_leading(rows, WEIGHTS, RANK)
+    sums = [found.values.sum()]
+    for _ in range(12):
+        found = better_leading(rows, WEIGHTS, found)
+        sums.append(found.values.sum())
+        np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(RANK), atol=1e-13)
+    assert sums[0] > 0.97 * values[:RANK].sum(), "a good start already"
+    assert np.all(np.diff(sums) > -1e-10 * sums[0])
+    assert sums[-1] == pytest.approx(values[:RANK].sum(), rel=1e-5), "λ_20 and λ_21 are close"
+    assert missed(found.basis, vectors[:, : RANK // 2]) < 1e-5
+    np.testing.assert_allclose(found.values[: RANK // 2], values[: RANK // 2], rtol=1e-8)
+
+
+def test_a_basis_for_other_weights_is_a_better_start_than_none():
+    rows, other = SparseRows(WORDS), WEIGHTS * RNG.uniform(0.8, 1.25, 300)
+    best = exact(WORDS.toarray(), other)[0][:RANK].sum()
+    found = first_leading(rows, WEIGHTS, RANK)
+    for _ in range(3):
+        found = better_leading(rows, WEIGHTS, found)
+    kept = found.basis.copy()
+    warm = better_leading(rows, other, found)
+    assert np.array_equal(found.basis, kept), "the last basis is not touched"
+    assert best - warm.values.sum() < 0.3 * (best - first_leading(rows, other, RANK).values.sum())
+
+
+def test_fewer_rows_than_columns_asked_for():
+    rows = RNG.standard_normal((4, 40))
+    found = better_leading(DenseRows(rows), np.ones(4), first_leading(DenseRows(rows), np.ones(4), 9))
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(9), atol=1e-12)
+    np.testing.assert_allclose(found.values[:4], exact(rows, np.ones(4))[0][:4], rtol=1e-10)
+    np.testing.assert_allclose(found.values[4:], 0.0, atol=1e-10)
+    assert missed(found.basis, np.linalg.qr(rows.T)[0]) < 1e-10
