@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import resolve_score
-from latlin.quadrature.belief import Belief, BestKernel, Model, Plain, Warped
+from latlin.quadrature.belief import Belief, ManyKernels, Model, Plain, Warped
 from latlin.quadrature.embeddings import check_closed_form, has_closed_form
 from latlin.quadrature.hyperparameters import Fit, resolve_fit
 from latlin.quadrature.kernels import RBF, Kernel, resolve_kernel
@@ -20,7 +20,7 @@ from latlin.quadrature.surrogate import Basis, Hyperparameters, constant, nothin
 MEANS: dict[str, Basis] = {"constant": constant, "zero": nothing}
 WARPS = {"wsabi-l": False, "wsabi-m": True}
 #: the word that leaves the kernel to the evaluations, and the kernels among which they choose
-AUTO, CANDIDATES = "auto", ("rbf", "matern32")
+AUTO, CANDIDATES = "auto", ("rbf", "matern32", "matern12")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class BayesianQuadrature:
         if self.warp is not None:
             return self._warped(fit)
         plain = [Plain(kernel, MEANS[self.mean], self.measure.standard, fit) for kernel in self._kernels()]
-        return plain[0] if len(plain) == 1 else BestKernel(tuple(plain))
+        return plain[0] if len(plain) == 1 else ManyKernels(tuple(plain))
 
     def _kernels(self) -> list[Kernel]:
         standard = self.measure.standard

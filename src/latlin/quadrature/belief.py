@@ -12,10 +12,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
 from latlin.quadrature.hyperparameters import Ensemble, Fit
 from latlin.quadrature.kernels import Kernel
+from latlin.quadrature.moments import Moments, pooled
 from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
 from latlin.quadrature.standard import Standard
 from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condition, nothing
@@ -23,14 +25,6 @@ from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condi
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
-
-
-class Moments(NamedTuple):
-    """Location, squared scale and degrees of freedom of the belief about an integral."""
-
-    mean: float
-    variance: float
-    dof: float
 
 
 class Belief(Protocol):
@@ -74,7 +68,7 @@ class Plain(NamedTuple):
     measure: Standard
     fit: Fit
 
-    def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
+    def __call__(self, points: Array, values: Array, previous: Belief | None) -> PlainBelief:
         scale = float(np.abs(values).max()) or 1.0
         y = values / scale
         ensemble = _fitted(self.fit, self.kernel, self.basis, points, y, previous)
@@ -83,12 +77,13 @@ class Plain(NamedTuple):
             return condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
 
         moments = [_plain_moments(process(h), self.measure) for _, h in ensemble.members]
-        pooled = _rescale(_pool(ensemble, moments), scale)
-        return PlainBelief(ensemble, process(ensemble.mode), self.measure, scale, pooled)
+        integral = pooled(ensemble.weights, moments).times(scale)
+        return PlainBelief(ensemble, process(ensemble.mode), self.measure, scale, integral)
 
 
-class BestKernel(NamedTuple):
-    """The one of several plain models whose kernel explains the evaluations best, chosen anew with every fit."""
+class ManyKernels(NamedTuple):
+    """Several plain models, weighed by how probable they make the evaluations; with many evaluations the one that
+    the last fit preferred."""
 
     models: tuple[Plain, ...]
 
@@ -97,7 +92,9 @@ class BestKernel(NamedTuple):
         if previous is not None and previous.ensemble.serves(len(points)):
             models = tuple(model for model in models if model.kernel is previous.process.kernel)
         beliefs = [model(points, values, previous) for model in models]
-        return max(beliefs, key=lambda belief: belief.ensemble.log_posterior)
+        heights = np.array([belief.ensemble.log_posterior for belief in beliefs])
+        integral = pooled(np.exp(heights - logsumexp(heights)), [belief.integral for belief in beliefs])
+        return beliefs[int(np.argmax(heights))]._replace(integral=integral)
 
 
 class PlainBelief(NamedTuple):
@@ -153,8 +150,8 @@ class Warped(NamedTuple):
             return condition(self.kernel, nothing, points, g, h._replace(variance=variance))
 
         moments = [_warped_moments(process(h), self.measure, offset, self.matched) for _, h in ensemble.members]
-        pooled = _rescale(_pool(ensemble, moments), scale)
-        return WarpedBelief(ensemble, process(ensemble.mode), self.measure, scale, offset, self.matched, pooled)
+        integral = pooled(ensemble.weights, moments).times(scale)
+        return WarpedBelief(ensemble, process(ensemble.mode), self.measure, scale, offset, self.matched, integral)
 
 
 class WarpedBelief(NamedTuple):
@@ -204,7 +201,7 @@ def _plain_moments(process: Surrogate, measure: Standard) -> Moments:
     basis = _basis_mean(process)
     centre = float(basis @ process.coefficients + mean @ process.residual)
     share = max(float(process.project(prior, mean[:, None], basis[None])[0]), ROUNDING * prior)
-    return Moments(centre, process.variance * share, process.dof)
+    return Moments.single(centre, process.variance * share, process.dof)
 
 
 def _basis_mean(process: Surrogate) -> Array:
@@ -227,20 +224,7 @@ def _warped_moments(process: Surrogate, measure: Standard, offset: float, matche
         mean += 0.5 * v * max(1.0 - float(np.trace(solved)), 0.0)
         left = square - 2.0 * float(np.trace(process.chol.solve(t))) + float(np.sum(solved * solved.T))
         variance += 0.5 * v**2 * max(left, ROUNDING * square)
-    return Moments(mean, variance, process.dof)
-
-
-def _pool(ensemble: Ensemble, moments: list[Moments]) -> Moments:
-    """Mean and variance of a mixture of beliefs."""
-    weights = np.array([w for w, _ in ensemble.members])
-    means = np.array([m.mean for m in moments])
-    mean = float(weights @ means)
-    variance = float(weights @ (np.array([m.variance for m in moments]) + (means - mean) ** 2))
-    return Moments(mean, variance, moments[0].dof)
-
-
-def _rescale(moments: Moments, scale: float) -> Moments:
-    return Moments(moments.mean * scale, moments.variance * scale**2, moments.dof)
+    return Moments.single(mean, variance, process.dof)
 
 
 def _rescaled(variance: float | None, scale: float) -> float | None:

@@ -23,8 +23,8 @@ Array = NDArray[np.float64]
 
 SHORTEST, LONGEST = 0.02, 30.0  # length scales, in standard coordinates
 PRIOR_SPREAD = 1.5  # of log ℓ, around ½ log d
-DRAWS = 16
 MANY = 100  # evaluations from which on a fit is kept until they have doubled, and begins at one place only
+DRAWS, DRAWS_OF_MANY = 16, 4  # of length scales; of many evaluations they are known well
 
 
 class Weighted(NamedTuple):
@@ -45,6 +45,11 @@ class Ensemble(NamedTuple):
     def mode(self) -> Hyperparameters:
         """The most probable hyperparameters."""
         return self.members[0].hyperparameters
+
+    @property
+    def weights(self) -> Array:
+        """Shares of belief in the members."""
+        return np.array([w for w, _ in self.members])
 
     def serves(self, n: int) -> bool:
         """Whether it will do for n evaluations."""
@@ -199,7 +204,8 @@ def _draws(posterior: Posterior, theta: Array) -> tuple[Array, Array]:
     """Draws from the Laplace approximation at `theta` (itself the first) and their importance weights."""
     precision, axes = np.linalg.eigh(-_hessian(posterior, theta))
     precision = np.maximum(precision, 0.25)
-    sobol = qmc.Sobol(len(theta), rng=np.random.default_rng(0)).random(DRAWS)
+    count = DRAWS if len(posterior.likelihood.values) < MANY else DRAWS_OF_MANY
+    sobol = qmc.Sobol(len(theta), rng=np.random.default_rng(0)).random(count)
     white = ndtri(np.clip(sobol, 1e-6, 1.0 - 1e-6))
     white[0] = 0.0
     draws = np.clip(theta + (white / np.sqrt(precision)) @ axes.T, *posterior.bounds.T)

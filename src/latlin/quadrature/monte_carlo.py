@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
+from latlin.quadrature.moments import Moments
 from latlin.quadrature.result import Evaluations, Integral, Trace
 from latlin.quadrature.sequential import Integrand, Scale, evaluate
 
@@ -50,4 +51,5 @@ def importance_sampling(
     sd = float(terms.std(ddof=1) / np.sqrt(n))
     trace = Trace(np.array([n]), np.array([mean]), np.array([sd]), np.array([time.perf_counter() - started]))
     message = f"{n} draws: {mean:.6g} ± {sd:.2g}"
-    return Integral(mean, sd, float(n - 1), known, trace, None, False, message)
+    belief = Moments.single(mean, sd**2, float(n - 1))
+    return Integral(mean, sd, belief.dof, known, trace, None, False, message, 0.0, belief)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
 
+from latlin.quadrature.moments import Moments
 from latlin.quadrature.surrogate import Hyperparameters
 
 Array = NDArray[np.float64]
@@ -59,6 +59,8 @@ class Integral:
     message : str
     log_scale : float
         0, except where the integrand is given by its logarithm.
+    belief : Moments
+        The distribution of which `mean`, `sd` and `dof` are a summary: a mixture over hyperparameters.
     """
 
     mean: float
@@ -69,7 +71,8 @@ class Integral:
     hyperparameters: Hyperparameters | None
     converged: bool
     message: str
-    log_scale: float = 0.0
+    log_scale: float
+    belief: Moments = field(repr=False)
 
     @property
     def n_evaluations(self) -> int:
@@ -95,9 +98,7 @@ class Integral:
         """The central interval that holds the integral with this probability."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, got {level!r}")
-        upper = 0.5 + 0.5 * level
-        reach = self.sd * float(t.ppf(upper, self.dof) if np.isfinite(self.dof) else norm.ppf(upper))
-        return self.mean - reach, self.mean + reach
+        return self.belief.quantile(0.5 - 0.5 * level), self.belief.quantile(0.5 + 0.5 * level)
 
     def __repr__(self) -> str:
         scale = f" × exp({self.log_scale:.6g})" if self.log_scale else ""

@@ -141,7 +141,5 @@ def _report(
         message += f", wider than rtol={plan.rtol:g} allows; raise budget"
         warnings.warn(f"quadrature did not converge: {message}", ConvergenceWarning, stacklevel=4)
     trace = Trace(n, mean, sd, seconds)
-    mode = belief.ensemble.mode
-    return Integral(
-        float(mean[-1]), float(sd[-1]), belief.integral.dof, known, trace, mode, converged, message, log_scale
-    )
+    mode, z = belief.ensemble.mode, belief.integral
+    return Integral(z.mean, float(sd[-1]), z.dof, known, trace, mode, converged, message, log_scale, z)
