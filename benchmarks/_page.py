@@ -88,15 +88,15 @@ def overview(records: Sequence[Record], reasons: Reasons) -> str:
     """One row a workload: with what it is compared, the range of ratios, ahead or not, why."""
     rows = []
     for stem in dict.fromkeys(r.workload for r in records):
-        leads = leading([r for r in records if r.workload == stem])
-        reason = reasons.get(stem, {})
+        here = [r for r in records if r.workload == stem]
+        leads, reason = leading(here), reasons.get(stem, {})
         title = reason.get("title", stem)
         rows.append(
             [
                 f"[{title}](#{slug(title)})",
                 ", ".join(dict.fromkeys(base.method for _, base in leads)) or "nothing else installed does this",
                 spread([lead.ratio for lead, _ in leads]),
-                standing(leads),
+                "; ".join([standing(leads), *troubles(here)]),
                 reason.get("why", "no reason is written down"),
             ]
         )
@@ -134,6 +134,21 @@ def standing(leads: Sequence[tuple[Record, Record]]) -> str:
     parts += [f"level in {'; '.join(level)}"] if level else []
     parts += [f"**behind** in {'; '.join(behind)}"] if behind else []
     return ", ".join(parts)
+
+
+def troubles(records: Sequence[Record]) -> list[str]:
+    """Cases whose first method of latlin has no number, and cases where no peer that is installed has one."""
+    failed, silent = [], []
+    for case in dict.fromkeys(r.case for r in records):
+        here = [r for r in records if r.case == case]
+        lead = next((r for r in here if r.role == "latlin"), here[0])
+        peers = [r for r in here if r.role == "peer" and r.status != "absent"]
+        if lead.status != "ok":
+            failed.append(f"{case} ({lead.status})")
+        elif peers and not any(r.status == "ok" for r in peers):
+            silent.append(f"{case} ({', '.join(dict.fromkeys(r.status for r in peers))})")
+    parts = [f"**no result** in {', '.join(failed)}"] if failed else []
+    return parts + ([f"no peer has a result in {', '.join(silent)}"] if silent else [])
 
 
 def verdict(record: Record) -> str:

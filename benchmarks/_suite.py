@@ -75,7 +75,7 @@ def ask(words: list[str], limit: float, cold: bool) -> Any:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
+            process_group=0,
         )
         try:
             _, errors = process.communicate(timeout=limit)

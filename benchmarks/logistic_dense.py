@@ -122,7 +122,7 @@ def main() -> None:
 
 def tasks(size: str) -> list[Task]:
     """Error bars at the mode, then the best Gaussian, full and diagonal, each with the peers that compute the same."""
-    sizes = {"small": ((4000, 123), (1000, 200)), "full": SIZES}[size]
+    sizes = {"small": ((4000, 123), (1000, 100)), "full": SIZES}[size]
     found = []
     for n, d in sizes:
         case = f"mode and covariance, {n} × {d}"

@@ -79,6 +79,15 @@ def test_a_peer_that_is_absent_or_fails_is_shown_as_such():
     assert "alone" in row
 
 
+def test_a_method_without_a_result_is_not_passed_over():
+    late = replace(PEER, status="out of time", note="stopped after 90 s", first=None, steady=None, cost=None)
+    (row,) = rows(made([OURS, late]), "[Quick")
+    assert "alone; no peer has a result in N = 10 (out of time)" in row
+    lost = replace(OURS, status="failed", first=None, steady=None, cost=None)
+    (row,) = rows(made([lost, PEER]), "[Quick")
+    assert "**no result** in N = 10 (failed)" in row
+
+
 def test_columns_without_a_number_are_left_out():
     head = workload_table([OURS]).splitlines()[0]
     assert head == "| case | method | first, s | steady, s | memory, MiB | bound |"
