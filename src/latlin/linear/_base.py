@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.distributed.blocks import Blocks
+from latlin.distributed.columns import remember_columns
+from latlin.distributed.opening import open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _archive, _checks
 from latlin.linear._arviz import inference_data
+from latlin.linear._block_fitting import block_design, fit_block_problem, numbered
+from latlin.linear._block_problem import BlockProblem, Summarised
+from latlin.linear._block_table import Table, describe
+from latlin.linear._coding import Coding, Numbers
 from latlin.linear._design import Design, design_of
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Family, Targets
@@ -39,6 +46,8 @@ class LinearEstimator(BaseEstimator):
 
     #: cut points or the like make up for a shift of the features
     _absorbs_shifts = False
+    #: the response is a label, not a number
+    _labelled = False
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
 
@@ -113,6 +122,13 @@ class LinearEstimator(BaseEstimator):
 
     def _fit_one(self, problem: Problem, before: Fit | None) -> Fit:
         """One response, from where an earlier fit of the same size ended when asked to."""
+        values, free, start = self._beginning(problem, before)
+        return fit_problem(problem, self.engine, values, free, start, self.verbose)
+
+    def _beginning(
+        self, problem: Problem | BlockProblem, before: Fit | None
+    ) -> tuple[dict[str, Any], list[str], Posterior | None]:
+        """Hyperparameters to start from, those to learn, and a posterior to start from."""
         values, free = settled(problem, self._given(), self.ard)
         start = None
         if before is not None and len(before.posterior.mean) == problem.design.dim:
@@ -120,7 +136,39 @@ class LinearEstimator(BaseEstimator):
             values |= {
                 name: before.values[name] for name in free if np.shape(before.values[name]) == np.shape(values[name])
             }
-        return fit_problem(problem, self.engine, values, free, start, self.verbose)
+        return values, free, start
+
+    def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
+        """`fit` for rows in blocks: a first pass for what all fits need, then one fit a response."""
+        blocks = open_blocks(X, y, weight, offset)
+        table = describe(blocks, self._labelled)
+        remember_columns(self, X, blocks.n_columns)
+        problems = self._block_problems(blocks, table)
+        if table.width not in (1, len(problems)):
+            raise ValueError(f"offset must have one column or {len(problems)}, got {table.width}")
+        fits = []
+        for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
+            values, free, start = self._beginning(problem, before)
+            file = numbered(checkpoint, index, len(problems))
+            fits.append(fit_block_problem(problem, self.engine, values, free, start, self.verbose, file))
+        return self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
+
+    def _block_problems(self, blocks: Blocks, table: Table) -> list[BlockProblem]:
+        """One problem a response."""
+        codings, targets = self._described_codings(table)
+        absorbed = self._has_intercept() or self._absorbs_shifts
+        design = block_design(table, standardise=self.standardise, intercept=self._has_intercept(), absorbed=absorbed)
+        family = self._family()
+        centre, width = family.intercept(targets)
+        width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
+        return [
+            BlockProblem(blocks, table, targets, design, family, self._prior(), (centre, width), coding, index)
+            for index, coding in enumerate(codings)
+        ]
+
+    def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
+        """How the responses of blocks become numbers, and what is known of them."""
+        return [Numbers()], Summarised(table)
 
     def _earlier(self, count: int) -> list[Fit | None]:
         """Fits to start from."""

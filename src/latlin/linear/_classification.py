@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from latlin.distributed.opening import is_blocked
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
+from latlin.linear._block_problem import Summarised
+from latlin.linear._block_table import Table
+from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import Latent
 from latlin.numerics.rng import RandomState
@@ -23,6 +27,8 @@ Array = NDArray[np.float64]
 
 class Classification(ClassifierMixin, LinearEstimator):
     """`fit` and predictions of class labels; a subclass says how labels become responses, and those probabilities."""
+
+    _labelled = True
 
     def __init__(
         self,
@@ -51,20 +57,28 @@ class Classification(ClassifierMixin, LinearEstimator):
         )
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+    ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and labels y (n,).
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused.
+        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
         y : array of shape (n,)
             Labels of two or more classes.
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two rows.
         offset : array of shape (n,) or, for several classes, (n, n_classes), optional
             Added to the linear predictor with coefficient one.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
+            on from it if it exists.
         """
+        if is_blocked(X):
+            return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
+        _checks.no_checkpoint(checkpoint)
         X, y = self._training(X, y)
         check_classification_targets(y)
         weight = _checks.weights(sample_weight, X.shape[0])
@@ -77,13 +91,23 @@ class Classification(ClassifierMixin, LinearEstimator):
         )
         return self._store(problems[0].design, list(fits), X.dtype)
 
+    def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
+        assert table.labels is not None  # the first pass looked for them
+        self.classes_ = self._ordered(at_least_two(table.labels.values))
+        place = class_index(self.classes_, table.labels.values)
+        return self._codings(), Summarised(table, table.labels.weight[place])
+
     def _ordered(self, classes: NDArray[Any]) -> NDArray[Any]:
         """The classes in the order of the columns of `predict_proba`."""
         return classes
 
+    def _codings(self) -> list[Coding]:
+        """How labels become numbers, one a response."""
+        raise NotImplementedError
+
     def _codes(self, y: NDArray[Any]) -> list[Array]:
         """The labels as numbers, one vector a response."""
-        raise NotImplementedError
+        return [coding(y) for coding in self._codings()]
 
     def _log_probabilities(self, latents: list[Latent]) -> Array:
         """Logarithms of class probabilities, shape (n, n_classes)."""
@@ -150,12 +174,3 @@ def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
     return classes
-
-
-def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Place of each label among the classes."""
-    order = np.argsort(classes)
-    place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
-    if np.any(classes[place] != labels):
-        raise ValueError(f"y has labels that were not in the training data, which had {classes.tolist()}")
-    return place

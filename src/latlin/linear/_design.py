@@ -89,11 +89,15 @@ def design_of(X: Any, weight: Array | None, *, standardise: bool, intercept: boo
     if not standardise:
         return Design(np.zeros(n_features), np.ones(n_features), intercept)
     mean, variance = _moments(X, weight)
+    return standardised(mean, variance, intercept=intercept, centred=absorbed and not sparse.issparse(X))
+
+
+def standardised(mean: Array, variance: Array, *, intercept: bool, centred: bool) -> Design:
+    """The design for features of these moments."""
     # a constant feature has a spread of rounding only
     flat = variance <= (1e-10 * mean) ** 2
     spread = np.where(flat, 1.0, np.sqrt(np.where(flat, 1.0, variance)))
-    centred = absorbed and not sparse.issparse(X)
-    return Design(mean if centred else np.zeros(n_features), spread, intercept)
+    return Design(mean if centred else np.zeros(len(mean)), spread, intercept)
 
 
 def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:

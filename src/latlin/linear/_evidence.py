@@ -6,6 +6,7 @@ and positive numbers are sought by their logarithms.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +17,7 @@ from scipy.optimize import minimize
 
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear._problem import Problem
+from latlin.linear._problem import Learnable
 from latlin.numerics.alerts import ConvergenceWarning, alert
 
 Array = NDArray[np.float64]
@@ -104,7 +105,7 @@ class Increasing(NamedTuple):
         return [(-self.reach, self.reach), *[(-12.0, float(np.log(self.reach)))] * (count - 1)]
 
 
-def coordinates(problem: Problem) -> dict[str, Coordinate]:
+def coordinates(problem: Learnable) -> dict[str, Coordinate]:
     """How each hyperparameter is sought, and between which ends."""
     unit = problem.unit
     return {
@@ -122,12 +123,14 @@ class _Search:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Learnable,
         engine: Engine,
         values: Mapping[str, Any],
         free: Sequence[str],
         start: Posterior | None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
+        self.checkpoint = checkpoint
         self.problem, self.engine, self.values, self.start = problem, engine, dict(values), start
         known = coordinates(problem)
         self.coordinates = {name: known[name] for name in free}
@@ -149,7 +152,8 @@ class _Search:
     def _evaluate(self, theta: Array) -> tuple[float, Array]:
         pieces = dict(zip(self.coordinates, np.split(theta, self.ends), strict=True))
         values = self.values | {name: self.coordinates[name].unpack(piece) for name, piece in pieces.items()}
-        posterior = self.engine.run(self.problem.model(values), start=self.start)
+        file = None if self.checkpoint is None else f"{os.fspath(self.checkpoint)}.{self.n_fits}"
+        posterior = self.engine.run(self.problem.model(values), start=self.start, checkpoint=file)
         self.start, self.n_fits = posterior, self.n_fits + 1
         if self.best is None or posterior.log_evidence > self.best.posterior.log_evidence:
             self.best = Fit(posterior, values)
@@ -159,26 +163,29 @@ class _Search:
 
 
 def maximise_evidence(
-    problem: Problem,
+    problem: Learnable,
     engine: Engine,
     values: Mapping[str, Any],
     free: Sequence[str],
     start: Posterior | None = None,
     accuracy: Accuracy = PLAIN,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Fit:
     """The fit at the hyperparameters `free` of largest log evidence, from those in `values`.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or BlockProblem
     engine : Engine
     values : dict
         Every hyperparameter; those in `free` are where the search starts, a vector for one number a feature.
     free : list of str
     start : Posterior, optional
     accuracy : Accuracy
+    checkpoint : path, optional
+        Where the fits keep their states: this name and ".0", ".1", … for one after the other.
     """
-    search = _Search(problem, engine, values, free, start)
+    search = _Search(problem, engine, values, free, start, checkpoint)
     first = np.concatenate(search.parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -10,7 +10,7 @@ wide prior is a rank-one update. 002_71af9439e55c646f §2.2.1 and (2.2.10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from scipy.linalg import svd
 from scipy.optimize import minimize
 
 from latlin.linear._evidence import coordinates
-from latlin.linear._problem import Problem
+from latlin.linear._problem import Learnable, Problem
 
 Array = NDArray[np.float64]
 
@@ -97,11 +97,16 @@ def spectrum(problem: Problem, relative: Any = 1.0) -> Spectrum:
     return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
 
 
-def maximise_exact_evidence(problem: Problem, values: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:
-    """The values with the free ones of "prior_scale" and "scale" at the maximum of the exact log evidence."""
+def maximise_exact_evidence(
+    problem: Learnable, decompose: Callable[[Any], Spectrum], values: Mapping[str, Any], free: Sequence[str]
+) -> dict[str, Any]:
+    """The values with the free ones of "prior_scale" and "scale" at the maximum of the exact log evidence.
+
+    `decompose` gives the spectrum of the problem for relative prior scales.
+    """
     names = ("prior_scale", "scale")
     single = np.ndim(values["prior_scale"]) == 0
-    data = spectrum(problem, 1.0 if single else values["prior_scale"])
+    data = decompose(1.0 if single else values["prior_scale"])
     start = np.log([values["prior_scale"] if single else 1.0, values["scale"]])
     kept = [i for i, name in enumerate(names) if name in free]
     limits = coordinates(problem)

@@ -37,6 +37,45 @@ class Targets(NamedTuple):
         """y less its offset."""
         return self.y if self.offset is None else self.y - self.offset
 
+    def mean(self) -> float:
+        return self.average(self.y)
+
+    def residual_moments(self) -> tuple[float, float]:
+        residual = self.residual()
+        mean = self.average(residual)
+        return mean, float(np.sqrt(self.average((residual - mean) ** 2)))
+
+    def log_exposure(self) -> float | None:
+        if self.offset is None:
+            return None
+        # the exposures themselves may overflow
+        top = self.offset.max()
+        return float(top + np.log(self.average(np.exp(self.offset - top))))
+
+    def class_weights(self, count: int) -> Array:
+        weight = np.ones_like(self.y) if self.weight is None else self.weight
+        return np.bincount(self.y.astype(int), weights=weight, minlength=count).astype(float)
+
+
+class Described(Protocol):
+    """What families ask of targets, wherever they are."""
+
+    def mean(self) -> float:
+        """The weighted mean of y."""
+        ...
+
+    def residual_moments(self) -> tuple[float, float]:
+        """Weighted mean and standard deviation of y less its offset."""
+        ...
+
+    def log_exposure(self) -> float | None:
+        """Logarithm of the weighted mean of exp(offset); None without offsets."""
+        ...
+
+    def class_weights(self, count: int) -> Array:
+        """Total weight of each class."""
+        ...
+
 
 class Family(Protocol):
     """A likelihood."""
@@ -50,15 +89,15 @@ class Family(Protocol):
         """The sites of observations y."""
         ...
 
-    def first(self, targets: Targets) -> dict[str, Any]:
+    def first(self, targets: Described) -> dict[str, Any]:
         """Parameters to start a search from."""
         ...
 
-    def unit(self, targets: Targets) -> float:
+    def unit(self, targets: Described) -> float:
         """The natural size of a coefficient of a standardised feature."""
         ...
 
-    def intercept(self, targets: Targets) -> tuple[float, float]:
+    def intercept(self, targets: Described) -> tuple[float, float]:
         """Mean and standard deviation of a wide prior for the intercept."""
         ...
 
@@ -73,18 +112,16 @@ class Location:
     def potential(self, y: ArrayLike, values: Values) -> Potential:
         return self.build(loc=y, **{name: values[name] for name in self.parameters})
 
-    def first(self, targets: Targets) -> dict[str, Any]:
+    def first(self, targets: Described) -> dict[str, Any]:
         return {"scale": 0.5 * self.unit(targets), "df": 4.0}
 
-    def unit(self, targets: Targets) -> float:
-        residual = targets.residual()
-        mean = targets.average(residual)
-        sd = np.sqrt(targets.average((residual - mean) ** 2))
+    def unit(self, targets: Described) -> float:
+        mean, sd = targets.residual_moments()
         # constant observations: their own size, or one
-        return float(sd) if sd > 1e-10 * abs(mean) else abs(mean) or 1.0
+        return sd if sd > 1e-10 * abs(mean) else abs(mean) or 1.0
 
-    def intercept(self, targets: Targets) -> tuple[float, float]:
-        return targets.average(targets.residual()), 10.0 * self.unit(targets)
+    def intercept(self, targets: Described) -> tuple[float, float]:
+        return targets.residual_moments()[0], 10.0 * self.unit(targets)
 
 
 @dataclass(frozen=True)
@@ -97,13 +134,13 @@ class Binary:
     def potential(self, y: ArrayLike, values: Values) -> Potential:
         return self.build(y)
 
-    def first(self, targets: Targets) -> dict[str, Any]:
+    def first(self, targets: Described) -> dict[str, Any]:
         return {}
 
-    def unit(self, targets: Targets) -> float:
+    def unit(self, targets: Described) -> float:
         return 1.0
 
-    def intercept(self, targets: Targets) -> tuple[float, float]:
+    def intercept(self, targets: Described) -> tuple[float, float]:
         return 0.0, 10.0
 
 
@@ -126,19 +163,16 @@ class Count:
     def potential(self, y: ArrayLike, values: Values) -> Potential:
         return Rate(y)
 
-    def first(self, targets: Targets) -> dict[str, Any]:
+    def first(self, targets: Described) -> dict[str, Any]:
         return {}
 
-    def unit(self, targets: Targets) -> float:
+    def unit(self, targets: Described) -> float:
         return 1.0
 
-    def intercept(self, targets: Targets) -> tuple[float, float]:
-        rate = np.log(max(targets.average(targets.y), 1e-3))
-        if targets.offset is None:
-            return float(rate), 5.0
-        # log of the mean exposure; the exposures themselves may overflow
-        top = targets.offset.max()
-        return float(rate - top - np.log(targets.average(np.exp(targets.offset - top)))), 5.0
+    def intercept(self, targets: Described) -> tuple[float, float]:
+        exposure = targets.log_exposure()
+        rate = np.log(max(targets.mean(), 1e-3))
+        return float(rate if exposure is None else rate - exposure), 5.0
 
 
 @dataclass(frozen=True)
@@ -152,17 +186,16 @@ class Ordered:
     def potential(self, y: ArrayLike, values: Values) -> Potential:
         return potentials.Ordinal(y, values["cuts"], self.link)
 
-    def first(self, targets: Targets) -> dict[str, Any]:
+    def first(self, targets: Described) -> dict[str, Any]:
         """Cuts that give the classes their shares at xᵀw = 0."""
-        weight = np.ones_like(targets.y) if targets.weight is None else targets.weight
-        shares = np.bincount(targets.y.astype(int), weights=weight, minlength=self.n_classes) + 0.5
+        shares = targets.class_weights(self.n_classes) + 0.5
         below = np.cumsum(shares)[:-1] / shares.sum()
         return {"cuts": ndtri(below) if self.link == "probit" else np.log(below / (1.0 - below))}
 
-    def unit(self, targets: Targets) -> float:
+    def unit(self, targets: Described) -> float:
         return 1.0
 
-    def intercept(self, targets: Targets) -> tuple[float, float]:
+    def intercept(self, targets: Described) -> tuple[float, float]:
         return 0.0, 10.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
+from latlin.linear._block_problem import BlockProblem
 from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence
-from latlin.linear._exact import maximise_exact_evidence
+from latlin.linear._exact import maximise_exact_evidence, spectrum
 from latlin.linear._exact_engine import Exact
 from latlin.linear._families import LOCATION
 from latlin.linear._priors import GaussianPrior
@@ -33,7 +35,7 @@ FINE = Accuracy(gradient=1e-7, gain=1e-15)
 FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=1e-9), "lvb": LocalBound(tol=1e-9)}
 
 
-def settled(problem: Problem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
+def settled(problem: Problem | BlockProblem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
     """Every hyperparameter with a number to start from, and the names of those to learn."""
     if ard and not _is_auto(given["prior_scale"]):
         raise ValueError(
@@ -83,7 +85,7 @@ def fit_problem(
     small = problem.rows.shape[0] * problem.rows.shape[1] <= SMALL
     chosen, reason = _engine(problem, engine, values, free, small)
     if isinstance(chosen, Exact) and not ("prior_scale" in free and np.ndim(values["prior_scale"])):
-        found = maximise_exact_evidence(problem, values, free) if free else dict(values)
+        found = maximise_exact_evidence(problem, partial(spectrum, problem), values, free) if free else dict(values)
         return Fit(chosen.run(problem.model(found)), found)
     if not free:
         posterior = chosen.run(problem.model(values), start=start, verbose=verbose)
@@ -96,14 +98,9 @@ def _engine(
     problem: Problem, engine: str | Engine, values: Mapping[str, Any], free: Sequence[str], small: bool
 ) -> tuple[Engine, str]:
     """The engine to run, and why where it was chosen here; small problems are fitted to more digits."""
-    asked = resolve(engine)
-    if free and isinstance(asked, MAP):
-        names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)
-        raise ValueError(
-            f"{names} needs an evidence, and engine 'map' has none: give numbers, or use 'laplace' or 'gkl'"
-        )
+    asked = asked_engine(engine, free, small)
     if not isinstance(asked, Auto):
-        return (FINER.get(engine, asked) if small and isinstance(engine, str) else asked), ""
+        return asked, ""
     chosen, reason = choose(problem.model(values))
     if isinstance(chosen, GaussianKL) and chosen.covariance == "full":
         if problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior):
@@ -112,6 +109,17 @@ def _engine(
     if free and isinstance(chosen, AffineKL):
         return (FINER["gkl"] if small else GaussianKL()), "hyperparameters are learnt, for which a Gaussian serves"
     return chosen, reason
+
+
+def asked_engine(engine: str | Engine, free: Sequence[str], small: bool) -> Engine:
+    """The engine by its name, to more digits for a small problem; one without an evidence can learn nothing."""
+    asked = resolve(engine)
+    if free and isinstance(asked, MAP):
+        names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)
+        raise ValueError(
+            f"{names} needs an evidence, and engine 'map' has none: give numbers, or use 'laplace' or 'gkl'"
+        )
+    return FINER.get(engine, asked) if small and isinstance(engine, str) else asked
 
 
 def _explained(posterior: Posterior, reason: str) -> Posterior:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.evidence_gradient import EvidenceGradient, evidence_gradient
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
@@ -20,6 +20,26 @@ from latlin.linear._priors import Prior
 Array = NDArray[np.float64]
 #: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
 Values = Mapping[str, Any]
+
+
+class Learnable(Protocol):
+    """A problem whose hyperparameters can be learnt."""
+
+    @property
+    def unit(self) -> float: ...
+
+    def model(self, values: Values) -> LatentLinearModel: ...
+
+    def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]: ...
+
+
+def hyper_slopes(
+    design: Design, family: Family, prior: Prior, values: Values, slopes: EvidenceGradient
+) -> dict[str, Any]:
+    """∂ log Z / ∂ hyperparameter from the derivatives in the factors' own parameters."""
+    found = slopes.sites[-1]
+    likelihood = {name: found[name] if name == "cuts" else float(np.sum(found[name])) for name in family.parameters}
+    return {**likelihood, **prior.gradient(design, values, slopes)}
 
 
 @dataclass(frozen=True)
@@ -53,12 +73,7 @@ class Problem:
 
     def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]:
         """∂ log Z / ∂ hyperparameter, re-optimised; one number a feature for "prior_scale"."""
-        slopes = evidence_gradient(posterior)
-        found = slopes.sites[-1]
-        likelihood = {
-            name: found[name] if name == "cuts" else float(np.sum(found[name])) for name in self.family.parameters
-        }
-        return {**likelihood, **self.prior.gradient(self.design, values, slopes)}
+        return hyper_slopes(self.design, self.family, self.prior, values, evidence_gradient(posterior))
 
     @cached_property
     def unit(self) -> float:

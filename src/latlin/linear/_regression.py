@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from latlin.distributed.opening import is_blocked
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
@@ -31,19 +32,27 @@ NODES = 64
 class Regression(RegressorMixin, LinearEstimator):
     """`fit` and predictions of a single numeric response."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+    ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused.
+        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two rows.
         offset : array of shape (n,), optional
             Added to the linear predictor with coefficient one.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
+            on from it if it exists.
         """
+        if is_blocked(X):
+            return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
+        _checks.no_checkpoint(checkpoint)
         X, y = self._training(X, y, y_numeric=True)
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)

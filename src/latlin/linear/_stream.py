@@ -19,7 +19,8 @@ from latlin.inference.expectation_propagation import ExpectationPropagation
 from latlin.inference.model import GaussianFactor, LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
-from latlin.linear._classification import at_least_two, class_index
+from latlin.linear._classification import at_least_two
+from latlin.linear._coding import class_index
 from latlin.linear._evidence import Fit
 from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
 from latlin.linear._problem import Problem

@@ -11,6 +11,7 @@ from scipy.special import expit, ndtr
 from latlin import potentials
 from latlin.linear import _checks
 from latlin.linear._classification import Classification
+from latlin.linear._coding import Coding, Positive
 from latlin.linear._families import Binary, Family
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
@@ -22,9 +23,9 @@ Array = NDArray[np.float64]
 class OneVersusRest(StreamingClasses, Classification):
     """One binary response for two classes, one a class for more, normalised."""
 
-    def _codes(self, y: NDArray[Any]) -> list[Array]:
+    def _codings(self) -> list[Coding]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [(y == label).astype(float) for label in positive]
+        return [Positive(label) for label in positive]
 
     def _response_names(self) -> list[str]:
         return [""] if len(self._fits) == 1 else [f"{label}: " for label in self.classes_]

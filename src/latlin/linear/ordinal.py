@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
-from latlin.linear._classification import Classification, class_index
+from latlin.linear._classification import Classification
+from latlin.linear._coding import Coding, Place
 from latlin.linear._families import Family, Ordered
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.numerics.rng import RandomState
@@ -116,8 +117,8 @@ class BayesianOrdinalRegression(Classification):
             raise ValueError(f"order must list the labels {classes.tolist()}, got {order.tolist()}")
         return order
 
-    def _codes(self, y: NDArray[Any]) -> list[Array]:
-        return [class_index(np.asarray(y), self.classes_).astype(float)]
+    def _codings(self) -> list[Coding]:
+        return [Place(self.classes_)]
 
     def _log_probabilities(self, latents: list[Latent]) -> Array:
         (at,) = latents

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.inference.block_model import BlockModel
+from latlin.linear._block_fitting import pearson
 from latlin.linear._families import Count, Family
 from latlin.linear._predict import Latent
 from latlin.linear._regression import Regression
@@ -68,27 +70,36 @@ class BayesianPoissonRegression(Streaming, Regression):
     def _family(self) -> Family:
         return Count()
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+    ) -> Any:
         """Learn from rows X (n, n_features), dense or sparse, and counts y (n,).
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused.
+        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
         y : array of shape (n,)
             Counts; other numbers of at least zero, such as averaged counts, are taken with y! = Γ(y + 1).
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two rows.
         offset : array of shape (n,), optional
             Added to the logarithmic rate with coefficient one, such as the logarithm of an exposure.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
+            on from it if it exists.
         """
-        super().fit(X, y, sample_weight, offset)
+        super().fit(X, y, sample_weight, offset, checkpoint=checkpoint)
         self.dispersion_ = self._dispersion()
         return self
 
     def _dispersion(self) -> float:
         """Σ weight (y − rate)²/rate over Σ weight − number of unknowns, at the posterior mean."""
-        sites, mean = self._fits[0].posterior.model.sites[-1], self._fits[0].posterior.mean
+        model, mean = self._fits[0].posterior.model, self._fits[0].posterior.mean
+        if isinstance(model, BlockModel):
+            statistic, total = pearson(model, mean)
+            return statistic / max(total - len(mean), 1.0)
+        sites = model.sites[-1]
         rate = np.exp(sites.H @ mean + (0.0 if sites.offset is None else sites.offset))
         y = np.asarray(sites.potential.y)  # type: ignore[attr-defined]
         weight = np.ones_like(rate) if sites.weight is None else sites.weight
