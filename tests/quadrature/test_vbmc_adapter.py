@@ -1,12 +1,14 @@
 """The adapter to PyVBMC and the densities it returns."""
 
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from latlin.quadrature import GaussianMixture, IntegrandError, vbmc
+from latlin.inference.posterior import Posterior
+from latlin.quadrature import Evaluations, GaussianMixture, IntegrandError, VBMCPosterior, vbmc
 from latlin.quadrature.densities import Mapped, Mixture
 from latlin.quadrature.vbmc_adapter import _Recorder
 
@@ -38,6 +40,32 @@ def test_mapped_density_is_normalised():
     assert 0.5 * weights @ (x * density) == pytest.approx(mapped.mean[0], abs=3e-3)
     with pytest.raises(ValueError, match="needs a posterior without bounds"):
         mapped.project([[1.0]])
+
+
+def posterior(log_joint):
+    known = Evaluations(np.zeros((1, 2)), np.zeros(1))
+    return VBMCPosterior(MIXTURE, 0.3, 0.1, "approximation", "vbmc", True, 3, np.zeros(3), 0.1, "", known, log_joint)
+
+
+def test_it_answers_what_every_posterior_answers():
+    post = posterior(MIXTURE.logpdf)
+    names = {f.name for f in fields(Posterior)} | {n for n in vars(Posterior) if not n.startswith("_")}
+    of_latent_linear_models = {"model", "sites", "bound_error", "power", "kl_bound"}
+    assert [name for name in sorted(names - of_latent_linear_models) if not hasattr(post, name)] == []
+    one = np.array([0.2, -0.4])
+    assert post.logpdf(one) == pytest.approx(post.logpdf(one[None])[0])
+    with pytest.raises(ValueError, match="x must be one vector or rows of length 2"):
+        post.logpdf([0.1, 0.2, 0.3])
+
+
+def test_diagnosis_tells_a_good_mixture_from_a_bad_one():
+    good = posterior(lambda x: MIXTURE.logpdf(x) + 1.5).diagnose(400, random_state=0)
+    assert good.lower_bound == pytest.approx(1.5)
+    assert good.ess == pytest.approx(400.0)
+    wide = Mixture(GaussianMixture([1.0], [[0.5, 1.0]], [[40.0, 40.0]]))
+    assert posterior(wide.logpdf).diagnose(400, random_state=0).k_hat > 0.7
+    with pytest.raises(ValueError, match="n must be an integer of at least 20"):
+        posterior(wide.logpdf).diagnose(3)
 
 
 def test_absence_names_the_extra(monkeypatch):
@@ -75,3 +103,4 @@ def test_evidence_of_a_logistic_posterior():
     np.testing.assert_allclose(post.mean, density @ grid / density.sum(), atol=0.1)
     np.testing.assert_allclose(np.sum(np.exp(post.logpdf(grid))) * area, 1.0, atol=1e-3)
     assert len(post.evaluations.values) <= 100
+    assert post.diagnose(200, random_state=0).k_hat < 0.7

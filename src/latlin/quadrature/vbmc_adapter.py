@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.diagnostics.weights import WeightSummary, summarise_weights
 from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.densities import Mapped, Mixture
 from latlin.quadrature.measures import GaussianMixture
@@ -24,6 +26,7 @@ from latlin.quadrature.result import Evaluations, IntegrandError
 
 Array = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]
+LogJoint = Callable[[Array], ArrayLike]
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class VBMCPosterior:
         Every x at which the log joint was asked for, and its value there.
     trace : ndarray
         The estimated bound after each of `n_iter` iterations.
+    log_joint : callable
+        What was asked; `diagnose` asks it again.
     """
 
     density: Mixture | Mapped = field(repr=False)
@@ -54,6 +59,7 @@ class VBMCPosterior:
     elapsed: float
     message: str
     evaluations: Evaluations = field(repr=False)
+    log_joint: LogJoint = field(repr=False)
 
     @property
     def mean(self) -> Array:
@@ -74,16 +80,29 @@ class VBMCPosterior:
         return self.density.sample(count, random_state)
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """Log density at the rows of x."""
-        return self.density.logpdf(x)
+        """Log density at one x or each row of a matrix."""
+        points, d = np.asarray(x, dtype=float), self.evaluations.points.shape[1]
+        if points.ndim not in (1, 2) or points.shape[-1] != d:
+            raise ValueError(f"x must be one vector or rows of length {d}, got shape {points.shape}")
+        return self.density.logpdf(points.reshape(-1, d)).reshape(points.shape[:-1])
 
     def project(self, H: ArrayLike) -> Mixture:
         """The mixture of Hx, for x without bounds."""
         return self.density.project(H)
 
+    def diagnose(self, n: int = 200, random_state: RandomState = None) -> WeightSummary:
+        """How far to trust this posterior, by importance sampling: n more evaluations of the log joint at its draws.
+
+        A `k_hat` above 0.7 says that the mixture misses a part of the posterior; `log_evidence` is then not to be
+        trusted either. `lower_bound` is what the draws make of the log evidence. There is no prior to draw from, so
+        that a mode which no draw comes near is not found.
+        """
+        draws = self.sample(whole("n", n, least=20), random_state)
+        return summarise_weights(np.asarray(self.log_joint(draws), dtype=float).ravel() - self.logpdf(draws))
+
 
 def vbmc(
-    log_joint: Callable[[Array], ArrayLike],
+    log_joint: LogJoint,
     x0: ArrayLike,
     bounds: Bounds | None = None,
     plausible: Bounds | None = None,
@@ -148,13 +167,14 @@ def vbmc(
         elapsed=time.perf_counter() - started,
         message=str(results["message"]),
         evaluations=recorder.evaluations,
+        log_joint=log_joint,
     )
 
 
 class _Recorder:
     """The log joint for one point, which remembers."""
 
-    def __init__(self, log_joint: Callable[[Array], ArrayLike], dim: int) -> None:
+    def __init__(self, log_joint: LogJoint, dim: int) -> None:
         self._log_joint = log_joint
         self._points: list[Array] = []
         self._values: list[float] = []
