@@ -1,10 +1,11 @@
-"""Anderson mixing, the line search, the way to a generator, and numbers that are too large."""
+"""Anderson mixing, conjugate gradients, the line search, the way to a generator, and numbers that are too large."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from latlin.numerics.anderson import mix
+from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import generator
@@ -62,3 +63,9 @@ def test_numbers_that_are_too_large_are_named():
     for wrong in (np.array([1.0, -1e150, np.nan]), sparse.csr_array(1e150 * np.eye(2))):
         with pytest.raises(ValueError, match=r"X must hold numbers of at most 1e\+140 in size, got 1e\+150"):
             summable("X", wrong)
+
+
+def test_conjugate_gradients_leave_directions_in_which_the_matrix_is_singular():
+    a = np.array([[1.0, 1.0], [1.0, 1.0]])
+    found = solve_columns(a.dot, np.array([[1.0, 2.0], [-1.0, 2.0]]), np.diag(a), tol=1e-10)
+    np.testing.assert_allclose(found, [[0.0, 1.0], [0.0, 1.0]], atol=1e-12)

@@ -18,6 +18,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
 
 Array = NDArray[np.float64]
@@ -213,7 +214,7 @@ def _finite(value: ArrayLike, name: str, max_ndim: int) -> Array:
     if not np.all(np.isfinite(array)):
         bad = int(np.size(array) - np.isfinite(array).sum())
         raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")
-    return array
+    return np.asarray(summable(name, array))
 
 
 def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:

@@ -17,6 +17,7 @@ from latlin import potentials
 from latlin.inference.evidence_gradient import EvidenceGradient
 from latlin.inference.model import GaussianFactor, SiteFactor
 from latlin.linear._design import Design
+from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
 
 Array = NDArray[np.float64]
@@ -55,7 +56,7 @@ class GaussianPrior:
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
         mean, scale = _locations_and_scales(design, intercept, values)
-        return GaussianFactor(mean, scale**2)
+        return GaussianFactor(mean, summable("prior_scale", scale) ** 2)
 
     def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
         # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²

@@ -81,9 +81,12 @@ def solve_columns(
     goal = tol**2 * old
     for _ in range(max_iter):
         q = product(p)
-        # columns that are solved get steps of length zero
-        open_columns = old > goal
-        alpha = np.where(open_columns, old / np.maximum(np.einsum("dk,dk->k", p, q), np.finfo(float).tiny), 0.0)
+        curvature = np.einsum("dk,dk->k", p, q)
+        # columns that are solved, and directions in which A is singular, get steps of length zero
+        open_columns = (old > goal) & (curvature > np.finfo(float).eps * old)
+        if not open_columns.any():
+            break
+        alpha = np.divide(old, curvature, out=np.zeros_like(old), where=open_columns)
         x += alpha * p
         r -= alpha * q
         z = np.divide(r, diagonal[:, None], out=q)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.numerics.magnitude import LARGEST, summable
+
 Array = NDArray[np.float64]
 
 
@@ -23,14 +25,15 @@ def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     if array.size == 0:
         raise ValueError(f"{name} is empty; expected a number or one number a site")
     _refuse(name, array, ~np.isfinite(array), "finite numbers")
+    summable(name, array)
     array.flags.writeable = False
     return array
 
 
 def positive(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
-    """Finite numbers above zero."""
+    """Finite numbers above zero whose inverse squares are numbers."""
     array = finite(name, value, max_ndim)
-    _refuse(name, array, array <= 0, "positive numbers")
+    _refuse(name, array, array < 1.0 / LARGEST, "positive numbers")
     return array
 
 
