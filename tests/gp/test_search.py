@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from scipy.optimize import minimize
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gp_problems import KERNEL, inputs, targets
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+from latlin.numerics.alerts import ConvergenceWarning
 
 
 @pytest.mark.parametrize(("likelihood", "engine"), [("student-t", "gkl"), ("laplace", "ep"), ("poisson", "laplace")])
@@ -108,3 +110,11 @@ def test_constant_targets_start_from_their_size():
     model = GaussianProcessRegressor().fit(X, y)
     assert model.log_evidence_ > 0.0
     np.testing.assert_allclose(model.predict(X), y, rtol=1e-3)
+
+
+def test_the_result_does_not_depend_on_the_jobs():
+    X, labels = inputs(30), np.arange(30) % 3
+    options = {"engine": "laplace", "n_restarts": 1, "max_iter": 5, "random_state": 0}
+    with pytest.warns(ConvergenceWarning), parallel_config(backend="threading"):
+        one, two = (GaussianProcessClassifier(KERNEL, n_jobs=jobs, **options).fit(X, labels) for jobs in (None, 2))
+    np.testing.assert_array_equal(one.log_evidence_, two.log_evidence_)

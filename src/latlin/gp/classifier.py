@@ -6,6 +6,7 @@ import os
 from typing import Any, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -52,6 +53,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         Further starts, drawn around the first parameters.
     max_iter : int
         Steps of the optimiser at most.
+    n_jobs : int, optional
+        Processes for the classes, as joblib counts them; the result does not depend on it.
     random_state : int, Generator or None
     verbose : bool
 
@@ -85,6 +88,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         optimizer: str | Optimizer | None = "l-bfgs-b",
         n_restarts: int = 0,
         max_iter: int = 100,
+        n_jobs: int | None = None,
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
@@ -94,6 +98,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -124,10 +129,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
             self.optimizer,
             whole("n_restarts", self.n_restarts),
             whole("max_iter", self.max_iter, 1),
-            rng,
-            self.verbose,
         )
-        found = [maximise_evidence(setting, inputs, targets, *options) for targets in self._targets]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(maximise_evidence)(setting, inputs, targets, *options, own, self.verbose)
+            for targets, own in zip(self._targets, rng.spawn(len(ones)), strict=True)
+        )
         self._store([Process(inputs, one) for one in found])
         return self
 
