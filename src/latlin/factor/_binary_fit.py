@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from latlin.factor._binary_latents import LatentEngine, factorised
@@ -51,6 +52,7 @@ class BinaryOptions:
     engine: LatentEngine
     starts: tuple[str, ...]
     n_init: int
+    n_jobs: int | None
     noise_floor: float
     rules: Rules
     verbose: bool
@@ -78,12 +80,10 @@ def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascen
     if len(rows) > SAMPLE:
         chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
         part = make_data(np.ascontiguousarray(rows[chosen]), options.noise_floor)
-    best, value = None, -np.inf
-    for activations in _starts(part.rows, options, rng):
-        found = climb(part, begin(part, activations, options), options, SHORT, warn=False)
-        if found.trace[-1] > value:
-            best, value = found.state, float(found.trace[-1])
-    assert best is not None
+    climbs = Parallel(n_jobs=options.n_jobs)(
+        delayed(_short_climb)(part, activations, options) for activations in _starts(part.rows, options, rng)
+    )
+    best = max(climbs, key=lambda found: found.trace[-1]).state
     if options.removes:
         best = without_superfluous(part, best, options)
         if len(best.probability) == 1 and noise_alone(part) > bound(part, best, options.prior):
@@ -91,6 +91,10 @@ def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascen
     if part is not data:
         best = spread(data, best, options)
     return climb(data, best, options, options.rules, warn=True)
+
+
+def _short_climb(data: Data, activations: Array, options: BinaryOptions) -> Ascent[BinaryState]:
+    return climb(data, begin(data, activations, options), options, SHORT, warn=False)
 
 
 def noise_alone(data: Data) -> float:

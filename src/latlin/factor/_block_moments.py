@@ -41,13 +41,14 @@ def parts(block: Block) -> Iterator[Array]:
     return (widened(block.X[part]) for part in slices(block.n_rows, SLICE))
 
 
-def standardised(block: Block, centre: Array, scale: Array) -> Iterator[Array]:
-    """(x − centre)/scale in slices, missing entries at zero."""
+def standardised(block: Block, centre: Array, scale: Array | None) -> Iterator[Array]:
+    """(x − centre)/scale in slices, missing entries at zero; None is a scale of one."""
     for x in parts(block):
-        z = (x - centre) / scale
-        gap = np.isnan(z)
-        if gap.any():
-            z[gap] = 0.0
+        z = x - centre
+        if scale is not None:
+            z /= scale
+        if np.isnan(z.sum()):
+            z[np.isnan(z)] = 0.0
         yield z
 
 
@@ -65,13 +66,27 @@ def _column_sums(block: Block) -> tuple[int, int, Array, Array]:
     if block.weight is not None:
         raise ValueError("the blocks of X hold weights; factor models take none")
     counts, total = np.zeros(block.X.shape[1]), np.zeros(block.X.shape[1])
+    single = block.X.dtype == np.float32
     for x in parts(block):
-        seen = ~np.isnan(x)
-        if np.isinf(x).any():
-            raise ValueError("Input X contains infinity")
-        counts += seen.sum(axis=0)
-        total += np.where(seen, summable("X", x), 0.0).sum(axis=0)
-    return block.n_rows, block.n_rows if block.X.dtype == np.float32 else 0, counts, total
+        sums = x.sum(axis=0)
+        if np.isfinite(sums).all():
+            counts += len(x)
+        else:
+            counts, sums = counts + (~np.isnan(x)).sum(axis=0), _observed_sums(x)
+        total += sums if single else _within_reach(x, sums)
+    return block.n_rows, block.n_rows if single else 0, counts, total
+
+
+def _observed_sums(x: Array) -> Array:
+    if np.isinf(x).any():
+        raise ValueError("Input X contains infinity")
+    return np.where(np.isnan(x), 0.0, x).sum(axis=0)
+
+
+def _within_reach(x: Array, sums: Array) -> Array:
+    """The sums, unless squares of such numbers overflow."""
+    summable("X", x)
+    return sums
 
 
 def column_moments(blocks: Blocks, columns: Columns) -> tuple[Array, Array]:
@@ -84,19 +99,19 @@ def column_moments(blocks: Blocks, columns: Columns) -> tuple[Array, Array]:
 
 def _squares(block: Block, centre: Array) -> tuple[Array, Array]:
     first, second = np.zeros(len(centre)), np.zeros(len(centre))
-    for z in standardised(block, centre, np.ones(len(centre))):
+    for z in standardised(block, centre, None):
         first += z.sum(axis=0)
         second += np.einsum("nd,nd->d", z, z)
     return first, second
 
 
-def products(blocks: Blocks, centre: Array, scale: Array) -> tuple[Array, Array]:
+def products(blocks: Blocks, centre: Array, scale: Array | None) -> tuple[Array, Array]:
     """Σ z and Σ z zᵀ (d×d) of z = (x − centre)/scale, missing entries at zero, in one pass."""
     first, upper = blocks.total(_products, centre, scale)
     return first, symmetrise(upper)
 
 
-def _products(block: Block, centre: Array, scale: Array) -> tuple[Array, Array]:
+def _products(block: Block, centre: Array, scale: Array | None) -> tuple[Array, Array]:
     dim = len(centre)
     first, upper = np.zeros(dim), np.zeros((dim, dim), order="F")
     for z in standardised(block, centre, scale):
@@ -110,8 +125,8 @@ def block_moments(blocks: Blocks, columns: Columns) -> tuple[Moments, Array]:
     n, dim = columns.n, len(columns.mean)
     if dim > DENSE_UP_TO:
         mean, variance = column_moments(blocks, columns)
-        return BlockMoments(blocks, n, mean, np.ones(dim), variance), mean
-    first, second = products(blocks, columns.mean, np.ones(dim))
+        return BlockMoments(blocks, n, mean, None, variance), mean
+    first, second = products(blocks, columns.mean, None)
     shift = first / n
     return DenseMoments(n, second / n - np.outer(shift, shift)), columns.mean + shift
 
@@ -123,7 +138,7 @@ class BlockMoments:
     blocks: Blocks
     n: int
     mean: Array
-    scale: Array
+    scale: Array | None
     variance: Array
 
     def times(self, b: Array) -> Array:
@@ -135,7 +150,7 @@ class BlockMoments:
         return leading(self, scale, rank, start)
 
 
-def _times(block: Block, centre: Array, scale: Array, b: Array) -> tuple[Array]:
+def _times(block: Block, centre: Array, scale: Array | None, b: Array) -> tuple[Array]:
     total = np.zeros(b.shape, order="F")
     for z in standardised(block, centre, scale):
         # ZᵀZb

@@ -63,14 +63,16 @@ class Reading:
     def slices(self, block: Block) -> Iterator[tuple[Array, Labels]]:
         """Rows and their patterns, in slices that stay in the cache."""
         for part in slices(block.n_rows, SLICE):
-            z = (widened(block.X[part]) - self.scaling.centre) / self.scaling.scale
-            gap = np.isnan(z)
-            z[gap] = 0.0
-            yield z, self._patterns(gap)
+            z = widened(block.X[part]) - self.scaling.centre
+            z /= self.scaling.scale
+            if len(self.kinds) == 1:
+                yield z, np.zeros(len(z), dtype=np.int64)
+            else:
+                gap = np.isnan(z)
+                z[gap] = 0.0
+                yield z, self._patterns(gap)
 
     def _patterns(self, gap: NDArray[np.bool_]) -> Labels:
-        if len(self.kinds) == 1:
-            return np.zeros(len(gap), dtype=np.int64)
         kinds, kind = np.unique(packed(gap), return_inverse=True)
         return np.array([self.kinds[one.tobytes()] for one in kinds], dtype=np.int64)[kind.ravel()]
 

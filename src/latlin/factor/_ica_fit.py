@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
@@ -57,6 +58,7 @@ class IcaOptions:
     ard: bool
     start_shape: float
     n_init: int
+    n_jobs: int | None
     rules: Rules
     verbose: bool
 
@@ -80,14 +82,10 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     if len(rows) > SAMPLE:
         chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
         part = make_data(np.ascontiguousarray(rows[chosen]))
-    best, value = None, -np.inf
-    for start, alike in _starts(part.rows, options, rng):
-        state = begin(part, start, options)
-        state = warmed(part, state, options) if alike else state
-        found = climb(part, state, options, SHORT, warn=False)
-        if found.trace[-1] > value:
-            best, value = found.state, float(found.trace[-1])
-    assert best is not None
+    climbs = Parallel(n_jobs=options.n_jobs)(
+        delayed(_short_climb)(part, start, alike, options) for start, alike in _starts(part.rows, options, rng)
+    )
+    best = max(climbs, key=lambda found: found.trace[-1]).state
     if options.ard:
         best = without_superfluous(part, best, options)
     if part is not data:
@@ -96,6 +94,11 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     while options.ard and len(found.state.shape) > 1 and len(gone := switched_off(found.state)):
         found = climb(data, drop(found.state, int(gone[0])), options, options.rules, warn=True)
     return found
+
+
+def _short_climb(data: IcaData, start: Start, alike: bool, options: IcaOptions) -> Ascent[IcaState]:
+    state = begin(data, start, options)
+    return climb(data, warmed(data, state, options) if alike else state, options, SHORT, warn=False)
 
 
 def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Iterator[tuple[Start, bool]]:

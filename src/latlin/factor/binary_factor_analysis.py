@@ -41,6 +41,8 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Kinds of starts: non-negative matrix factorisation (negative data are shifted), independent components, chance.
     n_init : int
         Starts of each kind; the one with the highest bound is carried on. Compared on at most 1000 rows.
+    n_jobs : int, optional
+        Processes for the starts, as joblib counts them; the result does not depend on it.
     tol : float
         Largest change of a feature, relative to the largest entry of all, at convergence.
     max_iter : int
@@ -91,6 +93,7 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         inference: str = "mean-field",
         starts: tuple[str, ...] = ("nmf", "ica", "random"),
         n_init: int = 4,
+        n_jobs: int | None = None,
         tol: float = 1e-5,
         max_iter: int = 1000,
         noise_floor: float = 1e-6,
@@ -102,6 +105,7 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.inference = inference
         self.starts = starts
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.tol = tol
         self.max_iter = max_iter
         self.noise_floor = noise_floor
@@ -188,7 +192,9 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
         engine = _ENGINES[self.inference]
         count = int(self.n_components)
-        return BinaryOptions(count, prior, engine, starts, self.n_init, self.noise_floor, rules, self.verbose)
+        return BinaryOptions(
+            count, prior, engine, starts, self.n_init, self.n_jobs, self.noise_floor, rules, self.verbose
+        )
 
     def _store(self, found: Ascent[BinaryState]) -> None:
         state = found.state

@@ -58,6 +58,8 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         the bound is higher. Without it all sources stay.
     n_init : int
         Rounds of starts: two from FastICA and one random rotation each. The highest bound goes on.
+    n_jobs : int, optional
+        Processes for the starts, as joblib counts them; the result does not depend on it.
     tol : float
         Largest change of a loading, relative to the largest, at convergence.
     max_iter : int
@@ -107,6 +109,7 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         factorisation: str = "block",
         ard: bool = True,
         n_init: int = 2,
+        n_jobs: int | None = None,
         tol: float = 1e-4,
         max_iter: int = 1000,
         random_state: RandomState = None,
@@ -119,6 +122,7 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.factorisation = factorisation
         self.ard = ard
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
@@ -213,7 +217,9 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, "raise max_iter or tol")
         model = SourceModel(FAMILIES[self.source], self.learn_shape)
         engine = ENGINES[self.factorisation]
-        return IcaOptions(int(count), model, engine, self.ard, self.shape, self.n_init, rules, self.verbose)
+        return IcaOptions(
+            int(count), model, engine, self.ard, self.shape, self.n_init, self.n_jobs, rules, self.verbose
+        )
 
     def _store(self, found: Ascent[IcaState], mean: Array) -> None:
         state = normalised(found.state)
