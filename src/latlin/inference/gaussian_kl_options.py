@@ -26,6 +26,7 @@ from latlin.inference.gaussian_kl_subspace import BASES, SubspacePlan
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.inference.structured_form import StructuredForm, structured_form
+from latlin.inference.structured_starts import Moments, best_fit, structured_starts
 from latlin.numerics.ascent import Rules
 
 Array = NDArray[np.float64]
@@ -123,9 +124,9 @@ def structured_posterior(
     """Fit a plan to a model."""
     started = time.perf_counter()
     form = structured_form(model, engine.probes)
-    mean, scale = (np.zeros(model.dim), typical_scale(form)) if start is None else _moments(form, start)
+    starts = structured_starts(form) if start is None else [_moments(form, start)]
     climber = Climber(form, rules, verbose, checkpoint_for(checkpoint, model, engine))
-    structure, ascent, note = plan.fit(climber, mean, scale)
+    structure, ascent, note = best_fit(plan, climber, starts)
     m, theta = ascent.state.point[: form.dim], ascent.state.point[form.dim :]
     local = "" if form.sites.log_concave else "; the sites are not log-concave, so this optimum may be local"
     return Posterior(
@@ -142,9 +143,9 @@ def structured_posterior(
     )
 
 
-def _moments(form: StructuredForm, start: Posterior) -> tuple[Array, Array]:
+def _moments(form: StructuredForm, start: Posterior) -> Moments:
     if len(start.mean) != form.dim:
         raise ValueError(f"start has dimension {len(start.mean)}, but the model has {form.dim}")
     scale = np.sqrt(start.variance) / form.whitening.scale
     usual = typical_scale(form)
-    return form.coordinates(start.mean), np.where(np.isfinite(scale) & (scale > 0.0), scale, usual)
+    return Moments(form.coordinates(start.mean), np.where(np.isfinite(scale) & (scale > 0.0), scale, usual))
