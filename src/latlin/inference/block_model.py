@@ -10,6 +10,7 @@ where the block is, a piece at a time, so that no whitened or widened copy of a 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.distributed.blocks import Block, Blocks, slices
+from latlin.distributed.blocks import Block, Blocks, Summand, slices
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.sites import Sites
 from latlin.potentials.base import Potential
@@ -64,6 +65,19 @@ class Reading(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class AbsentBlocks:
+    """In the place of rows that a copied or stored model has left behind."""
+
+    n_columns: int
+    n_blocks: int = 0
+
+    def total(self, summand: Summand, *shared: Any) -> NoReturn:
+        raise ValueError("the blocks of rows were left behind when this model was copied or stored: fit again")
+
+    each = fold = total
+
+
 class BlockModel(LatentLinearModel):
     """Own factors and blocks of observations; see the module.
 
@@ -88,6 +102,10 @@ class BlockModel(LatentLinearModel):
         told = {"own": own, "blocks": blocks, "reading": reading, "signature": signature}
         for name, value in (told | {"gaussians": own.gaussians, "dim": own.dim}).items():
             object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and files leave the rows behind."""
+        return BlockModel, (self.own, AbsentBlocks(self.blocks.n_columns), self.reading, self.signature)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name == "sites":

@@ -28,6 +28,7 @@ from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._predict import Latent, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
+from latlin.linear._rowwise import rowwise
 from latlin.linear._summary import Summary, coefficient_rows
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
@@ -224,6 +225,7 @@ class LinearEstimator(BaseEstimator):
         """The potential of a response at its hyperparameters, of no particular observation."""
         return self._family().potential(0.0, self._fits[index].values)
 
+    @rowwise
     def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
         """The linear predictor xᵀw (+ offset) of each row: its posterior mean and, if asked, how uncertain it is.
 

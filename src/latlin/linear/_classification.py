@@ -20,6 +20,7 @@ from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import Latent
+from latlin.linear._rowwise import rowwise
 from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]
@@ -113,6 +114,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         """Logarithms of class probabilities, shape (n, n_classes)."""
         raise NotImplementedError
 
+    @rowwise
     def predict_proba(self, X: Any, offset: Any = None) -> Array:
         """Class probabilities, posterior integrated; several classes: each against the rest, normalised.
 
@@ -124,11 +126,13 @@ class Classification(ClassifierMixin, LinearEstimator):
         _, latents, dtype = self._latents(X, offset)
         return np.exp(self._log_probabilities(latents)).astype(dtype)
 
+    @rowwise
     def predict_log_proba(self, X: Any, offset: Any = None) -> Array:
         """Logarithms of `predict_proba`, exact also where that rounds to 0 or 1."""
         _, latents, dtype = self._latents(X, offset)
         return self._log_probabilities(latents).astype(dtype)
 
+    @rowwise
     def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
         """The most probable class of each row."""
         _, latents, _ = self._latents(X, offset)

@@ -22,6 +22,7 @@ from latlin.linear._predict import (
     predictive_quantiles,
     tails,
 )
+from latlin.linear._rowwise import rowwise
 from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]
@@ -66,6 +67,7 @@ class Regression(RegressorMixin, LinearEstimator):
         """The point prediction: the mean of y, or its median where the family has no mean."""
         return np.asarray(at.mean)
 
+    @rowwise
     def predict(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
         """Predicted y of each row and, if asked, its standard deviation or covariance, noise included.
 

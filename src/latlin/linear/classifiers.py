@@ -14,6 +14,7 @@ from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Positive
 from latlin.linear._families import Binary, Family
 from latlin.linear._predict import Latent, levels, log_density, tails
+from latlin.linear._rowwise import rowwise
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.rng import RandomState
 
@@ -46,6 +47,7 @@ class OneVersusRest(StreamingClasses, Classification):
         table = np.concatenate([no, yes], axis=1) if yes.shape[1] == 1 else yes
         return table - np.logaddexp.reduce(table, axis=1, keepdims=True)
 
+    @rowwise
     def decision_function(self, X: Any, offset: Any = None) -> Array:
         """Log odds of the integrated probabilities: of the second class of two (n,), or of each against the rest."""
         _, latents, dtype = self._latents(X, offset)
