@@ -38,7 +38,7 @@ def draws(n: int, d: int, k: int, seed: int = 0) -> np.ndarray:
 
 def options(k: int, ard: bool, sweeps: int = SWEEPS) -> BinaryOptions:
     prior = model.RelevantFeatures() if ard else model.PointFeatures()
-    return BinaryOptions(k, prior, MeanField(sweeps, 0, 1e-4), ("random",), 1, 1e-6, Rules(), False)
+    return BinaryOptions(k, prior, MeanField(sweeps, 0, 1e-4), ("random",), 1, None, 1e-6, Rules(), False)
 
 
 def plain_e_step(x, mu, sigma, pi, lam):  # type: ignore[no-untyped-def]
