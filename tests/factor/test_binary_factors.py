@@ -23,7 +23,7 @@ POINT, RELEVANT = bm.PointFeatures(), bm.RelevantFeatures()
 
 
 def options(prior, engine, count=3):
-    return BinaryOptions(count, prior, engine, ("random",), 1, 1e-6, Rules(), False)
+    return BinaryOptions(count, prior, engine, ("random",), 1, None, 1e-6, Rules(), False)
 
 
 def toy(seed=0, n=40, d=5, k=3):
