@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latlin.distributed import threads
-from latlin.distributed.threads import loops_may_overlap, one_blas_thread, one_thread
+from latlin.distributed.threads import loops_may_overlap, one_blas_thread, one_thread, side_by_side
 
 
 @numba.njit(parallel=True)
@@ -57,3 +57,30 @@ def test_an_unknown_layer_is_judged_by_what_is_there(monkeypatch):
     assert not loops_may_overlap()
     monkeypatch.setattr(threads, "import_module", lambda name: nullcontext())
     assert loops_may_overlap()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_work_is_shared_in_order(count, monkeypatch):
+    monkeypatch.setattr(numba, "get_num_threads", lambda: count)
+    monkeypatch.setattr(numba, "set_num_threads", lambda n: None)
+    monkeypatch.setattr(threads, "loops_may_overlap", lambda: True)
+    taken = []
+
+    def parts():
+        for part in range(20):
+            taken.append(part)
+            yield part
+
+    found = []
+    for answer in side_by_side(lambda part: part**2, parts(), 20):
+        found.append(answer)
+        assert len(taken) - len(found) <= (count if count > 1 else 0)
+    assert found == [part**2 for part in range(20)]
+
+
+def test_an_error_ends_the_work(monkeypatch):
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(numba, "set_num_threads", lambda n: None)
+    monkeypatch.setattr(threads, "loops_may_overlap", lambda: True)
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side(lambda part: 1 // part, [1, 2, 0, 3, 4, 5], 6))

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy import sparse
 
+from latlin.distributed.threads import side_by_side
+
 T = TypeVar("T")
 #: bytes of a block of rows when nothing else is said
 BLOCK_BYTES = 64 * 2**20
@@ -102,7 +104,7 @@ def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
 
 @dataclass(frozen=True)
 class LocalBlocks:
-    """Rows in memory or in memory-mapped files of this machine, taken one block after the other.
+    """Rows in memory or in memory-mapped files of this machine, a thread on each of some blocks at a time.
 
     Parameters
     ----------
@@ -143,10 +145,10 @@ class LocalBlocks:
         return Block(X, y, weight, offset, number)
 
     def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
-        return tree((summand(block, *shared) for block in self), add)
+        return tree(side_by_side(lambda block: summand(block, *shared), self, self.n_blocks), add)
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        return [function(block, *shared) for block in self]
+        return list(side_by_side(lambda block: function(block, *shared), self, self.n_blocks))
 
     def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
         for number in range(self.n_blocks) if order is None else order:

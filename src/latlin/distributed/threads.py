@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
+from typing import TypeVar
 
 import numba
 
+S = TypeVar("S")
+T = TypeVar("T")
 #: compiled parallel loops may be entered by one thread at a time where Numba has only its own work queue
 _ALONE = Lock()
+
+
+def side_by_side(function: Callable[[S], T], parts: Iterable[S], count: int) -> Iterator[T]:
+    """`function` of each of `count` parts, in their order, by as many threads as compiled loops may use.
+
+    No more parts are taken than are being worked on, and one. Where there is one thread or one part, the work is done
+    here, and BLAS may use all threads.
+    """
+    threads = min(numba.get_num_threads() if loops_may_overlap() else 1, count)
+    if threads == 1:
+        yield from map(function, parts)
+        return
+    waiting: deque[Future[T]] = deque()
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        try:
+            for part in parts:
+                waiting.append(pool.submit(_alone, function, part))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _alone(function: Callable[[S], T], part: S) -> T:
+    with one_thread():
+        return function(part)
 
 
 @contextmanager
