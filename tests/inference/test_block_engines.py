@@ -1,0 +1,236 @@
+"""Engines on blocks of rows: the same posterior for any chunking, dense and sparse, and that of the rows in memory."""
+
+import pickle
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin.distributed.blocks import LocalBlocks
+from latlin.inference import block_infer
+from latlin.inference.block_gradient import block_evidence_gradient
+from latlin.inference.block_infer import infer_blocks
+from latlin.inference.block_model import BlockModel, Observed
+from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.ascent import Checkpoint
+
+N, D = 60, 6
+FAMILIES = {
+    "logit": lambda y: potentials.Logit((np.asarray(y) > 0.0).astype(float)),
+    "probit": lambda y: potentials.Probit((np.asarray(y) > 0.0).astype(float)),
+    "poisson": lambda y: potentials.Poisson(np.round(np.exp(0.5 * np.asarray(y)))),
+    "student-t": lambda y: potentials.StudentT(4.0, y, 0.7),
+    "laplace": lambda y: potentials.Laplace(y, 0.8),
+    "gaussian": lambda y: potentials.Gaussian(y, 0.9),
+}
+PRIORS = {
+    "diagonal": GaussianFactor(np.linspace(-0.2, 0.3, D), np.linspace(0.5, 2.0, D)),
+    "full": GaussianFactor(0.1, np.eye(D) + 0.3),
+    "laplace": SiteFactor(None, potentials.Laplace(np.zeros(D), np.linspace(0.5, 1.0, D))),
+    "student-t": SiteFactor(None, potentials.StudentT(3.0, np.zeros(D), np.linspace(0.5, 1.0, D))),
+}
+ENGINES = {
+    "map": engines.MAP(tol=1e-9),
+    "laplace": engines.Laplace(tol=1e-9),
+    "full": engines.GaussianKL(tol=1e-9),
+    "diagonal": engines.GaussianKL("diagonal", tol=1e-9),
+    "banded": engines.GaussianKL("banded", bandwidth=1, tol=1e-9),
+    "chevron": engines.GaussianKL("chevron", rank=2, tol=1e-9),
+    "low-rank": engines.GaussianKL("low-rank", rank=1, tol=1e-8),
+    "sparse": engines.GaussianKL("sparse", pattern=np.triu(np.ones((D, D)), 4), tol=1e-9),
+}
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Rows and responses as they are."""
+
+    family: str
+
+    def __call__(self, block):
+        rows = block.X if sparse.issparse(block.X) else np.ascontiguousarray(block.X, float)
+        return Observed(rows, FAMILIES[self.family](block.y), block.weight, block.offset)
+
+    def kind(self):
+        return FAMILIES[self.family](0.0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)
+    y = X @ np.linspace(-1.0, 1.5, D) + rng.logistic(size=N)
+    return X, y, rng.random(N) + 0.5, 0.3 * rng.standard_normal(N)
+
+
+def in_memory(data, prior, family, kind=np.asarray):
+    X, y, weight, offset = data
+    return LatentLinearModel([PRIORS[prior], SiteFactor(kind(X), FAMILIES[family](y), weight, offset)])
+
+
+def in_blocks(data, prior, family, rows, kind=np.asarray):
+    X, *beside = data
+    blocks = LocalBlocks.of(kind(X), *beside, rows=rows)
+    return BlockModel(LatentLinearModel([PRIORS[prior]]), blocks, Plain(family))
+
+
+def agree(a, b, accuracy):
+    assert a.mean == pytest.approx(b.mean, abs=accuracy)
+    assert a.covariance() == pytest.approx(b.covariance(), abs=accuracy)
+    if b.evidence_kind != "none":
+        assert a.log_evidence == pytest.approx(b.log_evidence, rel=accuracy)
+    assert a.evidence_kind == b.evidence_kind
+
+
+def shortened(engine, steps):
+    return type(engine)(**{**vars(engine), "max_iter": steps})
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_any_chunking_gives_the_same_numbers_at_a_fixed_number_of_steps(data, engine, kind):
+    short = shortened(ENGINES[engine], 3 if engine in ("map", "laplace", "full") else 1)
+    whole = infer_blocks(in_blocks(data, "diagonal", "logit", N, kind), short)
+    for rows in (11, 40):
+        parts = infer_blocks(in_blocks(data, "diagonal", "logit", rows, kind), short)
+        agree(parts, whole, 1e-10)
+        assert parts.trace == pytest.approx(whole.trace, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+def test_blocks_of_one_row(data):
+    short = shortened(ENGINES["full"], 2)
+    agree(*(infer_blocks(in_blocks(data, "diagonal", "logit", rows), short) for rows in (1, N)), 1e-10)
+
+
+@pytest.mark.parametrize("engine", ["map", "laplace", "diagonal", "banded", "chevron", "sparse"])
+def test_the_steps_are_those_in_memory(data, engine):
+    two = shortened(ENGINES[engine], 2)
+    with pytest.warns(ConvergenceWarning):
+        memory = infer(in_memory(data, "diagonal", "logit"), two)
+    with pytest.warns(ConvergenceWarning):
+        blocks = infer(in_blocks(data, "diagonal", "logit", 25), two)
+    assert blocks.trace == pytest.approx(memory.trace, rel=1e-12)
+    agree(blocks, memory, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("engine", "prior", "family"),
+    [
+        *((engine, "diagonal", "logit") for engine in ENGINES),
+        *(("full", prior, "probit") for prior in PRIORS),
+        *(("full", "diagonal", family) for family in FAMILIES),
+        *(("diagonal", prior, "poisson") for prior in ("full", "laplace", "student-t")),
+        ("laplace", "student-t", "student-t"),
+        ("map", "full", "poisson"),
+        ("laplace", "diagonal", "gaussian"),
+    ],
+)
+def test_the_optimum_is_that_in_memory(data, engine, prior, family):
+    # a gradient of 1e-9 (1e-8) in whitened coordinates, where the curvature is at least one
+    memory = infer(in_memory(data, prior, family), ENGINES[engine])
+    blocks = infer(in_blocks(data, prior, family, 32), ENGINES[engine])
+    assert blocks.converged
+    agree(blocks, memory, 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("engine", "prior", "family"),
+    [
+        ("full", "diagonal", "student-t"),
+        ("full", "laplace", "laplace"),
+        ("laplace", "diagonal", "student-t"),
+        ("laplace", "student-t", "student-t"),
+        ("laplace", "full", "logit"),
+    ],
+)
+def test_the_gradient_of_the_evidence_is_that_in_memory(data, engine, prior, family):
+    memory = evidence_gradient(infer(in_memory(data, prior, family), ENGINES[engine]))
+    blocks = block_evidence_gradient(infer(in_blocks(data, prior, family, 32), ENGINES[engine]))
+    for a, b in zip(blocks.gaussians, memory.gaussians, strict=True):
+        assert a.d_mean == pytest.approx(b.d_mean, abs=1e-6)
+        assert a.d_cov == pytest.approx(b.d_cov, abs=1e-6)
+    *own_a, last_a = blocks.sites
+    *own_b, last_b = memory.sites
+    for a, b in zip(own_a, own_b, strict=True):
+        assert {name: a[name] == pytest.approx(b[name], abs=1e-6) for name in b} == dict.fromkeys(b, True)
+    # of the observations, totals
+    assert set(last_a) == set(last_b) - {"loc"}
+    for name, total in last_a.items():
+        assert total == pytest.approx(np.sum(last_b[name]), abs=1e-6)
+
+
+def test_a_fit_starts_from_another_posterior(data):
+    model = in_blocks(data, "diagonal", "logit", 30)
+    first = infer(model, ENGINES["full"])
+    for engine in ("full", "diagonal", "laplace"):
+        cold, warm = infer(model, ENGINES[engine]), infer(model, ENGINES[engine], start=first)
+        agree(warm, cold, 1e-7)
+    assert infer(model, ENGINES["full"], start=first).n_iter == 1
+    agree(infer(model, ENGINES["full"], start=infer(model, "map")), first, 1e-7)
+
+
+@dataclass
+class Failing:
+    """Blocks that are lost after some passes."""
+
+    blocks: LocalBlocks
+    passes: float
+    n_columns: int = D
+    n_blocks: int = 2
+
+    def total(self, summand, *shared):
+        self.passes -= 1
+        if self.passes < 0:
+            raise ConnectionError("lost")
+        return self.blocks.total(summand, *shared)
+
+
+@pytest.mark.parametrize("engine", ["laplace", "full", "diagonal", "chevron"])
+def test_a_lost_fit_goes_on_from_its_checkpoint(data, engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(block_infer, "Checkpoint", partial(Checkpoint, every=0.0))
+    model, file = in_blocks(data, "diagonal", "logit", 30), tmp_path / "state"
+    counted = Failing(model.blocks, 10_000)
+    whole = infer(BlockModel(model.own, counted, model.reading), ENGINES[engine])
+    lost = BlockModel(model.own, Failing(model.blocks, 10_000 - counted.passes - 2), model.reading)
+    with pytest.raises(ConnectionError):
+        infer(lost, ENGINES[engine], checkpoint=file)
+    assert file.exists()
+    resumed = infer(model, ENGINES[engine], checkpoint=file)
+    assert np.array_equal(resumed.trace, whole.trace)
+    assert np.array_equal(resumed.mean, whole.mean)
+    assert np.array_equal(resumed.covariance(), whole.covariance())
+    other = BlockModel(model.own, model.blocks, model.reading, signature="other rows")
+    with pytest.raises(ValueError, match="belongs to another model"):
+        infer(other, ENGINES[engine], checkpoint=file)
+
+
+def test_auto_says_why(data):
+    assert "auto: rows in blocks, 6 dimensions: a full covariance" in infer(in_blocks(data, "full", "logit", 9)).message
+
+
+def test_what_cannot_be_done_is_said(data):
+    logistic, robust = in_blocks(data, "diagonal", "logit", 30), in_blocks(data, "diagonal", "laplace", 30)
+    with pytest.raises(ValueError, match=r"engine 'ep' cannot be used.*'gkl'.*'laplace' and 'map'"):
+        infer(logistic, "ep")
+    with pytest.raises(ValueError, match="subspace"):
+        infer(logistic, engines.GaussianKL("subspace", rank=2))
+    with pytest.raises(ValueError, match="Laplace sites have a kink; use engine 'gkl'"):
+        infer(robust, "laplace")
+    with pytest.raises(ValueError, match="on w itself"):
+        BlockModel(LatentLinearModel([GaussianFactor(H=np.eye(D))]), logistic.blocks, logistic.reading)
+    with pytest.raises(ValueError, match="take the rows into memory"):
+        infer(logistic, "laplace").diagnose()
+
+
+def test_copies_leave_the_rows_behind(data):
+    post = infer(in_blocks(data, "diagonal", "logit", 30), "laplace")
+    copy = pickle.loads(pickle.dumps(post))
+    assert np.array_equal(copy.mean, post.mean)
+    with pytest.raises(ValueError, match="left behind"):
+        infer(copy.model, "laplace")
