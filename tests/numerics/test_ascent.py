@@ -104,6 +104,32 @@ def test_resuming_from_a_checkpoint_gives_the_same_numbers(tmp_path):
     assert again.converged
 
 
+class Pair(NamedTuple):
+    first: np.ndarray
+    second: float
+
+
+class Nested(NamedTuple):
+    pair: Pair
+    count: int
+
+
+def halve_nested(state):
+    pair = Pair(state.pair.first / 2, state.pair.second / 2)
+    size = float(np.abs(pair.first).max()) + pair.second
+    return Nested(pair, state.count + 1), Measure(-(size**2), size)
+
+
+def test_states_within_states_are_kept(tmp_path):
+    start = Nested(Pair(np.array([[1.0, 2.0]]), 3.0), 0)
+    saved = Checkpoint(tmp_path / "fit", "m")
+    ascend(halve_nested, start, Rules(max_iter=4), checkpoint=saved, warn=False)
+    resumed = ascend(halve_nested, start, Rules(), checkpoint=saved).state
+    expected = ascend(halve_nested, start, Rules()).state
+    np.testing.assert_array_equal(resumed.pair.first, expected.pair.first)
+    assert (resumed.pair.second, resumed.count) == (expected.pair.second, expected.count)
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     path = tmp_path / "fit.npz"
     ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "model A"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ def answers_by_block(width: str | None = None, dtype: Any = np.float64) -> Calla
             if arguments or any(options.values()):
                 raise ValueError(f"{method.__name__} of blocks of rows takes X alone")
             columns = None if width is None else int(getattr(self, width))
-            return map_rows(X, partial(method, self), columns, dtype)
+            return map_rows(X, getattr(self, method.__name__), columns, dtype)
 
         return cast(Method, ask)
 

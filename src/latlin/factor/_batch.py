@@ -10,7 +10,7 @@ from latlin.factor._direct import direct_fit, principal_fit
 from latlin.factor._em import em_fit
 from latlin.factor._fit import Fit
 from latlin.factor._moments import Moments
-from latlin.numerics.ascent import Rules
+from latlin.numerics.ascent import Checkpoint, Rules
 from latlin.numerics.linalg import Array
 
 
@@ -20,15 +20,15 @@ def rules_of(options: Any) -> Rules:
     return Rules(options.tol, 1e-3 * options.tol, options.max_iter, True, remedy)
 
 
-def ml_fit(options: Any, s: Moments, mean: Array) -> Fit:
+def ml_fit(options: Any, s: Moments, mean: Array, checkpoint: Checkpoint | None = None) -> Fit:
     """The maximum by Newton steps, or in closed form when the noise is isotropic."""
     rank = int(options.n_components)
     if options.noise == "isotropic":
         return principal_fit(s, mean, rank)
-    return direct_fit(s, mean, rank, options.noise_floor, rules_of(options), options.verbose)
+    return direct_fit(s, mean, rank, options.noise_floor, rules_of(options), options.verbose, checkpoint)
 
 
-def complete_em_fit(options: Any, s: Moments, mean: Array) -> Fit:
+def complete_em_fit(options: Any, s: Moments, mean: Array, checkpoint: Checkpoint | None = None) -> Fit:
     """EM from the principal axes of the correlations."""
     rank, isotropic = int(options.n_components), options.noise == "isotropic"
     sd = np.sqrt(s.variance)
@@ -38,4 +38,4 @@ def complete_em_fit(options: Any, s: Moments, mean: Array) -> Fit:
     noise = np.maximum(1.0 - (start**2).sum(axis=0), 0.1) * s.variance
     noise = np.full_like(noise, noise.mean()) if isotropic else noise
     floor = options.noise_floor * s.variance
-    return em_fit(s, mean, start * sd, noise, isotropic, floor, rules_of(options), options.verbose)
+    return em_fit(s, mean, start * sd, noise, isotropic, floor, rules_of(options), options.verbose, checkpoint)

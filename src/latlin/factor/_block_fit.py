@@ -18,6 +18,7 @@ from latlin.factor._block_moments import Columns, block_moments, column_moments,
 from latlin.factor._fit import Fit
 from latlin.factor._missing import Parameters, Units, climb_missing, expected_sums, principal_start
 from latlin.factor._online import feed, open_stream
+from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.factor_stream import FactorStream
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
@@ -26,6 +27,7 @@ from latlin.numerics.rng import generator
 
 #: a fit, and the variances of the columns
 Outcome = tuple[Fit, Array]
+Run = Callable[[Any, Blocks, Columns, Checkpoint | None], Outcome]
 
 
 def _check_variance(mean: Array, variance: Array) -> None:
@@ -34,18 +36,18 @@ def _check_variance(mean: Array, variance: Array) -> None:
         raise ValueError(f"X is constant in column(s) {flat[:10].tolist()}: drop them, they have no noise variance")
 
 
-def _from_moments(fit: Callable[..., Fit]) -> Callable[[Any, Blocks, Columns], Outcome]:
-    def run(options: Any, blocks: Blocks, columns: Columns) -> Outcome:
+def _from_moments(fit: Callable[..., Fit]) -> Run:
+    def run(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint | None) -> Outcome:
         s, mean = block_moments(blocks, columns)
         _check_variance(mean, s.variance)
-        return fit(options, s, mean), s.variance
+        return fit(options, s, mean, checkpoint), s.variance
 
     return run
 
 
-def _em(options: Any, blocks: Blocks, columns: Columns) -> Outcome:
+def _em(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint | None) -> Outcome:
     if columns.complete:
-        return _from_moments(complete_em_fit)(options, blocks, columns)
+        return _from_moments(complete_em_fit)(options, blocks, columns, checkpoint)
     mean, variance = column_moments(blocks, columns)
     _check_variance(mean, variance)
     isotropic, rank = options.noise == "isotropic", int(options.n_components)
@@ -57,7 +59,7 @@ def _em(options: Any, blocks: Blocks, columns: Columns) -> Outcome:
 
     rules, floor = rules_of(options), options.noise_floor
     return climb_missing(
-        expect, start, columns.n, columns.counts, units, isotropic, floor, rules, options.verbose
+        expect, start, columns.n, columns.counts, units, isotropic, floor, rules, options.verbose, checkpoint
     ), variance
 
 
@@ -65,7 +67,9 @@ def _expected_sums(block: Block, at: Parameters, units: Units) -> tuple[Any, ...
     return expected_sums(at, block.X, units)
 
 
-def _online(options: Any, blocks: Blocks, columns: Columns) -> Outcome:
+def _online(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint | None) -> Outcome:
+    if checkpoint is not None:
+        raise ValueError(f"checkpoint is for method 'ml' or 'em'; {options.method!r} keeps its stream by save")
     mean, variance = column_moments(blocks, columns)
     _check_variance(mean, variance)
     stream = open_stream(options, len(mean), columns.dtype)
@@ -94,7 +98,7 @@ def _log_likelihood(block: Block, density: LowRankNormal) -> tuple[float]:
     return (float(sum(density.logpdf(x).sum() for x in parts(block))),)
 
 
-BLOCK_METHODS: dict[str, Callable[[Any, Blocks, Columns], Outcome]] = {
+BLOCK_METHODS: dict[str, Run] = {
     "ml": _from_moments(ml_fit),
     "em": _em,
     "online-em": _online,

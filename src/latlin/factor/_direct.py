@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 
 from latlin.factor._fit import Fit, total_log_likelihood
 from latlin.factor._moments import DenseMoments, Moments
-from latlin.numerics.ascent import Measure, Rules, ascend
+from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, cholesky
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.low_rank import LOG_2PI
@@ -54,7 +54,15 @@ def profile(s: Moments, sd: Array, x: Array, rank: int, start: Array | None = No
     return Profile(x, float(value), gradient, values, u)
 
 
-def direct_fit(s: Moments, mean: Array, rank: int, floor: float, rules: Rules, verbose: bool) -> Fit:
+def direct_fit(
+    s: Moments,
+    mean: Array,
+    rank: int,
+    floor: float,
+    rules: Rules,
+    verbose: bool,
+    checkpoint: Checkpoint | None = None,
+) -> Fit:
     """The maximum of the likelihood over loadings and ψ ≥ floor·variance."""
     sd = np.sqrt(s.variance)
     start = profile(s, sd, _start(s, sd, rank, floor), rank)
@@ -71,7 +79,7 @@ def direct_fit(s: Moments, mean: Array, rank: int, floor: float, rules: Rules, v
             gradient = 0.0
         return new, Measure(_total(s.n, new, shift), gradient)
 
-    climb = ascend(step, start, rules, label="factor analysis (ml)", verbose=verbose)
+    climb = ascend(step, start, rules, label="factor analysis (ml)", verbose=verbose, checkpoint=checkpoint)
     noise, loadings = _loadings(climb.state, sd)
     return Fit(mean, loadings, noise, climb.trace, climb.converged, climb.n_iter, climb.message)
 

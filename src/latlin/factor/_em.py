@@ -17,7 +17,7 @@ from scipy.linalg import blas
 
 from latlin.factor._fit import Fit, total_log_likelihood
 from latlin.factor._moments import Moments
-from latlin.numerics.ascent import Measure, Rules, ascend
+from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, Cholesky, cholesky
 
 
@@ -30,7 +30,15 @@ class EMState(NamedTuple):
 
 
 def em_fit(
-    s: Moments, mean: Array, start: Array, noise: Array, isotropic: bool, floor: Array, rules: Rules, verbose: bool
+    s: Moments,
+    mean: Array,
+    start: Array,
+    noise: Array,
+    isotropic: bool,
+    floor: Array,
+    rules: Rules,
+    verbose: bool,
+    checkpoint: Checkpoint | None = None,
 ) -> Fit:
     """Climb from loadings `start` (K×d) and `noise`; ψ stays at or above `floor`."""
 
@@ -41,7 +49,7 @@ def em_fit(
         return new, Measure(log_likelihood(new, s), change)
 
     first = EMState(start.T, noise, s.times(start.T / noise[:, None]))
-    climb = ascend(step, first, rules, label="factor analysis (em)", verbose=verbose)
+    climb = ascend(step, first, rules, label="factor analysis (em)", verbose=verbose, checkpoint=checkpoint)
     f, psi, _ = climb.state
     return Fit(mean, f.T, psi, climb.trace, climb.converged, climb.n_iter, climb.message)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.distributed.checkpoints import CheckpointFiles
 from latlin.factor._group_rotation import rotate
 from latlin.factor._group_rows import LatentSums
 from latlin.factor._group_updates import (
@@ -148,7 +149,14 @@ def _mean_squares(model: GroupModel) -> Array:
 
 
 def climb(
-    model: GroupModel, rank: int, n_init: int, step: Sweep, rules: Rules, rng: np.random.Generator, verbose: bool
+    model: GroupModel,
+    rank: int,
+    n_init: int,
+    step: Sweep,
+    rules: Rules,
+    rng: np.random.Generator,
+    verbose: bool,
+    files: CheckpointFiles,
 ) -> Ascent[GroupState]:
     """The best of several climbs: the first from principal components, the others from random latents."""
     climbs = []
@@ -156,16 +164,19 @@ def climb(
         rows = model.data.rows
         guess = rows.principal(rank, rng) if number == 0 else rows.random(rank, rng)
         label = f"group factor analysis, start {number + 1} of {n_init}"
-        climbs.append(ascend(step, begin(model, guess), rules, label=label, verbose=verbose, warn=False))
+        kept = files.following()
+        climbs.append(
+            ascend(step, begin(model, guess), rules, label=label, verbose=verbose, warn=False, checkpoint=kept)
+        )
     best = max(climbs, key=lambda ascent: ascent.trace[-1])
     if step.pruning:
-        best = without_weak(step, best, rules)
+        best = without_weak(step, best, rules, files)
     if not best.converged:
         alert(best.message, ConvergenceWarning)
     return best
 
 
-def without_weak(step: Sweep, best: Ascent[GroupState], rules: Rules) -> Ascent[GroupState]:
+def without_weak(step: Sweep, best: Ascent[GroupState], rules: Rules, files: CheckpointFiles) -> Ascent[GroupState]:
     """Doubt the weakest factor: climb on without it, and go on so while the evidence given α does not fall.
 
     The largest directions of pure noise can hold a factor at a local optimum. The divergence of q(α), whose size is
@@ -177,7 +188,8 @@ def without_weak(step: Sweep, best: Ascent[GroupState], rules: Rules) -> Ascent[
             return best
         kept = np.delete(np.arange(len(share)), share.argmin())
         start = select(step.model, best.state, kept)
-        fewer = ascend(step, start, rules, label="group factor analysis, one factor less", warn=False)
+        label = "group factor analysis, one factor less"
+        fewer = ascend(step, start, rules, label=label, warn=False, checkpoint=files.following())
         if _given_relevance(step.model, fewer.state) < _given_relevance(step.model, best.state):
             return best
         trace = np.concatenate([best.trace, fewer.trace])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.factor._fit import Fit
-from latlin.numerics.ascent import Measure, Rules, ascend
+from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LOG_2PI, LowRankNormal
 
@@ -150,6 +150,7 @@ def climb_missing(
     floor: float,
     rules: Rules,
     verbose: bool,
+    checkpoint: Checkpoint | None = None,
 ) -> Fit:
     """EM from `start`; `expect` gives the sums over all rows at some parameters, in one pass."""
     least = np.full(len(counts), floor)
@@ -160,7 +161,8 @@ def climb_missing(
         return following, Measure(following.log_likelihood, float(np.abs(new.noise - state.noise).max()))
 
     first = MissingState(*start, *expect(start))
-    climb = ascend(step, first, rules, label="factor analysis (em, missing)", verbose=verbose)
+    label = "factor analysis (em, missing)"
+    climb = ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint)
     c, f, psi = climb.state[:3]
     centre, scale = units
     trace = climb.trace - float(counts @ np.log(scale))

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.checkpoints import refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._batch import complete_em_fit, ml_fit, rules_of
@@ -27,6 +28,7 @@ from latlin.factor._online import RULES, feed, open_stream, stream_fit
 from latlin.factor._queries import FactorQueries
 from latlin.factor._rotation import ROTATIONS
 from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
 
@@ -157,15 +159,17 @@ class FactorAnalysis(FactorQueries):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> FactorAnalysis:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> FactorAnalysis:
         """Fit to the rows of `X` of shape (n, d); NaN marks missing entries (method="em" only).
 
         X may be a Dask array or data frame, a large memory-mapped array or `latlin.distributed` blocks; then only sums
-        over its rows are asked for, and the online methods visit one block after the other.
+        over its rows are asked for, and the online methods visit one block after the other. With these a `checkpoint`
+        (a path) keeps the state of "ml" and "em", and a fit goes on from it.
         """
         self._check_options()
         if is_blocked(X):
-            return self._fit_blocks(X)
+            return self._fit_blocks(X, checkpoint)
+        refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
         rows = validate_data(self, X, dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
         variance = self._check_rows(rows)
@@ -174,7 +178,7 @@ class FactorAnalysis(FactorQueries):
         self._check_rank(self.n_components, *rows.shape)
         return self._conclude(_METHODS[self.method](self, rows), len(rows), variance)
 
-    def _fit_blocks(self, X: Any) -> FactorAnalysis:
+    def _fit_blocks(self, X: Any, checkpoint: Any) -> FactorAnalysis:
         blocks = open_blocks(X)
         columns = read_columns(blocks)
         remember_columns(self, X, blocks.n_columns)
@@ -184,7 +188,8 @@ class FactorAnalysis(FactorQueries):
         if isinstance(self.n_components, str):
             return self._choose(X, columns.n, blocks.n_columns)
         self._check_rank(self.n_components, columns.n, blocks.n_columns)
-        fit, variance = BLOCK_METHODS[self.method](self, blocks, columns)
+        saved = None if checkpoint is None else Checkpoint(checkpoint, signature(self, columns.mean))
+        fit, variance = BLOCK_METHODS[self.method](self, blocks, columns, saved)
         return self._conclude(fit, columns.n, variance)
 
     def _conclude(self, fit: Fit, n: int, variance: Array) -> FactorAnalysis:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.checkpoints import CheckpointFiles, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._group_activity import FactorActivity
@@ -150,7 +151,9 @@ class GroupFactorAnalysis(GroupQueries):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, groups: Sequence[Name] | None = None) -> GroupFactorAnalysis:
+    def fit(
+        self, X: Any, y: Any = None, *, groups: Sequence[Name] | None = None, checkpoint: Any = None
+    ) -> GroupFactorAnalysis:
         """Fit to several views of the same samples.
 
         Parameters
@@ -162,14 +165,20 @@ class GroupFactorAnalysis(GroupQueries):
         y : ignored
         groups : sequence of D labels
             The view of every column when X is one array; one view for all without.
+        checkpoint : path, optional
+            Of rows in blocks: where to keep the state (`checkpoint.0` and so on, a file a climb), and to go on from.
         """
         self._check_options()
-        data, views, scaling = (self._open if is_blocked(X) or any_blocked(X) else self._prepare)(X, groups)
+        blocked = is_blocked(X) or any_blocked(X)
+        if not blocked:
+            refuse_checkpoint(checkpoint)
+        data, views, scaling = (self._open if blocked else self._prepare)(X, groups)
         model = GroupModel(data, self._relevance(data.sizes), *self.noise_prior)
         remedy = "raise max_iter or tol, or start with fewer components"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
         step = Sweep(model, self.rotate, self.prune)
-        ascent = climb(model, self.n_components, self.n_init, step, rules, generator(self.random_state), self.verbose)
+        rng, files = generator(self.random_state), CheckpointFiles(checkpoint, signature(self, scaling.centre))
+        ascent = climb(model, self.n_components, self.n_init, step, rules, rng, self.verbose, files)
         self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
         self.message_ = ascent.message
         self._store(model, ascent.state, views, scaling)

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.distributed.answers import answers_by_block
+from latlin.distributed.checkpoints import CheckpointFiles, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
@@ -184,6 +185,8 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
         y: object = None,
         sample_weight: ArrayLike | None = None,
         truth: tuple[ArrayLike, ...] | None = None,
+        *,
+        checkpoint: Any = None,
     ) -> Self:
         """Fit the mixture.
 
@@ -199,22 +202,27 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
             A row of weight two counts as two rows.
         truth : (weights, means) or (weights, means, covariances), optional
             The mixture the data came from; `trace_` then has the log-likelihood error.
+        checkpoint : path, optional
+            Of rows in blocks (not for "stochastic-natural"): where to keep the state (`checkpoint.0` and so on, a file
+            a climb), and to go on from. The short runs that choose a start are done again.
         """
         settings.check(self)
         if is_blocked(X):
-            return self._fit_blocks(X, sample_weight, truth)
+            return self._fit_blocks(X, sample_weight, truth, checkpoint)
+        refuse_checkpoint(checkpoint)
         values, weights = self._validated(X, sample_weight, reset=True)
         settings.check_rows(values, self.n_components, self.algorithm in settings.MISSING)
-        return self._fit_rows(make_rows(values, weights), values, truth)
+        return self._fit_rows(make_rows(values, weights), values, truth, CheckpointFiles(None, ""))
 
-    def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any) -> Self:
-        settings.check_blocks(self, truth)
+    def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any, checkpoint: Any) -> Self:
+        settings.check_blocks(self, truth, checkpoint)
         data = read_rows(open_blocks(X, weight=sample_weight), self.algorithm in settings.MISSING)
         remember_columns(self, X, data.dim)
         settings.check_seen(len(data), data.seen, self.n_components)
-        return self._fit_rows(data, None, None)
+        files = CheckpointFiles(checkpoint, signature(self, data.rows, data.total, data.seen))
+        return self._fit_rows(data, None, None, files)
 
-    def _fit_rows(self, data: Any, values: Any, truth: Any) -> Self:
+    def _fit_rows(self, data: Any, values: Any, truth: Any, files: CheckpointFiles) -> Self:
         mixture, sample = self._prepared(data)
         options, rng = settings.options_of(self, len(data)), generator(self.random_state)
         climb = make_climb(self.algorithm, mixture, data, options, rng)
@@ -229,6 +237,7 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
             moves=self.split_merge if self.algorithm == "cavi" else 0,
             label=f"mixture ({self.algorithm})",
             verbose=self.verbose,
+            files=files,
         )
         return self._store_fit(mixture, fit, climb)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from latlin.distributed.checkpoints import CheckpointFiles
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.climbs import EuclideanClimb, NaturalClimb
@@ -90,6 +92,11 @@ class Recorder:
         error = self.truth_value - self._fitted(belief) if self.truth is not None else np.nan
         self.rows.append((bound, error, seconds))
 
+    def remember(self, bounds: Array, before: int) -> None:
+        """Put in, after the first `before` rows, what a climb did before it was resumed."""
+        earlier = bounds[: len(bounds) - (len(self.rows) - before)]
+        self.rows[before:before] = [(float(bound), np.nan, 0.0) for bound in earlier]
+
     def _fitted(self, belief: Belief) -> float:
         weights = self.mixture.weights.mean(belief.weights)
         precisions = self.mixture.components.precisions(belief.components)
@@ -124,11 +131,16 @@ def fit_mixture(
     moves: int,
     label: str,
     verbose: bool,
+    files: CheckpointFiles,
 ) -> Fit:
     """Climb from `state` to convergence, then try up to `moves` splits and merges."""
 
     def settle(start: Any) -> Ascent[Any]:
-        return ascend(_recorded(climb, recorder), start, rules, label=label, verbose=verbose)
+        kept, before = files.following(), len(recorder.rows)
+        fresh = kept is None or not os.path.exists(kept.path)
+        ascent = ascend(_recorded(climb, recorder, fresh), start, rules, label=label, verbose=verbose, checkpoint=kept)
+        recorder.remember(ascent.trace, before)
+        return ascent
 
     ascent, _ = try_moves(climb.mixture, sample, climb, settle(state), moves, settle)
     final, trace = ascent.state, recorder.trace()
@@ -137,9 +149,9 @@ def fit_mixture(
     return Fit(belief, final.bound, final.target.counts, ascent.converged, n_iter, trace, ascent.message)
 
 
-def _recorded(climb: Any, recorder: Recorder) -> Callable[[Any], tuple[Any, Measure]]:
-    """The climb's step, recorded; the first cannot end it, for there is no change of the bound to judge by."""
-    steps = count()
+def _recorded(climb: Any, recorder: Recorder, fresh: bool) -> Callable[[Any], tuple[Any, Measure]]:
+    """The climb's step, recorded; the first of a fresh climb cannot end it: there is no change of the bound yet."""
+    steps = count(0 if fresh else 1)
 
     def step(state: Any) -> tuple[Any, Measure]:
         following, measure = climb.step(state)

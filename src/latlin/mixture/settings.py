@@ -169,9 +169,11 @@ def check_seen(n: int, seen: Array, components: int) -> None:
         raise ValueError(f"feature {int(np.flatnonzero(seen == 0)[0])} of X has no observed value")
 
 
-def check_blocks(est: Any, truth: object) -> None:
+def check_blocks(est: Any, truth: object, checkpoint: object) -> None:
     """Refuse what needs all rows in memory."""
     if est.algorithm not in BLOCKWISE:
         raise ValueError(f"algorithm={est.algorithm!r} needs the rows in memory; {sorted(BLOCKWISE)} work for blocks")
     if truth is not None:
         raise ValueError("truth is for rows in memory; leave it out for blocks of rows")
+    if checkpoint is not None and est.algorithm in NOISY:
+        raise ValueError(f"checkpoint is for 'cavi', 'natural' and 'gradient', not for algorithm={est.algorithm!r}")

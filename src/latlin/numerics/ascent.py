@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -105,7 +105,7 @@ def ascend(
     step : callable
         state → (next state, `Measure` of the next state). A step that finds nothing better returns the very
         state it was given, and the loop ends there.
-    state : NamedTuple of arrays and numbers
+    state : NamedTuple of arrays, numbers and such NamedTuples
         Where to start; all that the next step needs, so that it can be written to a checkpoint.
     rules : Rules
     label : str
@@ -130,7 +130,7 @@ def ascend(
     trace: list[float] = []
     measure = Measure(-np.inf, np.inf)
     if checkpoint is not None and os.path.exists(checkpoint.path):
-        state, measure, trace = _resume(checkpoint, type(state))
+        state, measure, trace = _resume(checkpoint, state)
     saved, best, idle = time.perf_counter(), measure.gradient, 0
     converged = _has_converged(trace, measure, rules)
     with progress(label, rules.max_iter, verbose) as bar:
@@ -201,18 +201,30 @@ def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules
 
 def _save(checkpoint: Checkpoint, state: Any, measure: Measure, trace: list[float]) -> None:
     header = {"kind": "checkpoint", "fingerprint": checkpoint.fingerprint, "state": type(state).__name__}
-    arrays = {f"state_{name}": np.asarray(value) for name, value in state._asdict().items()}
-    arrays |= {"trace": np.array(trace), "measure": np.array(measure)}
+    arrays = _flattened("state_", state) | {"trace": np.array(trace), "measure": np.array(measure)}
     write_archive(checkpoint.path, header, arrays)
 
 
-def _resume(checkpoint: Checkpoint, kind: type) -> tuple[Any, Measure, list[float]]:
+def _flattened(name: str, value: Any) -> dict[str, NDArray[Any]]:
+    if not hasattr(value, "_asdict"):
+        return {name: np.asarray(value)}
+    parts = (_flattened(f"{name}{field}.", part) for field, part in value._asdict().items())
+    return {key.rstrip("."): array for part in parts for key, array in part.items()}
+
+
+def _like(template: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """What `_flattened` took apart, in the form of `template`."""
+    if not hasattr(template, "_asdict"):
+        value = arrays[name.rstrip(".")]
+        return value.item() if value.ndim == 0 else value
+    return type(template)(*(_like(part, f"{name}{field}.", arrays) for field, part in template._asdict().items()))
+
+
+def _resume(checkpoint: Checkpoint, template: Any) -> tuple[Any, Measure, list[float]]:
     header, arrays = read_archive(checkpoint.path)
-    if header.get("fingerprint") != checkpoint.fingerprint or header.get("state") != kind.__name__:
+    if header.get("fingerprint") != checkpoint.fingerprint or header.get("state") != type(template).__name__:
         raise ValueError(
             f"checkpoint {os.fspath(checkpoint.path)} belongs to another model or engine; "
             "name another file, or delete this one to start anew"
         )
-    values = (arrays[f"state_{name}"] for name in kind._fields)  # type: ignore[attr-defined]
-    state = kind(*(value.item() if value.ndim == 0 else value for value in values))
-    return state, Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()
+    return _like(template, "state_", arrays), Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()

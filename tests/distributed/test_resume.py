@@ -1,0 +1,117 @@
+"""Fits of blocks that were interrupted in the middle of a pass go on to the same numbers."""
+
+import itertools
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+from latlin.distributed import checkpoints
+from latlin.distributed.blocks import LocalBlocks
+from latlin.factor import FactorAnalysis, GroupFactorAnalysis, factor_analysis
+from latlin.mixture import BayesianGaussianMixture
+from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.ascent import Checkpoint
+
+
+class Lost(Exception):
+    """The machine went away."""
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """Blocks that are lost after some passes."""
+
+    blocks: LocalBlocks
+    passes: itertools.count
+    last: int
+
+    n_blocks = property(lambda self: self.blocks.n_blocks)
+    n_columns = property(lambda self: self.blocks.n_columns)
+
+    def total(self, summand, *shared):
+        if next(self.passes) == self.last:
+            raise Lost
+        return self.blocks.total(summand, *shared)
+
+    def each(self, function, *shared):
+        return self.blocks.each(function, *shared)
+
+    def fold(self, function, state, *shared, order=None):
+        return self.blocks.fold(function, state, *shared, order=order)
+
+
+def draws(missing):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3)) @ rng.standard_normal((3, 8)) + rng.standard_normal((120, 8))
+    X[rng.random(X.shape) < missing] = np.nan
+    return X
+
+
+CASES = [
+    (FactorAnalysis(2, method="em", max_iter=12), 0.1, 9),
+    (BayesianGaussianMixture(3, n_init=2, split_merge=4, max_iter=15, random_state=0), 0.0, 30),
+    (BayesianGaussianMixture(3, n_init=1, split_merge=4, max_iter=15, random_state=0), 0.0, 50),
+    (BayesianGaussianMixture(3, covariance="tied", n_init=1, split_merge=0, random_state=0), 0.0, 8),
+    (
+        BayesianGaussianMixture(3, covariance="fixed", algorithm="gradient", n_init=1, max_iter=9, random_state=0),
+        0.0,
+        5,
+    ),
+    (GroupFactorAnalysis(4, max_iter=12, n_init=2, random_state=0), 0.0, 9),
+    (GroupFactorAnalysis(4, max_iter=12, n_init=2, rank=1, random_state=0), 0.05, 22),
+]
+
+
+@pytest.fixture
+def every_step(monkeypatch):
+    for module in (checkpoints, factor_analysis):
+        monkeypatch.setattr(module, "Checkpoint", partial(Checkpoint, every=0.0))
+
+
+@pytest.mark.parametrize(("model", "missing", "last"), CASES, ids=lambda value: repr(value)[:40])
+def test_an_interrupted_fit_goes_on_to_the_same_numbers(model, missing, last, tmp_path, every_step):
+    blocks = LocalBlocks.of(draws(missing), rows=50)
+    path = tmp_path / "fit"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        with pytest.raises(Lost):
+            type(model)(**model.get_params()).fit(Fragile(blocks, itertools.count(), last), checkpoint=path)
+        assert list(tmp_path.iterdir()), "nothing was kept"
+        passes = itertools.count()
+        resumed = type(model)(**model.get_params()).fit(Fragile(blocks, passes, -1), checkpoint=path)
+        all_passes = itertools.count()
+        expected = type(model)(**model.get_params()).fit(Fragile(blocks, all_passes, -1))
+    assert next(passes) < next(all_passes)
+    for name in ("components_", "noise_variance_", "means_", "covariances_", "lower_bound_", "log_likelihood_"):
+        if hasattr(expected, name):
+            np.testing.assert_array_equal(getattr(resumed, name), getattr(expected, name), err_msg=name)
+    trace = (lambda fit: fit.trace_.bound) if hasattr(model, "split_merge") else (lambda fit: fit.trace_)
+    np.testing.assert_array_equal(trace(resumed), trace(expected))
+    assert resumed.n_iter_ == expected.n_iter_
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
+    blocks = LocalBlocks.of(draws(0.0), rows=50)
+    FactorAnalysis(2).fit(blocks, checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="belongs to another"):
+        FactorAnalysis(3).fit(blocks, checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="belongs to another"):
+        FactorAnalysis(2).fit(LocalBlocks.of(draws(0.0)[1:]), checkpoint=tmp_path / "fit")
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "message"),
+    [
+        (FactorAnalysis(2), draws(0.0), "rows in blocks"),
+        (BayesianGaussianMixture(2), draws(0.0), "rows in blocks"),
+        (GroupFactorAnalysis(2), draws(0.0), "rows in blocks"),
+        (FactorAnalysis(2, method="online-em"), LocalBlocks.of(draws(0.0)), "'ml' or 'em'"),
+        (BayesianGaussianMixture(2, algorithm="stochastic-natural"), LocalBlocks.of(draws(0.0)), "not for algorithm"),
+    ],
+)
+def test_checkpoints_that_would_not_help_are_refused(model, X, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, checkpoint=tmp_path / "fit")
