@@ -70,3 +70,13 @@ def test_a_checkpoint_belongs_to_the_first_of_several_fits(tmp_path):
     kept = infer(outliers(cauchy), engine, checkpoint=tmp_path / "fit.npz")
     again = infer(outliers(cauchy), engine, checkpoint=tmp_path / "fit.npz")
     assert again.log_evidence == pytest.approx(kept.log_evidence, abs=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "potential"), [(1, lambda y: potentials.StudentT(2.0, y, 0.2)), (8, cauchy)])
+def test_a_full_covariance_does_not_end_below_a_restricted_one(seed, potential):
+    model = outliers(potential, seed)
+    full = infer(model, "gkl").log_evidence
+    chevron = infer(model, GaussianKL(covariance="chevron", rank=2)).log_evidence
+    diagonal = infer(model, GaussianKL(covariance="diagonal")).log_evidence
+    assert diagonal <= chevron + 1e-6
+    assert chevron <= full + 1e-6

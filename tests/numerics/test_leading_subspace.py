@@ -25,14 +25,19 @@ def missed(basis, vectors):
     return np.linalg.norm(vectors - basis @ (basis.T @ vectors), 2)
 
 
-@pytest.mark.parametrize("rows", [SparseRows(WORDS), DenseRows(WORDS.toarray())], ids=["sparse", "dense"])
-def test_steps_lead_to_the_eigenvectors(rows, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [(SparseRows, 300), (lambda x: DenseRows(x.toarray()), 300), (SparseRows, 100)],
+    ids=["sparse", "dense", "fewer rows than columns"],
+)
+def test_steps_lead_to_the_eigenvectors(make, count, monkeypatch):
     monkeypatch.setattr(leading_subspace, "COLUMNS", 6)
-    values, vectors = exact(WORDS.toarray(), WEIGHTS)
-    found = first_leading(rows, WEIGHTS, RANK)
+    rows, weights = make(WORDS[:count]), WEIGHTS[:count]
+    values, vectors = exact(WORDS[:count].toarray(), weights)
+    found = first_leading(rows, weights, RANK)
     sums = [found.values.sum()]
     for _ in range(12):
-        found = better_leading(rows, WEIGHTS, found)
+        found = better_leading(rows, weights, found)
         sums.append(found.values.sum())
         np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(RANK), atol=1e-13)
     assert sums[0] > 0.97 * values[:RANK].sum(), "a good start already"
@@ -42,16 +47,25 @@ def test_steps_lead_to_the_eigenvectors(rows, monkeypatch):
     np.testing.assert_allclose(found.values[: RANK // 2], values[: RANK // 2], rtol=1e-8)
 
 
-def test_a_basis_for_other_weights_is_a_better_start_than_none():
-    rows, other = SparseRows(WORDS), WEIGHTS * RNG.uniform(0.8, 1.25, 300)
-    best = exact(WORDS.toarray(), other)[0][:RANK].sum()
-    found = first_leading(rows, WEIGHTS, RANK)
+@pytest.mark.parametrize("count", [300, 100])
+def test_a_basis_for_other_weights_is_a_better_start_than_none(count):
+    rows, weights = SparseRows(WORDS[:count]), WEIGHTS[:count]
+    other = weights * np.random.default_rng(1).uniform(0.8, 1.25, count)
+    best = exact(WORDS[:count].toarray(), other)[0][:RANK].sum()
+    found = first_leading(rows, weights, RANK)
     for _ in range(3):
-        found = better_leading(rows, WEIGHTS, found)
+        found = better_leading(rows, weights, found)
     kept = found.basis.copy()
     warm = better_leading(rows, other, found)
     assert np.array_equal(found.basis, kept), "the last basis is not touched"
     assert best - warm.values.sum() < 0.3 * (best - first_leading(rows, other, RANK).values.sum())
+
+
+def test_eigenvalues_that_span_many_decades():
+    rows = RNG.standard_normal((30, 40)) * np.logspace(0.0, -5.0, 30)[:, None]
+    found = first_leading(DenseRows(rows), np.ones(30), 20)
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(20), atol=1e-12)
+    np.testing.assert_allclose(found.values[:5], exact(rows, np.ones(30))[0][:5], rtol=1e-8)
 
 
 def test_fewer_rows_than_columns_asked_for():

@@ -26,6 +26,7 @@ from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import SiteForm, site_form
 from latlin.inference.sites import SiteParameters
 from latlin.inference.starts import inherited_parameters, matched_parameters
+from latlin.inference.structured_starts import rough_diagonal
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 
@@ -137,7 +138,7 @@ class GaussianKL:
         checkpoint: Checkpoint | None,
     ) -> Ascent[full.State]:
         quick = replace(rules, max_iter=min(QUICK, rules.max_iter))
-        firsts = _starts(form) if start is None else [inherited_parameters(form, model, start)]
+        firsts = _starts(form, model) if start is None else [inherited_parameters(form, model, start)]
         states = _finite(form, firsts, self.tol) or _finite(form, [_at_centres(form)], self.tol)
         if not states:
             raise ValueError(NOWHERE)
@@ -179,14 +180,30 @@ def _finite(form: SiteForm, firsts: list[SiteParameters], tol: float) -> list[fu
     return [state for state in evaluated if state is not None]
 
 
-def _starts(form: SiteForm) -> list[SiteParameters]:
-    """The curvature at the mode, where there is one; where it may help, that of local bounds or a typical one."""
+def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
+    """The curvature at the mode, where there is one; where it may help, that of other Gaussians or a typical one."""
     smooth = all(potential.smooth for potential in form.sites.potentials)
     starts = [_at_mode(form)] if smooth else []
     if smooth and form.sites.log_concave:
         return starts
     bounded = not form.sites.log_concave and all(potential.super_gaussian for potential in form.sites.potentials)
-    return [*starts, *([_at_local_bound(form)] if bounded else []), _at_centres(form)]
+    other = [_at_local_bound(form)] if bounded else []
+    other += [_at_diagonal(form, model)] if not form.sites.log_concave and _independent(model) else []
+    return [*starts, *other, _at_centres(form)]
+
+
+def _independent(model: LatentLinearModel) -> bool:
+    """The prior has independent coordinates, so that a diagonal covariance costs no more than passes over the rows."""
+    return bool(model.gaussians) and all(g.H is None and g.factor is None for g in model.gaussians)
+
+
+def _at_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
+    """What matches a diagonal fit, so that a covariance with fewer freedoms does not end above a full one."""
+    diagonal = rough_diagonal(model)
+    gamma, nu = matched_parameters(form, model, diagonal)
+    x, _ = form.marginals(diagonal)
+    kept = np.maximum(gamma, 0.0)
+    return SiteParameters(kept, nu + (kept - gamma) * np.asarray(x))
 
 
 def _at_local_bound(form: SiteForm) -> SiteParameters:

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.diagonal import Diagonal
 from latlin.inference.double_loop import maximise_local_bound
 from latlin.inference.gaussian_kl_plans import Climber, Fit, Plan, typical_scale
 from latlin.inference.lanczos_family import LanczosFamily
-from latlin.inference.structured_form import StructuredForm
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.structured_form import StructuredForm, structured_form
 from latlin.numerics.ascent import Rules
 
 Array = NDArray[np.float64]
@@ -80,6 +83,15 @@ def best_fit(plan: Plan, climber: Climber, starts: list[Moments]) -> Fit:
     again = replace(climber, checkpoint=None)
     fits = [plan.fit(climber, *best), *(plan.fit(again, *start) for start in others)]
     return max(fits, key=lambda fit: float(fit.ascent.state.bound))
+
+
+def rough_diagonal(model: LatentLinearModel) -> Gaussian:
+    """The better of rough diagonal fits from several places."""
+    form = structured_form(model)
+    climber = Climber(form, Rules(), verbose=False, checkpoint=None)
+    best = _ends_apart(climber, structured_starts(form))[0]
+    covariance = StructuredCovariance(form.whitening, Diagonal(form.dim), best.scale)
+    return Gaussian(form.weights(best.mean), covariance)
 
 
 def _ends_apart(climber: Climber, starts: list[Moments]) -> list[Moments]:
