@@ -38,9 +38,10 @@ class Moments(NamedTuple):
         weight = self.weight + other.weight
         if weight == 0.0:
             return self
-        step = other.mean - self.mean
-        mean = self.mean + step * (other.weight / weight)
-        squares = self.squares + other.squares + step**2 * (self.weight * other.weight / weight)
+        with np.errstate(invalid="ignore", over="ignore"):
+            step = other.mean - self.mean
+            mean = self.mean + step * (other.weight / weight)
+            squares = self.squares + other.squares + step**2 * (self.weight * other.weight / weight)
         return Moments(weight, mean, squares)
 
 

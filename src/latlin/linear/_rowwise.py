@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from latlin.distributed.blocks import Block
 from latlin.distributed.opening import is_blocked, is_dask, open_blocks
@@ -46,7 +47,7 @@ class Answer:
         return self(X, offset[:, 0])
 
     def of_block(self, block: Block) -> Any:
-        return self(block.X, block.offset)
+        return self(block.X if sparse.issparse(block.X) else np.asarray(block.X), block.offset)
 
 
 def _eagerly(answer: Answer, X: Any, offset: Any) -> Any:
