@@ -133,6 +133,7 @@ def update_trial(dim: int, rank: int) -> Trial:
 def pass_trial(dim: int, rank: int) -> Trial:
     loadings, vectors = np.ones((rank, dim), np.float32), np.ones((2, dim), np.float32)
     row, moved = np.ones(dim, np.float32), 4 * dim * (3 * rank + 8) / 1e9
+    touch(loadings, vectors, row, np.float32(1.0))
 
     def judge(_: float) -> dict[str, float | str]:
         return {"GB/s": moved / seconds(lambda: touch(loadings, vectors, row, np.float32(1.0)), 5)[0]}
