@@ -34,7 +34,19 @@ def test_every_printed_number_has_its_line(found):
     same = {column: found[own] for column, own in zip(table_5_4.FULL.columns, found, strict=True)}
     compared = covariance_tables.claims(TABLE_5_4, table_5_4.FULL, same)
     assert all(claim.agrees is not None for claim in compared)
-    assert all(claim.reason for claim in compared[5:] if not claim.agrees)
+    assert all(claim.reason for claim in compared[9:] if not claim.agrees)
+
+
+def test_what_theory_demands_holds_and_can_fail(found):
+    order, near, ahead, basis = covariance_tables.expectations(TABLE_5_4, found)
+    assert order.agrees
+    assert basis.agrees
+    wrong = {column: methods | {"Diag": methods["Full"]} for column, methods in found.items()}
+    assert not covariance_tables.expectations(TABLE_5_4, wrong)[0].agrees
+    text = {column: methods | {covariance_tables.SMALLEST: methods["Full"]} for column, methods in found.items()}
+    assert not covariance_tables.expectations(TABLE_5_4, text)[3].agrees
+    assert near.agrees is not None
+    assert ahead.agrees is not None
 
 
 def test_the_pages_are_written_from_kept_runs(tmp_path, monkeypatch, found):

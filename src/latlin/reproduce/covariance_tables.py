@@ -35,6 +35,9 @@ TESTED = {"Sub": SLIP, "Chev": LABELS_FIRST, "LVB": MODE}
 #: ours beside theirs: the basis that the text describes, and a chevron whose full rows are chosen
 SMALLEST, CHOSEN = "Sub, smallest eigenvalues", "Chev, chosen rows"
 TOL = 1e-3
+CONSTRAINED = ("Chev", "Band", "FA")
+#: bounds a row that fits to `TOL` cannot tell apart
+NEAR = 1e-4
 
 
 class Plan(NamedTuple):
@@ -180,7 +183,7 @@ BETWEEN = "a test of a reason: it explains only those lines that it meets"
 def claims(text: str, theirs_at: Plan, found: Found) -> list[Claim]:
     """Every printed number, the runs that test a reason beside them, and the statements of §5.2."""
     same_size = list(found) == theirs_at.columns
-    said = at_size(statements(found), not same_size)
+    said = at_size([*statements(found), *expectations(text, found)], not same_size)
     for (quantity, method), cells in printed(text).items():
         for theirs, (n, k), methods in zip(cells, theirs_at.columns, found.values(), strict=True):
             assert theirs is not None
@@ -199,14 +202,13 @@ def claims(text: str, theirs_at: Plan, found: Found) -> list[Claim]:
 def statements(found: Found) -> list[Claim]:
     """What §5.2 says of the tables in words."""
     means = {column: {name: v.mean(axis=0) for name, v in methods.items()} for column, methods in found.items()}
-    constrained = ("Chev", "Band", "FA")
     by_rows = [means[column]["Chev"][1] for column in list(means)[::2]]
     rises = bool(np.all(np.diff(by_rows) > 0.0))
-    spread = max(np.ptp([methods[name][2] for name in constrained]) / methods["Chev"][2] for methods in means.values())
-    ahead = [min(methods[name][3] for name in constrained) - methods["LVB"][3] for methods in means.values()]
+    spread = max(np.ptp([methods[name][2] for name in CONSTRAINED]) / methods["Chev"][2] for methods in means.values())
+    ahead = [min(methods[name][3] for name in CONSTRAINED) - methods["LVB"][3] for methods in means.values()]
     few = list(means.values())[:4]
     near = max(max(methods["FA"][1], methods["Chev"][1]) - methods["Band"][1] for methods in few)
-    below = min(methods["Full"][1] - max(methods[name][1] for name in constrained) for methods in means.values())
+    below = min(methods["Full"][1] - max(methods[name][1] for name in CONSTRAINED) for methods in means.values())
     return [
         Claim("bound a row against N, chevron", "rises", " < ".join(f"{b:.3f}" for b in by_rows), rises),
         Claim(
@@ -236,6 +238,43 @@ def statements(found: Found) -> list[Claim]:
             bool(below > -1e-6),
         ),
     ]
+
+
+def expectations(text: str, found: Found) -> list[Claim]:
+    """What theory demands of every data set, and how near the bounds come where data are many."""
+    bounds = [{name: values[:, 1] for name, values in methods.items()} for methods in found.values()]
+    above = min(float((b[name] - b["Diag"]).min()) for b in bounds for name in CONSTRAINED)
+    below = min(float((b["Full"] - b[name]).min()) for b in bounds for name in CONSTRAINED)
+    gain = [float((b["Sub"] - b[SMALLEST]).min()) for b in bounds]
+    many = [
+        (name, theirs, b)
+        for name in CONSTRAINED
+        for theirs, b in list(zip(_bounds(text, name), bounds, strict=True))[-2:]
+    ]
+    off = max(abs(float(b[name].mean()) - theirs) for name, theirs, b in many)
+    few = list(found.values())[:4]
+    ahead = min(float(m[name][:, 3].mean() - m["LVB"][:, 3].mean()) for m in few for name in CONSTRAINED)
+    return [
+        Claim(
+            "bounds, data set by data set",
+            "diagonal ≤ Chev, Band, FA ≤ full",
+            f"above the diagonal by {above:.4f} at least, below the full one by {below:.4f}",
+            above > -NEAR and below > -NEAR,
+        ),
+        Claim("bounds of Chev, Band and FA, N = 5D", "within 0.03", f"within {off:.3f}", off <= 0.03, OTHER["bound"]),
+        Claim("held-out score of Chev, Band and FA over LVB, N ≤ D", "above", f"by {ahead:.3f} at least", ahead > 0.0),
+        Claim(
+            "bound of the subspace over that of the basis in the text",
+            "never below",
+            f"by {min(gain):.4f} to {max(gain):.4f} at least, by column",
+            min(gain) > -NEAR,
+        ),
+    ]
+
+
+def _bounds(text: str, method: str) -> list[float]:
+    """The printed ones, column by column."""
+    return [cell.value for cell in printed(text)["bound", method] if cell is not None]
 
 
 def figure_of(path: Path, found: Found, quick: bool) -> Picture:
