@@ -75,8 +75,6 @@ def block_sums(
     dim = len(w)
     total: tuple[Any, ...] = Sums(0.0, np.zeros(dim), np.zeros((dim, dim), order="F"))
     for observed in pieces(block, reading):
-        if not observed.rows.shape[0]:
-            continue
         projections = whitened_projections(observed.rows, whitening)
         total = add(total, terms(projections, observed.sites, observed.times(w), *shared))
     return total

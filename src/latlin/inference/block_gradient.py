@@ -60,9 +60,8 @@ def _pulled(projections: Projections, sites: Sites, x: Array, factor: Array) -> 
 def _pull_sums(block: Block, reading: Reading, whitening: Any, w: Array, factor: Array) -> tuple[Any, ...]:
     total = np.zeros(len(w))
     for observed in pieces(block, reading):
-        if observed.rows.shape[0]:
-            projections = whitened_projections(observed.rows, whitening)
-            total += _pulled(projections, observed.sites, observed.times(w), factor)
+        projections = whitened_projections(observed.rows, whitening)
+        total += _pulled(projections, observed.sites, observed.times(w), factor)
     return (total,)
 
 
@@ -96,8 +95,6 @@ def _parameter_sums(block: Block, reading: Reading, density: Density, move: Arra
     total: tuple[Any, ...] = tuple(np.zeros(np.shape(kind.cuts) if name == "cuts" else ()) for name in names)  # type: ignore[attr-defined]
     for observed in pieces(block, reading):
         count = observed.rows.shape[0]
-        if not count:
-            continue
         marginals, sites = density.project(observed.rows), observed.sites
         moved = None if move is None else observed.times(move)
         term = _term(marginals.mean + sites.offset, marginals.variance, sites.weight, moved)

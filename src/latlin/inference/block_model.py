@@ -52,13 +52,15 @@ class Observed(NamedTuple):
         """Hw, on SciPy's BLAS."""
         if sparse.issparse(self.rows):
             return self.rows @ w
-        return blas.dgemv(1.0, self.rows.T, w, trans=1) if len(self.rows) else np.zeros(0)
+        return blas.dgemv(1.0, self.rows.T, w, trans=1)
 
 
 class Reading(Protocol):
     """How a block becomes sites; small, and defined at the top level of a module, so that it can travel."""
 
-    def __call__(self, block: Block) -> Observed: ...
+    def __call__(self, block: Block) -> Observed | None:
+        """The sites of a block, at least one; None where no row counts."""
+        ...
 
     def kind(self) -> Potential:
         """The potential of no particular observation."""
@@ -138,10 +140,14 @@ class BlockModel(LatentLinearModel):
 
 def pieces(block: Block, reading: Reading) -> Iterator[Observed]:
     """The block's sites, dense rows a cacheful at a time; sparse rows, which are not widened, all at once."""
-    if sparse.issparse(block.X):
-        yield reading(block)
-        return
+    for part in [block] if sparse.issparse(block.X) else _cut(block):
+        observed = reading(part)
+        if observed is not None:
+            yield observed
+
+
+def _cut(block: Block) -> Iterator[Block]:
     size = int(np.clip(PIECE // max(block.X.shape[1], 1), *ROWS))
     for part in slices(block.n_rows, size):
         X, y, weight, offset = (None if values is None else values[part] for values in block[:4])
-        yield reading(Block(X, y, weight, offset, block.number))
+        yield Block(X, y, weight, offset, block.number)

@@ -38,10 +38,9 @@ class Lens:
     def sites(self, block: Block, structure: Structure) -> Iterator[StructuredSites]:
         """The block's sites, a piece at a time."""
         for observed in pieces(block, self.reading):
-            if observed.rows.shape[0]:
-                sites = observed.sites
-                moved = sites.shifted(observed.times(self.mean)) if self.mean.any() else sites
-                yield StructuredSites(as_rows(observed.rows, self.scale), moved, structure)
+            sites = observed.sites
+            moved = sites.shifted(observed.times(self.mean)) if self.mean.any() else sites
+            yield StructuredSites(as_rows(observed.rows, self.scale), moved, structure)
 
 
 def slope_sums(block: Block, lens: Lens, structure: Structure, m: Array, theta: Array) -> tuple[Any, ...]:

@@ -49,8 +49,6 @@ def _sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
     plain = DiagonalWhitening(np.ones(dim))
     total: tuple[Any, ...] = (np.zeros((dim, dim), order="F"), np.zeros(dim), 0.0)
     for observed in pieces(block, reading):
-        if not observed.rows.shape[0]:
-            continue
         sites, projections = observed.sites, whitened_projections(observed.rows, plain)
         t = np.asarray(observed.potential.loc) - sites.offset - observed.times(mean)  # type: ignore[attr-defined]
         part = (

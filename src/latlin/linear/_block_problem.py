@@ -49,11 +49,13 @@ class LinearReading:
     coding: Coding
     column: int
 
-    def __call__(self, block: Block) -> Observed:
+    def __call__(self, block: Block) -> Observed | None:
         X, y, weight, offset = block.X, column_of(block.y), block.weight, block.offset
         if weight is not None:
             weight = np.asarray(weight, float)
             kept = weight > 0.0
+            if not kept.any():
+                return None
             if not kept.all():
                 X, y, weight, offset = X[kept], y[kept], weight[kept], None if offset is None else offset[kept]
         if offset is not None:

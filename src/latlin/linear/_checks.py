@@ -44,14 +44,6 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     return np.asarray(summable("offset", array))
 
 
-def no_checkpoint(path: Any) -> None:
-    """Fits in memory keep none."""
-    if path is not None:
-        raise ValueError(
-            "checkpoint is for rows in blocks; rows in memory have one in latlin.infer(model, checkpoint=…)"
-        )
-
-
 def column(offset: Array | None, index: int) -> Array | None:
     """The offsets of one class."""
     return offset[:, index] if offset is not None and offset.ndim == 2 else offset

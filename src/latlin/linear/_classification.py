@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from latlin.distributed.checkpoints import refuse_checkpoint
 from latlin.distributed.opening import is_blocked
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
@@ -79,7 +80,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         """
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
-        _checks.no_checkpoint(checkpoint)
+        refuse_checkpoint(checkpoint)
         X, y = self._training(X, y)
         check_classification_targets(y)
         weight = _checks.weights(sample_weight, X.shape[0])

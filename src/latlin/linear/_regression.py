@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from latlin.distributed.checkpoints import refuse_checkpoint
 from latlin.distributed.opening import is_blocked
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
@@ -53,7 +54,7 @@ class Regression(RegressorMixin, LinearEstimator):
         """
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
-        _checks.no_checkpoint(checkpoint)
+        refuse_checkpoint(checkpoint)
         X, y = self._training(X, y, y_numeric=True)
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)

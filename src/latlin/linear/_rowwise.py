@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
+from latlin.distributed.answers import map_rows
 from latlin.distributed.blocks import Block
 from latlin.distributed.opening import is_blocked, is_dask, open_blocks
 
@@ -55,29 +56,17 @@ def _eagerly(answer: Answer, X: Any, offset: Any) -> Any:
 
 
 def _lazily(answer: Answer, X: Any, offset: Any) -> Any:
-    """A Dask array; nothing is computed yet but the answer to a row of zeros, for its kind."""
-    import dask.array as da
-
-    names = getattr(X, "columns", None)
-    if names is not None:
-        return _by_partitions(answer, X, offset)
-    wanted = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
-    kind = np.asarray(answer(np.zeros((1, X.shape[1]), X.dtype)))
-    shape: dict[str, Any] = {"drop_axis": 1} if kind.ndim == 1 else {"chunks": (wanted.chunks[0], (kind.shape[1],))}
-    shape |= {"dtype": kind.dtype, "meta": kind[:0]}
+    """A Dask array; nothing is computed yet but the answer to one made-up row, for its kind."""
+    frame = hasattr(X, "columns")
+    kind = np.asarray(answer(X._meta_nonempty.astype(float) if frame else np.zeros((1, X.shape[1]), X.dtype)))
+    width = None if kind.ndim == 1 else kind.shape[1]
     if offset is None:
-        return da.map_blocks(answer, wanted, **shape)
-    column = da.asarray(offset)[:, None].rechunk((wanted.chunks[0], 1))
-    return da.map_blocks(answer.of_columns, wanted, column, **shape)
-
-
-def _by_partitions(answer: Answer, X: Any, offset: Any) -> Any:
-    import dask
+        return map_rows(X, answer, width, kind.dtype)
+    if frame:
+        raise ValueError("offset is for arrays: give X as a dask.array, or ask block by block")
     import dask.array as da
 
-    if offset is not None:
-        raise ValueError("offset is for arrays: give X as a dask.array, or ask block by block")
-    kind = np.asarray(answer(X._meta_nonempty.astype(float)))
-    size = (np.nan, *kind.shape[1:])
-    parts = [da.from_delayed(dask.delayed(answer)(part), size, dtype=kind.dtype) for part in X.to_delayed()]
-    return da.concatenate(parts, allow_unknown_chunksizes=True)
+    wanted = X.rechunk({1: -1})
+    column = da.asarray(offset)[:, None].rechunk((wanted.chunks[0], 1))
+    shape: dict[str, Any] = {"drop_axis": 1} if width is None else {"chunks": (wanted.chunks[0], (width,))}
+    return da.map_blocks(answer.of_columns, wanted, column, dtype=kind.dtype, meta=kind[:0], **shape)
