@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from latlin.reproduce.page import SMALLER, Claim, Measured, Picture, Table, compared, write_page
+from latlin.reproduce.page import FAILED, SMALLER, Claim, Measured, Picture, Table, at_size, compared, write_page
 from latlin.reproduce.printed import TABLE_5_1, TABLE_5_2, TABLE_5_3, TABLE_5_4, TABLE_5_5, printed
 from latlin.reproduce.registry import chosen, described, entries
 
@@ -23,6 +23,15 @@ def test_a_smaller_run_is_not_compared():
     claim = compared("x", Measured(1.0), Measured(9.0), "why", comparable=False)
     assert claim.agrees is None
     assert claim.reason == SMALLER
+
+
+def test_a_statement_that_fails_in_a_quick_run_is_said_to_fail():
+    claims = [Claim("a", "1", "1", True), Claim("b", "1", "2", np.False_, "why"), Claim("c", "1", "2", None, "no data")]
+    assert at_size(claims, quick=False) == claims
+    holds, fails, unknown = at_size(claims, quick=True)
+    assert (holds, unknown) == (claims[0], claims[2])
+    assert not fails.agrees
+    assert fails.reason == f"{FAILED}; why"
 
 
 def test_a_page_counts_its_verdicts_and_keeps_its_numbers(tmp_path):

@@ -104,13 +104,9 @@ def claims(curves: dict[tuple[str, str], Array]) -> list[Claim]:
         }
         worst, mode = max(designed.values()), last[kind, "MAP, random rows"]
         ours = f"{worst:.2f} at most against {mode:.2f}"
-        said.append(
-            Claim(f"{kind}: designed against MAP with random rows", "smaller errors", ours, worst < mode, "chance")
-        )
+        said.append(Claim(f"{kind}: designed against MAP with random rows", "smaller errors", ours, worst < mode))
         spread = worst / min(designed.values())
-        said.append(
-            Claim(f"{kind}: designing engines", "broadly alike", f"within {spread - 1.0:.0%}", spread < 1.25, "chance")
-        )
+        said.append(Claim(f"{kind}: designing engines", "broadly alike", f"within {spread - 1.0:.0%}", spread < 1.25))
     return [*said, *(Claim(f"seconds, {what}", theirs, "–", None, TIMED) for what, theirs in SECONDS.items())]
 
 

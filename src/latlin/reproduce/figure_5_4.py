@@ -46,7 +46,7 @@ def claims(found: dict[str, list[dict[str, Array]]]) -> list[Claim]:
     random = {label: error for label, error in last.items() if label.endswith("random rows")}
     ours = ", ".join(f"{label} {error:.2f}" for label, error in last.items())
     best = min(error for label, error in last.items() if label not in random)
-    said = [Claim("the best design at the end", "below random rows", ours, best < min(random.values()), "few images")]
+    said = [Claim("the best design at the end", "below random rows", ours, best < min(random.values()))]
     if "MAP, random rows" in last:
         overtaken = last["LVB"] > last["MAP, random rows"]
         why = "their low-rank variances; the runs with LVB and random rows tell design from engine"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from latlin.reproduce.registry import described
 
 SMALLER = "not compared: this run is smaller than the document's; run without --quick"
+FAILED = "fails at the size of --quick; the run without it decides"
 
 
 class Table(NamedTuple):
@@ -77,8 +78,12 @@ def compared(what: str, theirs: Measured, ours: Measured, reason: str, comparabl
 
 
 def at_size(claims: Sequence[Claim], quick: bool) -> list[Claim]:
-    """A quick run cannot refute a statement about the whole one: what does not hold in it is not compared."""
-    return [claim._replace(agrees=None, reason=SMALLER) if quick and not claim.agrees else claim for claim in claims]
+    """Statements that fail in a quick run are said to fail in it, with the remark that the whole run decides."""
+    return [_failed(claim) if quick and claim.agrees is not None and not claim.agrees else claim for claim in claims]
+
+
+def _failed(claim: Claim) -> Claim:
+    return claim._replace(reason=f"{FAILED}; {claim.reason}" if claim.reason else FAILED)
 
 
 def write_page(
