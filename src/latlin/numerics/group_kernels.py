@@ -14,7 +14,7 @@ from latlin.numerics.linalg import Array
 
 Labels = NDArray[np.int64]
 
-_compiled = njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+_compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
 
 @_compiled
