@@ -209,21 +209,28 @@ def _basis_mean(process: Surrogate) -> Array:
 
 
 def _warped_moments(process: Surrogate, measure: Standard, offset: float, matched: bool) -> Moments:
+    """Mean by L or M; either way the variance of M, and the square of the gap between the two means.
+
+    L leaves ½∫C out, M counts all of it, at one variance v for places where f is large and where it is next to
+    nothing; integrals are found between the two. So the gap is what either may be wrong by, and is counted as a
+    standard deviation.
+    """
     z, beta, v, lengths = process.points, process.residual, process.variance, process.lengths
     q = product_mean(lengths, measure, z, z)
     t = product_double_mean(lengths, measure, z)
     qb = q @ beta
-    # L: α + ½βᵀQβ,  v(βᵀTβ − βᵀQR⁻¹Qβ)
+    solved = process.chol.solve(q)
+    # L: α + ½βᵀQβ, and v(βᵀTβ − βᵀQR⁻¹Qβ) about it
     prior = float(beta @ t @ beta)
     mean = offset + 0.5 * float(beta @ qb)
-    variance = v * max(prior - float(np.sum(process.chol.whiten(qb) ** 2)), ROUNDING * prior)
-    if matched:
-        # M: + ½v(1 − tr R⁻¹Q),  + ½v²(∬k² − 2 tr R⁻¹T + tr R⁻¹QR⁻¹Q)
-        solved = process.chol.solve(q)
-        square = square_double_mean(lengths, measure)
-        mean += 0.5 * v * max(1.0 - float(np.trace(solved)), 0.0)
-        left = square - 2.0 * float(np.trace(process.chol.solve(t))) + float(np.sum(solved * solved.T))
-        variance += 0.5 * v**2 * max(left, ROUNDING * square)
+    linear = v * max(prior - float(np.sum(process.chol.whiten(qb) ** 2)), ROUNDING * prior)
+    # M: + ½v(1 − tr R⁻¹Q), and + ½v²(∬k² − 2 tr R⁻¹T + tr R⁻¹QR⁻¹Q)
+    gap = 0.5 * v * max(1.0 - float(np.trace(solved)), 0.0)
+    square = square_double_mean(lengths, measure)
+    left = square - 2.0 * float(np.trace(process.chol.solve(t))) + float(np.sum(solved * solved.T))
+    curved = 0.5 * v**2 * max(left, ROUNDING * square)
+    variance = linear + curved + gap**2
+    mean += gap if matched else 0.0
     return Moments.single(mean, variance, process.dof)
 
 
