@@ -139,6 +139,11 @@ def test_the_optimum_is_that_in_memory(data, engine, prior, family):
     agree(blocks, memory, 1e-7)
 
 
+def test_the_mode_among_kinks_is_that_in_memory(data):
+    memory, blocks = (build(data, "laplace", "laplace") for build in (in_memory, partial(in_blocks, rows=32)))
+    assert infer(blocks, "map").mean == pytest.approx(infer(memory, "map").mean, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("engine", "prior", "family"),
     [

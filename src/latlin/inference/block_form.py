@@ -49,6 +49,12 @@ def steady_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     return _summed(projections, sites.log_density(x), first, gamma)
 
 
+def smoothed_terms(projections: Projections, sites: Sites, x: Array, epsilon: float) -> Sums:
+    """Sites smoothed by ε of their width where they have a kink, with the size of their curvature."""
+    value, slope, curvature = sites.smoothed(x, epsilon)
+    return _summed(projections, value, slope, np.abs(curvature))
+
+
 def typical_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """The sites' typical curvature and nothing else."""
     return _summed(projections, np.zeros(len(x)), np.zeros(len(x)), sites.typical_precision())

@@ -26,6 +26,7 @@ from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.auto import FULL, Auto
 from latlin.inference.block_form import BlockForm, block_form, typical_terms
 from latlin.inference.block_full import BlockState, block_state, maximise_block_bound
+from latlin.inference.block_kinks import find_kinked_block_mode
 from latlin.inference.block_model import RUNS, BlockModel
 from latlin.inference.block_newton import BlockMode, distance, find_block_mode
 from latlin.inference.block_structured import BlockClimber, typical_block_scale
@@ -129,13 +130,9 @@ def _run_map(
     engine: MAP, model: BlockModel, start: Posterior | None, verbose: bool, checkpoint: Checkpoint | None
 ) -> Posterior:
     started, form = time.perf_counter(), block_form(model)
-    if not model.smooth:
-        kinked = sorted({type(kind).__name__ for kind in model.kinds if not kind.smooth})
-        raise ValueError(
-            f"the mode of {', '.join(kinked)} sites, which have a kink, needs the rows in memory; use 'gkl'"
-        )
+    climb: Callable[..., Ascent[Any]] = find_block_mode if model.smooth else find_kinked_block_mode
     rules = Rules(gradient_tol=engine.tol, max_iter=engine.max_iter, monotone=model.log_concave, remedy=modes.REMEDY)
-    ascent = find_block_mode(form, _first(form, start), rules, "MAP", verbose, checkpoint)
+    ascent = climb(form, _first(form, start), rules, "MAP", verbose, checkpoint)
     density = PointMass(form.own.weights(ascent.state.u))
     return _posterior(model, engine, ascent, density, float("nan"), "none", started)
 

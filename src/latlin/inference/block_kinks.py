@@ -1,0 +1,66 @@
+"""The mode of a model of blocks whose sites have kinks: Newton's method on smoothed sites, less and less smoothed.
+
+The path of `latlin.inference.kinks`, with one pass over the rows an evaluation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.inference.block_form import BlockForm, smoothed_terms
+from latlin.inference.kinks import SHARP
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.linalg import cholesky, dot
+from latlin.numerics.line_search import backtrack
+
+Array = NDArray[np.float64]
+
+
+class SmoothedBlockMode(NamedTuple):
+    """A point u, the smoothing ε, the smoothed log joint with its gradient, and a positive curvature."""
+
+    u: Array
+    epsilon: float
+    objective: float
+    gradient: Array
+    precision: Array
+
+
+def find_kinked_block_mode(
+    form: BlockForm, start: Array, rules: Rules, label: str, verbose: bool, checkpoint: Checkpoint | None
+) -> Ascent[SmoothedBlockMode]:
+    """Climb the log joint from the coordinates `start`, halving ε whenever a Newton step has been taken."""
+
+    def step(mode: SmoothedBlockMode) -> tuple[SmoothedBlockMode, Measure]:
+        moved = _newton_step(form, mode)
+        size = float(np.abs(moved.gradient).max(initial=0.0))
+        if moved.epsilon > SHARP and size < np.sqrt(moved.epsilon):
+            moved = _at(form, moved.u, max(0.5 * moved.epsilon, SHARP))
+        return moved, Measure(moved.objective, max(size, moved.epsilon if moved.epsilon > SHARP else 0.0))
+
+    return ascend(step, _at(form, start, 1.0), rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+
+def _at(form: BlockForm, u: Array, epsilon: float) -> SmoothedBlockMode:
+    sums = form.sums(smoothed_terms, u, epsilon)
+    objective = form.own.log_gaussian(u) + sums.value
+    return SmoothedBlockMode(u, epsilon, objective, form.slope(u, sums), form.precision(sums))
+
+
+def _newton_step(form: BlockForm, mode: SmoothedBlockMode) -> SmoothedBlockMode:
+    """The longest of the steps 1, ½, ¼, … that raises the smoothed log joint; the mode itself when none does."""
+    try:
+        direction = cholesky(mode.precision).solve(mode.gradient)
+    except ValueError:
+        return mode
+
+    def evaluate(length: float) -> tuple[float, SmoothedBlockMode]:
+        trial = _at(form, mode.u + length * direction, mode.epsilon)
+        return trial.objective, trial
+
+    slope = dot(mode.gradient, direction)
+    found = backtrack(evaluate, mode.objective, slope, slack=1e-2 * rounding(mode.objective))
+    return mode if found is None else found[2]
