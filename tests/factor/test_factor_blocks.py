@@ -92,6 +92,18 @@ def test_shuffled_blocks_are_the_same_every_time():
     assert models[0].n_samples_seen_ == 600
 
 
+class Counted(LocalBlocks):
+    """Blocks that note their passes."""
+
+    @property
+    def passes(self):
+        return self.__dict__.setdefault("noted", [])
+
+    def total(self, summand, *shared):
+        self.passes.append(summand.__name__)
+        return super().total(summand, *shared)
+
+
 def test_the_number_of_factors_by_bic():
     X = draws(600)
     options = {"max_components": 3}
@@ -99,6 +111,9 @@ def test_the_number_of_factors_by_bic():
     expected = FactorAnalysis("bic", **options).fit(X)
     assert model.choice_.n_components == expected.choice_.n_components == 2
     np.testing.assert_allclose(model.choice_.scores, expected.choice_.scores, rtol=1e-8)
+    counted = Counted(LocalBlocks.of(X, rows=90).whole, 90)
+    FactorAnalysis("bic", **options).fit(counted)
+    assert counted.passes == ["_column_sums", "_column_sums", "_products"]
     with pytest.raises(ValueError, match="'held-out' needs the rows in memory"):
         FactorAnalysis("held-out", **options).fit(LocalBlocks.of(X))
 

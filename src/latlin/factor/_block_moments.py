@@ -7,19 +7,20 @@ entries (NaN) count for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.distributed.blocks import Block, Blocks, slices, widened
+from latlin.distributed.blocks import Block, Blocks, Summand, slices, widened
 from latlin.factor._moments import DENSE_UP_TO, DenseMoments, Moments, leading
 from latlin.numerics.linalg import Array, symmetrise
 from latlin.numerics.magnitude import summable
 
+T = TypeVar("T")
 SLICE = 1024
 
 
@@ -156,3 +157,33 @@ def _times(block: Block, centre: Array, scale: Array | None, b: Array) -> tuple[
         # ZᵀZb
         total = blas.dgemm(1.0, z.T, blas.dgemm(1.0, z.T, b, trans_a=1), beta=1.0, c=total, overwrite_c=1)
     return (total,)
+
+
+@dataclass(frozen=True)
+class RememberedBlocks:
+    """Blocks whose column sums and products are asked for once, however many models are fitted to them."""
+
+    blocks: Blocks
+    known: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def n_blocks(self) -> int:
+        return self.blocks.n_blocks
+
+    @property
+    def n_columns(self) -> int:
+        return self.blocks.n_columns
+
+    def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
+        if summand not in (_column_sums, _squares, _products):
+            return self.blocks.total(summand, *shared)
+        key = summand, *(None if values is None else values.tobytes() for values in shared)
+        if key not in self.known:
+            self.known[key] = self.blocks.total(summand, *shared)
+        return self.known[key]
+
+    def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        return self.blocks.each(function, *shared)
+
+    def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
+        return self.blocks.fold(function, state, *shared, order=order)

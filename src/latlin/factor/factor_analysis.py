@@ -18,7 +18,7 @@ from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._batch import complete_em_fit, ml_fit, rules_of
 from latlin.factor._block_fit import BLOCK_METHODS
-from latlin.factor._block_moments import read_columns
+from latlin.factor._block_moments import RememberedBlocks, read_columns
 from latlin.factor._choice import ComponentChoice, choose_components
 from latlin.factor._fit import Fit, canonical, parameter_count
 from latlin.factor._heywood import heywood_features, warn_heywood
@@ -186,7 +186,7 @@ class FactorAnalysis(FactorQueries):
             raise ValueError(_NO_GAPS.format(self.method))
         _check_observed(columns.counts)
         if isinstance(self.n_components, str):
-            return self._choose(X, columns.n, blocks.n_columns)
+            return self._choose(RememberedBlocks(blocks), columns.n, blocks.n_columns)
         self._check_rank(self.n_components, columns.n, blocks.n_columns)
         saved = None if checkpoint is None else Checkpoint(checkpoint, signature(self, columns.mean))
         fit, variance = BLOCK_METHODS[self.method](self, blocks, columns, saved)
