@@ -21,7 +21,7 @@ from latlin.numerics.rows import Rows
 
 Array = NDArray[np.float64]
 #: columns filtered at once
-COLUMNS = 48
+COLUMNS = 32
 #: rows turned at once
 ROWS = 2048
 #: of the filter, at most, and the growth of its smallest column that makes do with a lower one
@@ -173,12 +173,15 @@ def _blocks(start: int, stop: int) -> Iterator[slice]:
 def _filtered(operator: Operator, block: Array, far: Array, cut: float, degree: int) -> Array:
     """T_d(2A/cut − 1) times a block, A without the far columns, by T_{k+1}(x) = 2x T_k(x) − T_{k−1}(x)."""
     last = _without(far, block.copy())
-    this = (2.0 / cut) * _without(far, operator.times(last)) - last
+    this = _without(far, operator.times(last))
+    this *= 2.0 / cut
+    this -= last
     for _ in range(degree - 1):
         following = _without(far, operator.times(this))
         following *= 4.0 / cut
-        following -= 2.0 * this
         following -= last
+        following -= this
+        following -= this
         last, this = this, following
     return this
 

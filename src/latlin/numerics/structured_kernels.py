@@ -119,18 +119,18 @@ def block_times(indptr: Index, indices: Index, data: Array, edges: Index, block:
 def transposed_block_times(indptr: Index, indices: Index, data: Array, edges: Index, block: Array, dim: int) -> Array:
     """Hᵀ W for a narrow C-ordered matrix W: rows are scattered, which keeps frequent columns in the cache."""
     width = block.shape[1]
-    partial = np.zeros((edges.size - 1, dim, width))
+    out, partial = np.zeros((dim, width)), np.zeros((edges.size - 2, dim, width))
     for piece in prange(edges.size - 1):
-        total = partial[piece]
+        total = out if piece == 0 else partial[piece - 1]
         for n in range(edges[piece], edges[piece + 1]):
             source = block[n]
             for k in range(indptr[n], indptr[n + 1]):
                 h, target = data[k], total[indices[k]]
                 for i in range(width):
                     target[i] += h * source[i]
-    for piece in range(1, edges.size - 1):
-        partial[0] += partial[piece]
-    return partial[0]
+    for piece in range(edges.size - 2):
+        out += partial[piece]
+    return out
 
 
 @njit(cache=True, inline="always")
