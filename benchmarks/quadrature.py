@@ -1,10 +1,10 @@
 """Bayesian quadrature: evaluations to 1 % error, coverage of its intervals, gradients and subsamples by it.
 
-    python benchmarks/quadrature.py [--dims 1,2,3] [--coverage 200] [--peers]
+    python benchmarks/quadrature.py [--dims 1,2,3] [--engines auto] [--coverage 200] [--peers]
 
 Evaluations to 1 % is the first size from which on the error stays below 1 % to the end of the run, for four looks
 at least; for Monte Carlo it is the size at which the root mean square error is 1 %. One instance a family, one
-seed. "MC / auto" is the default; "MC / best" picks the best of four kernels and warps knowing the answer. Peers run
+seed. "MC / auto" is the default; "MC / best" picks the best of five kernels and warps knowing the answer. Peers run
 where they are installed, up to 40 evaluations in one and two dimensions, as their examples set them up: Emukit with
 one length scale for all coordinates, refitted at every point, from random first points; ProbNum with its length
 scale fixed at one.
@@ -18,12 +18,15 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from _integrands import Problem, gaussian_mixture, genz, problems, process_draw
+from _suite import run_alone
 from _table import environment, table
+from _task import Task, Trial
 from latlin.quadrature import (
     GaussianQuadratureGradient,
     GradientEstimate,
@@ -47,6 +50,7 @@ ENGINES = {
     "rbf": {"kernel": "rbf"},
     "matern52": {"kernel": "matern52"},
     "matern32": {"kernel": "matern32"},
+    "matern12": {"kernel": "matern12"},
     "wsabi-l": {"warp": "wsabi-l"},
 }
 TOLERANCE = 0.01
@@ -84,8 +88,8 @@ def monte_carlo_need(problem: Problem) -> float:
     return float(values.var() / (TOLERANCE * problem.truth) ** 2)
 
 
-def emukit_run(problem: Problem, budget: int) -> float:
-    """Emukit's vanilla loop from the same number of first points."""
+def emukit_trace(problem: Problem, budget: int) -> tuple[list[int], list[float]]:
+    """Sizes and estimates of Emukit's vanilla loop from the same number of first points."""
     import GPy
     from emukit.core.loop.user_function import UserFunctionWrapper
     from emukit.model_wrappers.gpy_quadrature_wrappers import create_emukit_model_from_gpy_model
@@ -114,24 +118,31 @@ def emukit_run(problem: Problem, budget: int) -> float:
 
     loop.iteration_end_event.append(note)
     loop.run_loop(UserFunctionWrapper(lambda z: problem.f(z)[:, None]), budget - len(x))
-    return settled(sizes, means, problem.truth)
+    return sizes, means
 
 
-def probnum_run(problem: Problem, budget: int) -> float:
-    """ProbNum's bayesquad at growing sizes."""
+def emukit_run(problem: Problem, budget: int) -> float:
+    return settled(*emukit_trace(problem, budget), problem.truth)
+
+
+def probnum_trace(problem: Problem, sizes: Sequence[int]) -> tuple[Sequence[int], list[float]]:
+    """Estimates of ProbNum's bayesquad at growing sizes."""
     from probnum.quad import bayesquad
     from probnum.quad.integration_measures import GaussianMeasure, LebesgueMeasure
 
     d = problem.measure.dim
     flat = isinstance(problem.measure, Uniform)
     measure = LebesgueMeasure((0.0, 1.0), d, normalized=True) if flat else GaussianMeasure(np.zeros(d), np.ones(d))
-    sizes = list(range(8, budget + 1, 4))
     means = []
     for n in sizes:
         rng = np.random.default_rng(0)
         belief, _ = bayesquad(problem.f, d, measure=measure, policy="bmc", max_evals=n, rng=rng)
         means.append(float(np.ravel(belief.mean)[0]))
-    return settled(sizes, means, problem.truth)
+    return sizes, means
+
+
+def probnum_run(problem: Problem, budget: int) -> float:
+    return settled(*probnum_trace(problem, range(8, budget + 1, 4)), problem.truth)
 
 
 def attempt(run: Callable[[Problem, int], float], problem: Problem) -> str:
@@ -149,12 +160,12 @@ def shown(need: float, budget: int) -> str:
     return "–" if math.isnan(need) else f"{need:.0f}" if math.isfinite(need) else f"> {budget}"
 
 
-def evaluations_table(dims: Sequence[int], peers: bool, only: Sequence[str]) -> str:
+def evaluations_table(dims: Sequence[int], peers: bool, only: Sequence[str], engines: dict[str, dict]) -> str:
     """Evaluations to 1 %."""
     rows = []
     for d in dims:
         for problem in (p for p in problems(d) if not only or p.name in only):
-            needed = {name: ours(problem, options, BUDGETS[d]) for name, options in ENGINES.items()}
+            needed = {name: ours(problem, options, BUDGETS[d]) for name, options in engines.items()}
             mc = monte_carlo_need(problem)
             best = np.nanmin(list(needed.values()))
             extra = [attempt(run, problem) for run in (emukit_run, probnum_run)] if peers and d <= 2 else ["", ""]
@@ -162,7 +173,7 @@ def evaluations_table(dims: Sequence[int], peers: bool, only: Sequence[str]) -> 
             ratios = [f"{mc / needed['auto']:.0f}", f"{mc / best:.0f}"]
             rows.append([d, problem.name, f"{mc:.0f}", *cells, *ratios, *extra])
             LOG.info("%s", rows[-1])
-    heads = ["d", "integrand", "Monte Carlo", *ENGINES, "MC / auto", "MC / best", "Emukit", "ProbNum (BMC)"]
+    heads = ["d", "integrand", "Monte Carlo", *engines, "MC / auto", "MC / best", "Emukit", "ProbNum (BMC)"]
     return table(heads, rows)
 
 
@@ -190,11 +201,9 @@ def coverage_table(count: int, others: int) -> str:
     families: list[tuple[str, Callable[[np.random.Generator, int, bool], Problem], int, dict]] = [
         ("process draws", lambda rng, d, gaussian: process_draw(d, gaussian, rng), count, {}),
         ("Gaussian mixtures", mixture, count, {}),
-        ("Gaussian mixtures, wsabi-l", mixture, others, {"warp": "wsabi-l"}),
-        ("Gaussian mixtures, wsabi-m", mixture, others, {"warp": "wsabi-m"}),
+        ("Gaussian mixtures, wsabi-l", mixture, 2 * others, {"warp": "wsabi-l"}),
+        ("Gaussian mixtures, wsabi-m", mixture, 2 * others, {"warp": "wsabi-m"}),
         *[(f"Genz {name}", family(i), others, {}) for i, name in enumerate(names)],
-        ("Genz continuous, matern32", family(4), others, {"kernel": "matern32"}),
-        ("Genz discontinuous, matern32", family(5), others, {"kernel": "matern32"}),
     ]
     rows = []
     for name, make, n, options in families:
@@ -268,9 +277,13 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dims", default="1,2,3")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="kernels and warps beside auto, with commas")
     parser.add_argument("--only", default="", help="names of integrands, with commas; all unless told")
     parser.add_argument(
-        "--coverage", type=int, default=200, help="smooth problems; a quarter of it for each other family"
+        "--coverage",
+        type=int,
+        default=200,
+        help="smooth problems; half of it warped, a quarter of it for each other family",
     )
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--extras", action="store_true", help="gradients and subsamples too")
@@ -282,12 +295,53 @@ def main() -> None:
     print(environment("emukit", "probnum"))
     if arguments.dims:
         dims, only = [int(d) for d in arguments.dims.split(",")], [n for n in arguments.only.split(",") if n]
-        print(evaluations_table(dims, arguments.peers, only), flush=True)
+        engines = {name: ENGINES[name] for name in arguments.engines.split(",")}
+        print(evaluations_table(dims, arguments.peers, only, {"auto": {}, **engines}), flush=True)
     if arguments.coverage:
         print(coverage_table(arguments.coverage, max(arguments.coverage // 4, 1)), flush=True)
     if arguments.extras:
         print(gradient_table(), subsample_table(), sep="\n\n", flush=True)
 
 
+def tasks(size: str) -> list[Task]:
+    """Relative errors after the same number of evaluations, since a peer may never settle; Monte Carlo is the unit."""
+    chosen, settings = {
+        "small": (("oscillatory", "gaussian", "continuous", "mixture", "logistic"), {1: 16, 2: 30}),
+        "full": ((), {1: 20, 2: 40, 3: 80}),
+    }[size]
+    found = []
+    for d, budget in settings.items():
+        some = [p.name for p in problems(d) if not chosen or p.name in chosen]
+        case = f"{budget} evaluations, d = {d}, {len(some)} integrands"
+        for method, package, role, estimate in (
+            ("latlin, automatic kernel", "latlin", "latlin", our_estimate),
+            ("Emukit", "emukit", "peer", lambda p, n: emukit_trace(p, n)[1][-1]),
+            ("ProbNum (BMC)", "probnum", "peer", lambda p, n: probnum_trace(p, [n])[1][-1]),
+            ("Monte Carlo", "numpy", "yardstick", None),
+        ):
+            found.append(Task(case, method, partial(trial, d, budget, some, estimate), package, role, "relative error"))
+    return found
+
+
+def our_estimate(problem: Problem, budget: int) -> float:
+    return integrate(problem.f, problem.measure, budget, random_state=0).mean
+
+
+def trial(d: int, budget: int, names: Sequence[str], estimate: Callable[[Problem, int], float] | None) -> Trial:
+    """The cost is the geometric mean of relative errors, none of which counts as less than 1e-6."""
+    some = [p for p in problems(d) if p.name in names]
+
+    def errors() -> list[float]:
+        if estimate is None:
+            return [TOLERANCE * math.sqrt(monte_carlo_need(p) / budget) for p in some]
+        return [abs(estimate(p, budget) / p.truth - 1.0) for p in some]
+
+    return Trial(
+        errors,
+        lambda found: {f"error, {p.name}": error for p, error in zip(some, found, strict=True)},
+        cost=lambda found: float(np.exp(np.mean(np.log(np.maximum(found, 1e-6))))),
+    )
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -31,9 +31,10 @@ class BayesianQuadrature:
     ----------
     measure : Gaussian, GaussianMixture or Uniform
         What is integrated against.
-    kernel : {"auto", "rbf", "matern32", "matern52"}
-        The Matérn ones are products over the coordinates. They suit integrands with kinks and jumps. "auto" takes
-        "rbf" or "matern32" at every look, whichever makes the evaluations more probable.
+    kernel : {"auto", "rbf", "matern12", "matern32", "matern52"}
+        The Matérn ones are products over the coordinates. They suit integrands with kinks and jumps. "auto" weighs
+        "rbf", "matern32" and "matern12" by how probable they make the evaluations; from 100 evaluations on it takes
+        the most probable one, and asks again each time they have doubled.
     hyperparameters : {"marginal", "ml"} or Hyperparameters
         "marginal" averages over length scales that fit the evaluations, "ml" takes the most probable ones. Either
         way mean and variance of the process are integrated out.
