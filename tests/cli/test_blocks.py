@@ -94,7 +94,7 @@ def test_a_pattern_needs_no_scheduler(folder, whole, tmp_path):
 
 @pytest.mark.filterwarnings("default")
 def test_processes_of_this_machine(folder, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert_same(fitted(folder, tmp_path / "m.latlin", "--scheduler", "local")[0], whole)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from latlin.numerics.free_blas import add_gram, times_upper
+
 Array = NDArray[np.float64]
 
 
@@ -119,7 +121,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Arr
         scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
         below = negative[span]
         if not below.any():
-            total = blas.dsyrk(1.0, scaled.T, beta=1.0, c=total, overwrite_c=1)
+            add_gram(scaled, total)
             continue
         for sign, part in ((1.0, scaled[~below]), (-1.0, scaled[below])):
             total = blas.dsyrk(sign, part.T, beta=1.0, c=total, overwrite_c=1) if len(part) else total
@@ -128,11 +130,18 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Arr
 
 def whitened_squares(c: Array, rows: Array, *, block: int = 1024) -> Array:
     """‖C⁻ᵀ r_n‖² for every row of a C-ordered N×D matrix: the variances r_nᵀ(CᵀC)⁻¹r_n."""
+    if len(rows) <= rows.shape[1]:
+        solved = blas.dtrsm(1.0, c, rows.T, lower=0, trans_a=1)
+        return np.einsum("dn,dn->n", solved, solved)
     squares = np.empty(len(rows))
     buffer = np.empty((min(block, len(rows)), rows.shape[1]))
+    # products with C⁻¹ take half the time of solves with C, and no lock of Python's
+    inverse, fault = lapack.dtrtri(c, lower=0)
+    if fault:
+        raise ValueError(f"the triangular factor is singular: entry {fault} of its diagonal is zero")
     for start in range(0, len(rows), block):
-        solved = buffer[: min(block, len(rows) - start)]
-        np.copyto(solved, rows[start : start + block])
-        solved = blas.dtrsm(1.0, c, solved.T, lower=0, trans_a=1, overwrite_b=1)
-        squares[start : start + block] = np.einsum("dn,dn->n", solved, solved)
+        part = buffer[: min(block, len(rows) - start)]
+        np.copyto(part, rows[start : start + block])
+        times_upper(part, inverse)
+        squares[start : start + block] = np.einsum("nd,nd->n", part, part)
     return squares
