@@ -210,3 +210,13 @@ def test_the_same_seed_gives_the_same_numbers_and_few_draws_are_refused():
 def test_a_fit_that_did_not_converge_is_never_reliable():
     posterior = infer(logistic(2), engines.GaussianKL(max_iter=2, tol=1e-12))
     assert posterior.diagnose(random_state=0).verdict == "use with care"
+
+
+def test_a_factorised_posterior_of_a_smooth_function_is_not_for_use():
+    places = np.linspace(0.0, 1.0, 25)
+    cov = 4.0 * np.exp(-0.5 * ((places[:, None] - places) / 0.3) ** 2) + 1e-3 * np.eye(25)
+    model = LatentLinearModel([GaussianFactor(cov=cov), SiteFactor(None, potentials.Logit(places > 0.4))])
+    found = infer(model, "mean-field").diagnose(random_state=0)
+    assert found.verdict == "do not use"
+    assert "KL(q‖p) is above" in found.reason
+    assert infer(model, "ep").diagnose(random_state=0).verdict != "do not use"

@@ -87,7 +87,11 @@ def moment_gap(mean: Array, variance: Array, corrected: CorrectedMoments) -> Gap
 
 
 class Findings(NamedTuple):
-    """What the verdict is made of; `even` is the effective share of the posterior's own draws."""
+    """What the verdict is made of.
+
+    `even` is the effective share of the posterior's own draws; `divergence` what KL(q‖p) is at least, in nat a
+    coordinate.
+    """
 
     k_hat: float
     even: float
@@ -97,6 +101,7 @@ class Findings(NamedTuple):
     converged: bool
     below_own_bound: bool
     response: Response
+    divergence: float = 0.0
 
 
 def judge(found: Findings) -> Verdict:
@@ -111,6 +116,9 @@ def judge(found: Findings) -> Verdict:
     lean = found.response
     if not sure and (lean.mean > MEAN_FAR or lean.log_variance > LEAN):
         return Verdict("do not use", f"{_weights(found)}, and they lean: it is misplaced, too wide or too narrow")
+    # means that are all off by MEAN_FAR sd have a divergence of ½ MEAN_FAR² each
+    if not sure and found.divergence > 0.5 * MEAN_FAR**2:
+        return Verdict("do not use", f"{_weights(found)}; KL(q‖p) is above {found.divergence:.2g} nat a coordinate")
     if sure and (mean > MEAN_OFF or ratio > np.log(RATIO_OFF)):
         return Verdict("use with care", found.gap.sentence())
     if not sure:

@@ -130,9 +130,17 @@ def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState 
         posterior.converged,
         below,
         response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
+        _divergence(low, log_weights) / model.dim,
     )
     verdict = judge(findings)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
+
+
+def _divergence(low: float, log_weights: Array) -> float:
+    """What KL(q‖p) = log Z − ⟨log p/q⟩ is at least, with log Z at the low end of its interval."""
+    error = float(log_weights.std()) / np.sqrt(len(log_weights))
+    found = low - float(log_weights.mean()) - REACH * error
+    return found if np.isfinite(found) else 0.0
 
 
 def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
