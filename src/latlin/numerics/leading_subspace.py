@@ -16,8 +16,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from latlin.numerics.rows import Rows
+from latlin.numerics.rows import Rows, SparseRows
 
 Array = NDArray[np.float64]
 #: columns filtered at once
@@ -119,18 +120,29 @@ class Sites:
 
 def first_leading(rows: Rows, weights: Array, rank: int) -> Leading:
     """From random directions, always the same."""
-    few = rank < rows.shape[0] < rows.shape[1]
-    sites, operator = Sites(rows, np.sqrt(weights)), Columns(rows, weights)
-    found = _started(sites if few else operator, rank)
-    return sites.columns(found) if few else found
+    with _one_pool(rows):
+        if not rank < rows.shape[0] < rows.shape[1]:
+            return _started(Columns(rows, weights), rank)
+        sites = Sites(rows, np.sqrt(weights))
+        return sites.columns(_started(sites, rank))
 
 
 def better_leading(rows: Rows, weights: Array, now: Leading) -> Leading:
     """One filtered step from a basis, which is kept."""
-    if not len(now.values) < rows.shape[0] < rows.shape[1]:
-        operator = Columns(rows, weights)
-        return _improved(operator, _turned(operator, now.basis.copy()))
-    sites = Sites(rows, np.sqrt(weights))
+    with _one_pool(rows):
+        if not len(now.values) < rows.shape[0] < rows.shape[1]:
+            operator = Columns(rows, weights)
+            return _improved(operator, _turned(operator, now.basis.copy()))
+        return _better_by_sites(Sites(rows, np.sqrt(weights)), now)
+
+
+def _one_pool(rows: Rows) -> threadpool_limits:
+    """One BLAS thread where products are compiled loops: idle BLAS threads would take their cores."""
+    return threadpool_limits(1 if isinstance(rows, SparseRows) else None, user_api="blas")
+
+
+def _better_by_sites(sites: Sites, now: Leading) -> Leading:
+    rows = sites.rows
     basis = np.empty((rows.shape[0], len(now.values)))
     for columns in _blocks(0, basis.shape[1]):
         basis[:, columns] = _orthonormal(basis[:, : columns.start], sites.seen(now.basis[:, columns]))
