@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 
 from latlin.inference.block_form import BlockForm, expected_terms
 from latlin.inference.gaussian_part import LOG_2PI
@@ -86,7 +86,7 @@ def _gaussian_terms(form: BlockForm, m: Array, chol: Cholesky) -> float:
     """⟨log Gaussian factors⟩ + entropy, with every constant."""
     own = form.own
     if own.quadratic is None:
-        root = chol.unwhiten(np.eye(own.rank))
+        root = lapack.dtrtri(chol.factor, lower=0)[0]
         trace = float(np.einsum("de,de->", root, root))
     else:
         trace = float(np.einsum("de,de->", own.quadratic, chol.inverse()))
@@ -95,22 +95,24 @@ def _gaussian_terms(form: BlockForm, m: Array, chol: Cholesky) -> float:
 
 def _encode(unit: Array, m: Array, precision: Array) -> Array:
     """(P, m) as one vector whose length is that of a matrix and a vector in units of the first posterior."""
-    inner = blas.dtrsm(1.0, unit, symmetrise(precision), lower=0, trans_a=1)
-    inner = blas.dtrsm(1.0, unit, inner, lower=0, side=1)
-    upper = np.triu_indices(len(m))
-    weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
-    return np.concatenate([weight * inner[upper], blas.dtrmv(unit, m)])
+    # U⁻ᵀPU⁻¹, packed by columns of the upper triangle
+    inner = lapack.dsygst(precision, unit)[0]
+    return np.concatenate([_weights(len(m)) * lapack.dtrttp(inner)[0], blas.dtrmv(unit, m)])
 
 
 def _decode(unit: Array, point: Array) -> tuple[Array, Array]:
     dim = len(unit)
-    upper = np.triu_indices(dim)
-    weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
-    inner = np.zeros((dim, dim), order="F")
-    inner[upper] = point[:-dim] / weight
-    inner = blas.dtrmm(1.0, unit, symmetrise(inner), lower=0, trans_a=1)
-    inner = blas.dtrmm(1.0, unit, inner, lower=0, side=1)
-    return blas.dtrsv(unit, point[-dim:]), np.asfortranarray(np.triu(inner))
+    inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
+    half = blas.dtrmm(1.0, unit, inner, lower=0, trans_a=1)
+    precision = blas.dtrmm(1.0, unit, half, lower=0, side=1, overwrite_b=1)
+    return blas.dtrsv(unit, point[-dim:]), np.asfortranarray(np.triu(precision))
+
+
+def _weights(dim: int) -> Array:
+    """1 on the diagonal and √2 off it, where an entry of a symmetric matrix counts twice."""
+    weights = np.full(dim * (dim + 1) // 2, np.sqrt(2.0))
+    weights[np.cumsum(np.arange(1, dim + 1)) - 1] = 1.0
+    return weights
 
 
 def _accelerated(form: BlockForm, state: BlockState) -> BlockState | None:
