@@ -16,14 +16,19 @@ import argparse
 import csv
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from _suite import run_alone
 from _table import environment, table
+from _task import Task, Trial
+from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.datasets import correlated_logistic
+from latlin.potentials import Logit
 from latlin.reproduce import table_5_2, table_5_4, table_5_5
-from latlin.reproduce.covariance_tables import Plan, kept_scores, scores
+from latlin.reproduce.covariance_tables import Plan, engines, kept_scores, scores
 
 Array = np.ndarray
 PLANS = {entry.FULL.dim: entry.FULL for entry in (table_5_4, table_5_2, table_5_5)}
@@ -75,5 +80,34 @@ def main() -> None:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
 
 
+def tasks(size: str) -> list[Task]:
+    """Every covariance on the same data sets; the ratio is to the full one."""
+    d, n, k, seeds = {"small": (150, 150, 15, 1), "full": (500, 250, 50, 3)}[size]
+    case = f"D = {d}, N = {n}, K = {k}" + (f", {seeds} data sets" if seeds > 1 else "")
+    found = []
+    for name in engines(k):
+        role = "yardstick" if name == "Full" else "latlin"
+        found.append(Task(case, name, partial(trial, d, n, k, seeds, name), role=role))
+    return found
+
+
+def trial(d: int, n: int, k: int, seeds: int, name: str) -> Trial:
+    sets = [correlated_logistic(d, n, 10 * d, seed) for seed in range(seeds)]
+    models = [LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(s.x, Logit(s.y))]) for s in sets]
+
+    def judge(posts: list[Posterior]) -> dict[str, float | str]:
+        there = [post.project(s.new_x) for post, s in zip(posts, sets, strict=True)]
+        held_out = [
+            Logit(s.new_y).tilted_moments(q.mean, q.variance).log_z.mean() for q, s in zip(there, sets, strict=True)
+        ]
+        bounds = [post.log_evidence / n if post.evidence_kind == "lower bound" else np.nan for post in posts]
+        return {
+            "bound / N": "–" if np.isnan(bounds).any() else float(np.mean(bounds)),
+            "held-out log p": float(np.mean(held_out)),
+        }
+
+    return Trial(lambda: [infer(model, engines(k)[name]) for model in models], judge)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

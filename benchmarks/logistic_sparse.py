@@ -15,13 +15,16 @@ import resource
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
+from _suite import run_alone
 from _table import environment, table
+from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import GaussianKL
 
@@ -117,5 +120,27 @@ def main() -> None:
     print(table(["method", "seconds", "processor s", "steps", "bound", "peak memory, MB", "training error, %"], rows))
 
 
+def tasks(size: str) -> list[Task]:
+    """Every covariance over the point estimate, which does less."""
+    n, d, width = {"small": (8000, 6000, 50), "full": (50_000, 40_000, 75)}[size]
+    case = f"{n:,} × {d:,}, {width} non-zeros a row"
+    found = []
+    for name, options in METHODS.items():
+        whose = ("scikit-learn", "yardstick") if options is None else ("latlin", "latlin")
+        found.append(Task(case, name, partial(trial, n, d, width, name), *whose))
+    return found
+
+
+def trial(n: int, d: int, width: int, name: str, tol: float = 1e-4) -> Trial:
+    x, y = generate(n, d, width)
+    action = _action(name, tol * n, tol)
+
+    def judge(found: tuple[int, float, np.ndarray]) -> dict[str, float | str]:
+        error = 100.0 * float(np.mean((x @ found[2] > 0.0) != (y > 0)))
+        return {"steps": str(found[0]), "bound": "–" if np.isnan(found[1]) else found[1], "training error, %": error}
+
+    return Trial(lambda: action(x, y), judge)
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

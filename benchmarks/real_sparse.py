@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
+from _suite import run_alone
 from _table import environment, table
+from _task import DATA, Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import GaussianKL, LocalBound
 
@@ -106,5 +109,35 @@ def main() -> None:
     print(table(["set", "training size", "engine", "bound", "seconds", "test error, %"], rows))
 
 
+def tasks(size: str) -> list[Task]:
+    """The engines of the tables over a point estimate, which does less."""
+    found = []
+    for name in {"small": ["a9a"], "full": list(SETS)}[size]:
+        found += [Task(name, label, partial(trial, name, engine)) for label, engine in ENGINES.get(name, TEXT).items()]
+        found.append(Task(name, "scikit-learn lbfgs (MAP)", partial(mode_trial, name), "scikit-learn", "yardstick"))
+    return found
+
+
+def split_of(name: str) -> Split:
+    file, reader = SETS[name]
+    return reader(DATA / file, 0)
+
+
+def trial(name: str, engine: object) -> Trial:
+    split = split_of(name)
+    return Trial(lambda: measure(engine, split), lambda found: {"bound": found[0], "test error, %": found[2]})
+
+
+def mode_trial(name: str) -> Trial:
+    from sklearn.linear_model import LogisticRegression
+
+    x, y, x_test, y_test = split_of(name)
+    peer = LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000)
+    return Trial(
+        lambda: peer.fit(x, y),
+        lambda fit: {"test error, %": 100.0 * float(np.mean((fit.decision_function(x_test) > 0.0) != (y_test > 0)))},
+    )
+
+
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)
