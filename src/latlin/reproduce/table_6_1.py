@@ -188,7 +188,7 @@ def claims(found: dict[str, Array], tested: dict[str, Array], quick: bool) -> li
     return [*said, Claim("gain with optimised shapes", "must not be negative", f"{least:+.4f} at least", least > -1e-3)]
 
 
-REASON = "the δ of the kernel explains some of it: the next line leaves it out"
+REASON = "not explained; the δ of the kernel moves it, not always towards theirs: the next line leaves it out"
 BETWEEN = "a test of a reason: it explains only those lines that it meets; other splits and outliers are not told apart"
 
 
