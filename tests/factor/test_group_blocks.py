@@ -8,7 +8,9 @@ import pytest
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.distributed.joining import open_side_by_side
 from latlin.factor import GroupFactorAnalysis, _group_blocks
-from latlin.factor._group_blocks import gram_root
+from latlin.factor._group_blocks import gram_root, prepare_blocks
+from latlin.factor._group_data import fit_scaling, prepare
+from latlin.factor._group_views import read_matrix
 from latlin.numerics.alerts import ConvergenceWarning
 
 SIZES = (8, 6, 5)
@@ -110,6 +112,20 @@ def test_views_in_files_are_read_side_by_side(tmp_path, monkeypatch):
     model.save(tmp_path / "model")
     again = GroupFactorAnalysis.load(tmp_path / "model")
     np.testing.assert_array_equal(again.transform(views), model.transform(views))
+
+
+@pytest.mark.parametrize("start", ["random", "principal"])
+def test_starts_are_those_in_memory(start):
+    X = draws(missing=0.05)
+    views, joined = read_matrix(X, GROUPS)
+    memory = prepare(joined, views, fit_scaling(joined, views, "view"), False).rows
+    blocks = prepare_blocks(LocalBlocks.of(X, rows=40), views, "view", False)[0].rows
+    rank = 25  # more than there are columns
+    one, other = (getattr(rows, start)(rank, np.random.default_rng(3)) for rows in (blocks, memory))
+    signs = np.sign((one.cross * other.cross).sum(axis=0))
+    np.testing.assert_allclose(one.cross * signs, other.cross, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(one.moments * signs * signs[:, None], other.moments, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(one.latent.T @ one.latent, one.moments.sum(axis=0), rtol=1e-12, atol=1e-10)
 
 
 def test_a_root_keeps_small_columns():
