@@ -9,6 +9,7 @@ import pytest
 import _suite
 import run
 from _record import load
+from doc_pages import Page, read
 
 TOY = '''"""Toys: do they run?
 
@@ -193,6 +194,13 @@ def test_every_workload_has_its_words():
         assert reason["title"], stem
         assert reason["why"].endswith("."), stem
         assert set(reason) <= {"title", "why", "text"}
+
+
+def test_the_links_of_the_words_lead_somewhere():
+    text = run.page([], run.reasons(), run.questions_of(run.FOLDER, run.benchmarks()))
+    for file, anchor in Page(run.PAGE, text).links():
+        target = read(run.PAGE.parent / file)
+        assert not anchor or anchor in target.anchors(), f"{file} has no #{anchor}"
 
 
 def test_the_stored_page_is_the_one_that_the_results_make():
