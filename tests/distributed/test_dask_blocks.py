@@ -44,6 +44,8 @@ def test_the_digits_are_those_of_local_blocks(rows, rng):
     there = open_blocks(da.from_array(X, chunks=(rows, 2)), da.from_array(y, chunks=13))
     here = LocalBlocks.of(X, y, rows=rows)
     assert isinstance(there, DaskBlocks)
+    assert is_blocked(there)
+    assert open_blocks(there) is there
     assert (there.n_blocks, there.n_columns) == (here.n_blocks, 3)
     assert same_digits(there.total(products, 0.5), here.total(products, 0.5))
     assert there.each(number) == here.each(number)

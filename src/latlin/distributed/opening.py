@@ -63,7 +63,7 @@ def open_blocks(X: Any, y: Any = None, weight: Any = None, offset: Any = None, c
 
 
 def _has_blocks(X: Any) -> bool:
-    return all(hasattr(type(X), name) for name in ("n_blocks", "n_columns", "total", "each"))
+    return all(hasattr(type(X), name) for name in ("total", "each", "fold"))
 
 
 def _open_local(X: Any, beside: dict[str, Any]) -> LocalBlocks:
