@@ -137,7 +137,7 @@ def tasks(size: str) -> list[Task]:
     found = []
     for n, d in sizes:
         case = f"logistic {n} × {d}"
-        for engine in ("map", *(e for e in ENGINES if e != "ai-kl" or d <= 20)):
+        for engine in ("gkl", "map", *(e for e in ENGINES if e != "gkl" and (e != "ai-kl" or d <= 20))):
             role = "yardstick" if engine == "laplace" else "latlin"
             found.append(Task(case, engine, partial(cost_trial, n, d, engine), role=role))
     case = f"errors, {problems} problems a family"
