@@ -58,9 +58,10 @@ class GaussianKL:
     pattern : matrix of shape (dim, dim), optional
         Its non-zeros are the places of a sparse C (upper triangle; the diagonal is always there).
     basis : {"eigen", "lanczos", "pca", "projected"} or array of shape (dim, rank), optional
-        Of a subspace: eigenvectors of the precision chosen for the smallest loss, its leading ones by Lanczos
-        iterations, principal components of H, or gradient ascent on the basis; all but "pca" alternate with the fit.
-        By default "eigen" up to 1,000 dimensions, "lanczos" beyond.
+        Of a subspace: eigenvectors of the precision chosen for the smallest loss, its leading ones (by Lanczos
+        iterations up to 1,000 dimensions, by filtered steps from the last basis beyond), principal components of H, or
+        gradient ascent on the basis; all but "pca" alternate with the fit. By default "eigen" up to 1,000 dimensions,
+        "lanczos" beyond.
     inner : {"full", "banded", "diagonal"}
         Factor inside a subspace.
     probes : int
