@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
+from _record import write_atomically
 from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
@@ -270,6 +271,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--data", type=Path, help="folder for the rows, which stay there; a temporary one unless told")
     parser.add_argument("--overhead", action="store_true", help="also measure what Dask costs a pass and a block")
+    parser.add_argument("--write", type=Path, help="also write the tables into this page, between its marks")
     parser.add_argument("--cell", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cell:
@@ -281,10 +283,41 @@ def main() -> None:
     for n in options.rows:
         with folder_for(n, options.data) as folder:
             cells += [in_process(way, n, folder) for way in options.ways]
-    print(table(HEADINGS, lines(cells, machine)))
+    said = table(HEADINGS, lines(cells, machine))
     if options.overhead:
         pass_, block = overhead()
-        print(f"\nDask, two processes: {1e3 * pass_:.3g} ms a pass and {1e3 * block:.3g} ms a block")
+        said += f"\n\nDask, two processes: {1e3 * pass_:.3g} ms a pass and {1e3 * block:.3g} ms a block."
+        said += predicted(cells, pass_, block)
+    print(said)
+    if options.write:
+        write_page(options.write, f"{environment('numba', 'dask')}, {machine / 1e9:.0f} Gflop/s (dgemm).\n\n{said}")
+
+
+def predicted(cells: list[dict[str, Any]], pass_: float, block: float) -> str:
+    """What the model of cost says of the runs on processes, from the one with the fewest rows."""
+    workers = {"1 process": 1, "2 processes": 2}
+    known = [c for c in cells if c["way"] in workers]
+    if not known:
+        return ""
+    first = min(known, key=lambda c: (c["rows"], workers[c["way"]]))
+    row = (first["a pass"] - pass_ - block * -(-first["rows"] // BLOCK)) * workers[first["way"]] / first["rows"]
+    told = [
+        (
+            f"{c['rows']:.0e}",
+            c["way"],
+            c["a pass"],
+            row * c["rows"] / workers[c["way"]] + pass_ + block * -(-c["rows"] // BLOCK),
+        )
+        for c in known
+    ]
+    return "\n\n" + table(("rows", "where", "s a pass", "model"), told)
+
+
+def write_page(page: Path, said: str) -> None:
+    """Put the tables between the marks of the page."""
+    before, _, rest = page.read_text(encoding="utf8").partition("<!-- measured -->\n")
+    _, mark, after = rest.partition("<!-- end of measured -->")
+    write_atomically(page, f"{before}<!-- measured -->\n{said}\n{mark}{after}")
 
 
 @contextmanager

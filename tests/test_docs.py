@@ -20,7 +20,7 @@ NOT_MARKDOWN = {"api", "auto_examples/index"}
 def test_the_code_of_a_page_runs(name, tmp_path, monkeypatch):
     """The blocks of a page, one after the other in one namespace, as a reader types them."""
     blocks = PAGES[name].blocks("python")
-    for package in ("torch", "matplotlib", "pandas"):
+    for package in ("torch", "matplotlib", "pandas", "dask"):
         if any(package in block for block in blocks) or (package == "matplotlib" and _plots(blocks)):
             pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)

@@ -1,1 +1,8 @@
 """Sums over blocks of rows, on this machine or on Dask."""
+
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks
+from latlin.distributed.faults import ClusterError
+from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.distributed.reading import read_rows
+
+__all__ = ["Block", "Blocks", "ClusterError", "LocalBlocks", "is_blocked", "open_blocks", "read_rows"]
