@@ -167,7 +167,7 @@ def claims(runs: list[Run]) -> list[Claim]:
     return [
         *_of_the_first_figure([run for run in runs if run.figure == "6.1"]),
         Claim(
-            "Figure 6.2: larger STEPS, s = 0.1 … 2",
+            "Figure 6.2: larger steps, s = 0.1 … 2",
             "more accurate",
             _listed(scales[:4]),
             scales[3] <= scales[0] + 1.0,
