@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 
-from latlin.factor import BinaryFactorAnalysis, NoisyICA
+from latlin.factor import BinaryFactorAnalysis, GroupFactorAnalysis, NoisyICA
 
 
 @pytest.mark.parametrize(
     ("estimator", "fitted"),
     [
         (BinaryFactorAnalysis(3, n_init=1, random_state=0), "components_"),
+        (GroupFactorAnalysis(2, n_init=2, random_state=0), "lower_bound_"),
         (NoisyICA(2, n_init=1, random_state=0), "mixing_"),
     ],
 )

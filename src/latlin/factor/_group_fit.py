@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from latlin.distributed.checkpoints import CheckpointFiles
@@ -152,6 +153,7 @@ def climb(
     model: GroupModel,
     rank: int,
     n_init: int,
+    n_jobs: int | None,
     step: Sweep,
     rules: Rules,
     rng: np.random.Generator,
@@ -159,15 +161,20 @@ def climb(
     files: CheckpointFiles,
 ) -> Ascent[GroupState]:
     """The best of several climbs: the first from principal components, the others from random latents."""
-    climbs = []
-    for number in range(n_init):
-        rows = model.data.rows
-        guess = rows.principal(rank, rng) if number == 0 else rows.random(rank, rng)
-        label = f"group factor analysis, start {number + 1} of {n_init}"
-        kept = files.following()
-        climbs.append(
-            ascend(step, begin(model, guess), rules, label=label, verbose=verbose, warn=False, checkpoint=kept)
+    rows = model.data.rows
+    guesses = [rows.random(rank, rng) if number else rows.principal(rank, rng) for number in range(n_init)]
+    climbs = Parallel(n_jobs=n_jobs)(
+        delayed(ascend)(
+            step,
+            begin(model, guess),
+            rules,
+            label=f"group factor analysis, start {number + 1} of {n_init}",
+            verbose=verbose,
+            warn=False,
+            checkpoint=files.following(),
         )
+        for number, guess in enumerate(guesses)
+    )
     best = max(climbs, key=lambda ascent: ascent.trace[-1])
     if step.pruning:
         best = without_weak(step, best, rules, files)

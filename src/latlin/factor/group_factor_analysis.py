@@ -67,6 +67,8 @@ class GroupFactorAnalysis(GroupQueries):
         Remove factors that explain nothing, and doubt weak ones.
     n_init : int
         Climbs; the first starts at principal components, the others at random, the best bound is kept.
+    n_jobs : int, optional
+        Processes for the climbs, as joblib counts them; the result does not depend on it.
     tol : float
         Largest change of a log noise level and relative change of the loadings at convergence.
     max_iter : int
@@ -128,6 +130,7 @@ class GroupFactorAnalysis(GroupQueries):
         rotate: bool = True,
         prune: bool = True,
         n_init: int = 1,
+        n_jobs: int | None = None,
         tol: float = 1e-3,
         max_iter: int = 2000,
         noise_prior: tuple[float, float] = (1e-14, 1e-14),
@@ -143,6 +146,7 @@ class GroupFactorAnalysis(GroupQueries):
         self.rotate = rotate
         self.prune = prune
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.tol = tol
         self.max_iter = max_iter
         self.noise_prior = noise_prior
@@ -178,7 +182,7 @@ class GroupFactorAnalysis(GroupQueries):
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
         step = Sweep(model, self.rotate, self.prune)
         rng, files = generator(self.random_state), CheckpointFiles(checkpoint, signature(self, scaling.centre))
-        ascent = climb(model, self.n_components, self.n_init, step, rules, rng, self.verbose, files)
+        ascent = climb(model, self.n_components, self.n_init, self.n_jobs, step, rules, rng, self.verbose, files)
         self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
         self.message_ = ascent.message
         self._store(model, ascent.state, views, scaling)
