@@ -13,6 +13,7 @@ ones. `--check` and `--page` measure nothing.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import tomllib
@@ -114,4 +115,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # ended from outside, it ends the process that measures too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())
