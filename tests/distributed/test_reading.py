@@ -42,6 +42,7 @@ def test_arrays_are_mapped_where_they_are_used(tmp_path):
     np.save(tmp_path / "y.npy", y)
     blocks = open_blocks(read_rows(tmp_path / "x.npy", rows=4).X, read_rows(tmp_path / "y.npy", rows=4).X)
     assert blocks.each(is_mapped) == [True, True, True]
+    assert not blocks.graph, "reading is part of the task that sums"
     np.testing.assert_array_equal(blocks.total(sums)[2], y @ X)
     both = read_rows(tmp_path / "[x]*.npy").X
     assert both.chunks == ((10,), (2,))

@@ -54,7 +54,7 @@ class DaskBlocks:
     graph : mapping
         Key → task, of all collections together.
     keys : tuple of tuples of 4 keys
-        Where the X, y, weight and offset of each block are; None where there is nothing.
+        Where the X, y, weight and offset of each block are, or the task that reads them; None where there is nothing.
     n_columns : int
     client : distributed.Client or None
         Where to compute; None is the scheduler Dask itself would use: the active client, else threads.
@@ -74,7 +74,11 @@ class DaskBlocks:
         beside = {"y": y, "weight": weight, "offset": offset}
         parts = [rows, *(None if v is None else column_of(name, v, rows) for name, v in beside.items())]
         graph = {key: task for part in parts if part is not None for key, task in part.graph.items()}
-        return cls(graph, tuple(zip(*_columns(parts), strict=True)), n_columns_of(X), client)
+        keys = tuple(zip(*_columns(parts), strict=True))
+        own = {key for block in keys for key in block if key is not None and _reads(graph[key])}
+        # reading and summing are one task, so that rows cannot be read on one worker and summed on another
+        keys = tuple(tuple(graph[key] if key in own else key for key in block) for block in keys)
+        return cls({key: task for key, task in graph.items() if key not in own}, keys, n_columns_of(X), client)
 
     @property
     def n_blocks(self) -> int:
@@ -133,6 +137,11 @@ def _computed(graph: dict[Key, Any], key: Key, client: Any) -> Any:
     with told_faults(), one_blas_thread():
         found = wanted.compute() if client is None else client.compute(wanted, sync=True)
     return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
+
+
+def _reads(task: Any) -> bool:
+    """Whether a task needs no other, and is not something that Dask holds already."""
+    return type(task).__name__ == "Task" and not task.dependencies
 
 
 def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
