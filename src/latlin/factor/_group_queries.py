@@ -15,6 +15,7 @@ from latlin.factor._group_rows import product
 from latlin.factor._group_updates import row_precisions
 from latlin.factor._group_views import Name, Views, is_views
 from latlin.factor._missing import posterior as plug_in_posterior
+from latlin.numerics.counts import whole
 from latlin.numerics.group_kernels import multiply_by_label, outer_sums, weighted_sums
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
@@ -124,7 +125,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rng = generator(random_state)
         post = self.posterior_
         d, k = post.loading.shape
-        means = self._means(rng.standard_normal((n_samples, k)), slice(None))
+        means = self._means(rng.standard_normal((whole("n_samples", n_samples), k)), slice(None))
         return self.views_.split(means + rng.standard_normal((n_samples, d)) * post.scale / np.sqrt(post.precision))
 
     def plot_activity(self, ax: Any = None) -> Any:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.distributed.answers import answers_by_block
 from latlin.factor._missing import BLOCK, posterior
+from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.rng import RandomState, generator
@@ -112,7 +113,9 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> Array:
         """Draws from the fitted model, shape (n_samples, d)."""
-        return np.asarray(self._density.sample(n_samples, generator(random_state)), dtype=np.float64)
+        return np.asarray(
+            self._density.sample(whole("n_samples", n_samples), generator(random_state)), dtype=np.float64
+        )
 
     def get_covariance(self) -> Array:
         """FFᵀ + Ψ, shape (d, d)."""

@@ -15,6 +15,7 @@ from latlin.factor._binary_model import BinaryState, FeaturePrior, PointFeatures
 from latlin.factor._binary_starts import STARTS
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
@@ -145,7 +146,7 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Draws from the fitted model: observations of shape (n_samples, d) and the activations behind them."""
         check_is_fitted(self, "components_")
         rng = generator(random_state)
-        on = (rng.random((n_samples, self.n_active_)) < self.probabilities_).astype(np.float64)
+        on = (rng.random((whole("n_samples", n_samples), self.n_active_)) < self.probabilities_).astype(np.float64)
         noise = rng.standard_normal((n_samples, self.components_.shape[1]))
         return on @ self.components_ + np.sqrt(self.noise_variance_) * noise, on
 

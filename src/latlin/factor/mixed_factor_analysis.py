@@ -20,6 +20,7 @@ from latlin.factor._mixed_fit import Problem, climb, cold_posterior, make_engine
 from latlin.factor._mixed_predict import Prediction, draw_column, predict_column
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Rules
+from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixed_kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
 from latlin.numerics.rng import RandomState, generator
@@ -188,7 +189,7 @@ class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         check_is_fitted(self, "sites_")
         rng = generator(random_state)
         sites = self.sites_
-        eta = self._draw_latents(n_samples, rng) @ sites.loading.T + sites.intercept
+        eta = self._draw_latents(whole("n_samples", n_samples), rng) @ sites.loading.T + sites.intercept
         return {
             column.name: draw_column(column, eta[:, where], sites.noise[where.start], sites.cuts[where.start], rng)
             for column, where in zip(self.table_.columns, self.table_.slices, strict=True)

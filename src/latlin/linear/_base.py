@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -25,11 +26,12 @@ from latlin.linear._design import Design, design_of
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Family, Targets
 from latlin.linear._fitting import fit_problem, settled
-from latlin.linear._predict import Latent, latent, latent_covariance
+from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
 from latlin.linear._rowwise import rowwise
 from latlin.linear._summary import Summary, coefficient_rows
+from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -260,7 +262,7 @@ class LinearEstimator(BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         rng = self._generator(random_state)
-        draws = [self._user_units(fit.posterior.sample(n_samples, rng)) for fit in self._fits]
+        draws = [self._user_units(fit.posterior.sample(whole("n_samples", n_samples), rng)) for fit in self._fits]
         return draws[0] if len(draws) == 1 else np.stack(draws, axis=1)
 
     def _user_units(self, w: Array) -> Array:
@@ -282,8 +284,7 @@ class LinearEstimator(BaseEstimator):
     def summary(self, coverage: float = 0.9) -> Summary:
         """Mean, standard deviation, central interval and P(> 0) of every coefficient, by feature name."""
         check_is_fitted(self, "posterior_")
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
+        levels("coverage", coverage)
         rows = []
         for label, fit in zip(self._response_names(), self._fits, strict=True):
             part = coefficient_rows(fit.posterior, self._design, self._feature_names(), coverage)
@@ -343,9 +344,9 @@ class LinearEstimator(BaseEstimator):
 
 
 def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not np.isscalar(value) or not float(value) > 0.0:  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0.0:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _one_or_array(values: list[Any]) -> Any:

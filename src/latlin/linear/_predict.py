@@ -84,7 +84,10 @@ def latent_covariance(posterior: Posterior, rows: Any) -> Array:
 
 def levels(name: str, values: ArrayLike) -> Array:
     """Probabilities strictly between 0 and 1, as a vector."""
-    q = np.atleast_1d(np.asarray(values, float))
+    try:
+        q = np.atleast_1d(np.asarray(values, float))
+    except (TypeError, ValueError):
+        q = np.zeros(1)
     if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
         raise ValueError(f"{name} must hold probabilities strictly between 0 and 1, got {values!r}")
     return q

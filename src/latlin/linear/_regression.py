@@ -24,6 +24,7 @@ from latlin.linear._predict import (
     tails,
 )
 from latlin.linear._rowwise import rowwise
+from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]
@@ -116,7 +117,7 @@ class Regression(RegressorMixin, LinearEstimator):
         X = self._asked(X)
         rng = self._generator(random_state)
         shift = _checks.offsets(offset, X.shape[0])
-        w = self._fits[0].posterior.sample(n_samples, rng)
+        w = self._fits[0].posterior.sample(whole("n_samples", n_samples), rng)
         x = np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None])
         drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
         return drawn[0].T

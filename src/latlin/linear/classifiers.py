@@ -16,6 +16,7 @@ from latlin.linear._families import Binary, Family
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._rowwise import rowwise
 from latlin.linear._stream import StreamingClasses
+from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]
@@ -74,7 +75,7 @@ class OneVersusRest(StreamingClasses, Classification):
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         X = self._asked(X)
-        rng = self._generator(random_state)
+        n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         shares = []
         for k, fit in enumerate(self._fits):

@@ -14,6 +14,7 @@ from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Place
 from latlin.linear._families import Family, Ordered
 from latlin.linear._predict import Latent, levels, log_density, tails
+from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]
@@ -143,7 +144,7 @@ class BayesianOrdinalRegression(Classification):
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         X = self._asked(X)
         rng, shift = self._generator(random_state), _checks.offsets(offset, X.shape[0])
-        x = np.asarray(self._design.rows(X) @ self._fits[0].posterior.sample(n_samples, rng).T)
+        x = np.asarray(self._design.rows(X) @ self._fits[0].posterior.sample(whole("n_samples", n_samples), rng).T)
         x += 0.0 if shift is None else shift[:, None]
         drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
         return self.classes_[drawn[0].T.astype(int)]

@@ -26,6 +26,7 @@ from latlin.mixture.schedules import StepRule
 from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import Rows, make_rows, slices, widen
+from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
 
@@ -364,7 +365,7 @@ class BayesianGaussianMixture(DensityMixin, BaseEstimator):
         """Draws of the posterior predictive and their components."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        labels = rng.choice(self.n_components, size=n_samples, p=self.weights_)
+        labels = rng.choice(self.n_components, size=whole("n_samples", n_samples), p=self.weights_)
         return self.mixture_.components.draw(self.posterior_.components, labels, rng), labels
 
 
