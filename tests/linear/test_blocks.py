@@ -134,8 +134,10 @@ def test_a_large_memory_map_is_read_in_blocks(tmp_path, monkeypatch):
 def test_predictions_of_blocks():
     blocks = LocalBlocks.of(X, offset=OFFSET, rows=11)
     model = BayesianLogisticRegression(prior_scale=1.0).fit(X, Y["class"])
-    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function", "predict_latent"):
-        assert np.array_equal(getattr(model, method)(blocks), getattr(model, method)(X, OFFSET))
+    assert np.array_equal(model.predict(blocks), model.predict(X, OFFSET))
+    for method in ("predict_proba", "predict_log_proba", "decision_function", "predict_latent"):
+        # sums over columns may round otherwise in shorter blocks
+        assert getattr(model, method)(blocks) == pytest.approx(getattr(model, method)(X, OFFSET), rel=1e-11, abs=1e-13)
     with pytest.raises(ValueError, match="return_std is for rows in memory"):
         model.predict_latent(blocks, return_std=True)
 
