@@ -36,6 +36,7 @@ from _task import Task, Trial
 from latlin.distributed.blocks import BLOCK_BYTES, LocalBlocks
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
+from latlin.distributed.workers import WORKER_SETTINGS
 from latlin.linear import BayesianLogisticRegression
 
 COLUMNS = 100
@@ -107,10 +108,13 @@ def opened(way: str, folder: Path) -> Iterator[tuple[Any, Any]]:
     if way == "Dask threads":
         yield open_blocks(X, y), None
         return
+    import dask
+
     from distributed import Client, LocalCluster
 
     options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     with (
+        dask.config.set(WORKER_SETTINGS),
         LocalCluster(n_workers=int(way.split()[0]), processes=True, **options) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from latlin.distributed.workers import WORKER_SETTINGS
+
 #: seconds to wait for the answer of a scheduler
 PATIENCE = 20
 
@@ -43,10 +45,16 @@ def _threads() -> Iterator[None]:
 
 
 def _local() -> Iterator[None]:
+    import dask
+
     from distributed import Client, LocalCluster
 
     options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
-    with LocalCluster(n_workers=os.cpu_count(), processes=True, **options) as cluster, Client(cluster):
+    with (
+        dask.config.set(WORKER_SETTINGS),
+        LocalCluster(n_workers=os.cpu_count(), processes=True, **options) as cluster,
+        Client(cluster),
+    ):
         yield
 
 

@@ -4,5 +4,15 @@ from latlin.distributed.blocks import Block, Blocks, LocalBlocks
 from latlin.distributed.faults import ClusterError
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.distributed.reading import read_rows
+from latlin.distributed.workers import WORKER_SETTINGS
 
-__all__ = ["Block", "Blocks", "ClusterError", "LocalBlocks", "is_blocked", "open_blocks", "read_rows"]
+__all__ = [
+    "WORKER_SETTINGS",
+    "Block",
+    "Blocks",
+    "ClusterError",
+    "LocalBlocks",
+    "is_blocked",
+    "open_blocks",
+    "read_rows",
+]
