@@ -24,6 +24,7 @@ KINDS = {
     "latlin.linear.BayesianProbitRegression": "latlin.linear",
     "latlin.linear.RobustRegression": "latlin.linear",
     "latlin.linear.SparseRegression": "latlin.linear",
+    "latlin.mixture.BayesianGaussianMixture": "latlin.mixture",
 }
 
 

@@ -15,6 +15,7 @@ from latlin.distributed.checkpoints import CheckpointFiles, refuse_checkpoint, s
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
+from latlin.mixture.archive import Archived
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
 from latlin.mixture.euclidean import Point
@@ -33,7 +34,7 @@ from latlin.numerics.rng import RandomState, generator
 IMPORTANCE_REPEATS = 50
 
 
-class BayesianGaussianMixture(DensityMixin, BaseEstimator):
+class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
     """Bayesian Gaussian mixture: one exact bound, every algorithm to climb it.
 
     Parameters
