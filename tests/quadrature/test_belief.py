@@ -213,3 +213,16 @@ def test_a_measure_without_closed_forms_leaves_one_kernel():
         BayesianQuadrature(measure, kernel=k).condition(points, values).integral for k in ("auto", "rbf")
     )
     assert (automatic.mean, automatic.variance) == (plain.mean, plain.variance)
+
+
+def test_a_fit_of_many_evaluations_serves_until_they_double():
+    model = BayesianQuadrature(Uniform(-1.7, 1.7))._model()
+    points = np.random.default_rng(0).uniform(-1.7, 1.7, (240, 1))
+    values = np.sin(3.0 * points[:, 0])
+    few = model(points[:60], values[:60], None)
+    many = model(points[:120], values[:120], few)
+    assert (few.ensemble.size, many.ensemble.size) == (60, 120)
+    assert model(points[:239], values[:239], many).ensemble is many.ensemble
+    assert model(points, values, many).ensemble.size == 240
+    constant_so_far = model(points[:120], np.ones(120), None)
+    assert model(points[:130], values[:130], constant_so_far).ensemble.size == 130
