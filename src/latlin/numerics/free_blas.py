@@ -9,15 +9,21 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
+from scipy.linalg import cython_blas
 
 Array = NDArray[np.float64]
 
 
+_name, _pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+_name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
 def _routine(name: str, arguments: int) -> Any:
-    address = get_cython_function_address("scipy.linalg.cython_blas", name)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(address)
+    """A routine that SciPy offers to compiled code."""
+    capsule = cython_blas.__pyx_capi__[name]
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(_pointer(capsule, _name(capsule)))
 
 
 _dsyrk, _dtrmm = _routine("dsyrk", 10), _routine("dtrmm", 11)
