@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import mortal_fit
+from latlin.distributed.blocks import MappedBlocks
 from latlin.distributed.faults import ClusterError, told_faults
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
-from mortal_fit import Trap, fit, read_blocks, write_rows
+from latlin.linear import BayesianLogisticRegression
+from mortal_fit import Deadly, Trap, fit, read_blocks, write_rows
 
 distributed = pytest.importorskip("distributed", reason="Dask's distributed scheduler is not installed")
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
@@ -63,6 +65,16 @@ def test_a_worker_that_dies_with_rows_it_kept_leaves_no_trace(folder, client, un
     trap = Trap(memory=tmp_path / "died")
     np.testing.assert_array_equal(fit(blocks, trap), undisturbed)
     assert trap.memory.exists()
+
+
+def test_an_estimator_does_not_notice_that_a_worker_dies(folder, client, tmp_path):
+    estimator = BayesianLogisticRegression(engine="gkl", prior_scale=1.0)
+    undisturbed = estimator.fit(read_blocks(folder)).posterior_
+    visits = tmp_path / "visits"
+    found = estimator.fit(MappedBlocks(read_blocks(folder, client), Deadly(visits))).posterior_
+    assert visits.stat().st_size > 5
+    np.testing.assert_array_equal(found.mean, undisturbed.mean)
+    np.testing.assert_array_equal(found.trace, undisturbed.trace)
 
 
 def test_a_block_that_kills_every_worker_is_said_and_resumed(folder, client, undisturbed, tmp_path):
