@@ -11,6 +11,7 @@ import pytest
 from latlin.distributed import checkpoints
 from latlin.distributed.blocks import LocalBlocks
 from latlin.factor import FactorAnalysis, GroupFactorAnalysis, factor_analysis
+from latlin.linear import BayesianLogisticRegression
 from latlin.mixture import BayesianGaussianMixture
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.ascent import Checkpoint
@@ -115,3 +116,52 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
 def test_checkpoints_that_would_not_help_are_refused(model, X, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         model.fit(X, checkpoint=tmp_path / "fit")
+
+
+def other_rows(y):
+    """Rows whose columns have the same sums to the last digit: integers, some of which changed places."""
+    X = np.random.default_rng(1).integers(0, 9, (120, 4)).astype(float)
+    other = X.copy()
+    other[:60, 0] = X[:60, 0][::-1]
+    return LocalBlocks.of(X, y, rows=50), LocalBlocks.of(other, y, rows=50)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FactorAnalysis(1, method="em", max_iter=3),
+        BayesianGaussianMixture(2, n_init=1, random_state=0),
+        GroupFactorAnalysis(1, max_iter=3, random_state=0),
+    ],
+)
+def test_a_checkpoint_of_other_rows_with_the_same_sums_is_refused(model, tmp_path):
+    first, second = other_rows(None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(first, checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="belongs to another"):
+        model.fit(second, checkpoint=tmp_path / "fit")
+
+
+@pytest.mark.parametrize("engine", ["map", "laplace", "gkl"])
+def test_a_checkpoint_of_other_labels_is_refused(engine, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((120, 3)), np.arange(120) % 2
+    texts = np.array(["no", "yes"], dtype=object)[y]
+    model = BayesianLogisticRegression(engine=engine, prior_scale=1.0)
+    first = model.fit(LocalBlocks.of(X, texts, rows=50), checkpoint=tmp_path / "fit").coef_
+    again = model.fit(LocalBlocks.of(X, texts.copy(), rows=50), checkpoint=tmp_path / "fit").coef_
+    np.testing.assert_array_equal(again, first)
+    for blocks in (
+        LocalBlocks.of(X, texts[::-1].copy(), rows=50),
+        LocalBlocks.of(X, texts, offset=np.linspace(0, 1, 120), rows=50),
+    ):
+        with pytest.raises(ValueError, match="belongs to another"):
+            model.fit(blocks, checkpoint=tmp_path / "fit")
+
+
+def test_a_checkpoint_of_other_groups_is_refused(tmp_path):
+    blocks, model = LocalBlocks.of(draws(0.0), rows=50), GroupFactorAnalysis(2, scale="feature", random_state=0)
+    model.fit(blocks, groups=list("aaaabbbb"), checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="belongs to another"):
+        model.fit(blocks, groups=list("aaabbbbb"), checkpoint=tmp_path / "fit")

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from latlin.distributed.checkpoints import refuse_checkpoint, signature
+from latlin.distributed.checkpoints import digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._batch import complete_em_fit, ml_fit, rules_of
@@ -188,7 +188,7 @@ class FactorAnalysis(FactorQueries):
         if isinstance(self.n_components, str):
             return self._choose(RememberedBlocks(blocks), columns.n, blocks.n_columns)
         self._check_rank(self.n_components, columns.n, blocks.n_columns)
-        saved = None if checkpoint is None else Checkpoint(checkpoint, signature(self, columns.mean))
+        saved = None if checkpoint is None else Checkpoint(checkpoint, signature(self, digest_of(blocks, checkpoint)))
         fit, variance = BLOCK_METHODS[self.method](self, blocks, columns, saved)
         return self._conclude(fit, columns.n, variance)
 

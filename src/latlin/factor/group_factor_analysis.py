@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from latlin.distributed.checkpoints import CheckpointFiles, refuse_checkpoint, signature
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._group_activity import FactorActivity
-from latlin.factor._group_blocks import prepare_blocks
+from latlin.factor._group_blocks import RowsInBlocks, prepare_blocks
 from latlin.factor._group_data import GroupData, Scaling, fit_scaling, prepare
 from latlin.factor._group_fit import Sweep, climb, select, signals, strengths
 from latlin.factor._group_queries import GroupPosterior, GroupQueries
@@ -181,7 +181,9 @@ class GroupFactorAnalysis(GroupQueries):
         remedy = "raise max_iter or tol, or start with fewer components"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
         step = Sweep(model, self.rotate, self.prune)
-        rng, files = generator(self.random_state), CheckpointFiles(checkpoint, signature(self, scaling.centre))
+        told = digest_of(data.rows.blocks, checkpoint) if isinstance(data.rows, RowsInBlocks) else ""
+        files = CheckpointFiles(checkpoint, signature(self, data.view, scaling.centre, scaling.scale, told))
+        rng = generator(self.random_state)
         ascent = climb(model, self.n_components, self.n_init, self.n_jobs, step, rules, rng, self.verbose, files)
         self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
         self.message_ = ascent.message

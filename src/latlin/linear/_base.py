@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.distributed.blocks import Blocks
+from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import open_blocks
 from latlin.inference.engine import Engine
@@ -146,7 +147,7 @@ class LinearEstimator(BaseEstimator):
         blocks = open_blocks(X, y, weight, offset)
         table = describe(blocks, self._labelled)
         remember_columns(self, X, blocks.n_columns)
-        problems = self._block_problems(blocks, table)
+        problems = self._block_problems(blocks, table, digest_of(blocks, checkpoint))
         if table.width not in (1, len(problems)):
             raise ValueError(f"offset must have one column or {len(problems)}, got {table.width}")
         fits = []
@@ -156,7 +157,7 @@ class LinearEstimator(BaseEstimator):
             fits.append(fit_block_problem(problem, self.engine, values, free, start, self.verbose, file))
         return self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
 
-    def _block_problems(self, blocks: Blocks, table: Table) -> list[BlockProblem]:
+    def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[BlockProblem]:
         """One problem a response."""
         codings, targets = self._described_codings(table)
         absorbed = self._has_intercept() or self._absorbs_shifts
@@ -165,7 +166,7 @@ class LinearEstimator(BaseEstimator):
         centre, width = family.intercept(targets)
         width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
         return [
-            BlockProblem(blocks, table, targets, design, family, self._prior(), (centre, width), coding, index)
+            BlockProblem(blocks, table, targets, design, family, self._prior(), (centre, width), coding, index, digest)
             for index, coding in enumerate(codings)
         ]
 

@@ -107,6 +107,8 @@ class BlockProblem:
         Mean and standard deviation of the prior of the intercept.
     coding : Coding
     column : int
+    digest : str
+        Of the rows, where a checkpoint is kept.
     """
 
     blocks: Blocks
@@ -118,6 +120,7 @@ class BlockProblem:
     intercept: tuple[float, float]
     coding: Coding
     column: int
+    digest: str = ""
 
     def reading(self, values: Values) -> LinearReading:
         return LinearReading(self.design, self.family, dict(values), self.coding, self.column)
@@ -140,7 +143,7 @@ class BlockProblem:
 
     def _signature(self, values: Values) -> str:
         """What tells these data and hyperparameters from others."""
-        digest = hashlib.sha256(repr((self.table.n_rows, self.coding, self.column)).encode())
+        digest = hashlib.sha256(repr((self.table.n_rows, self.coding, self.column, self.digest)).encode())
         moments = [m for m in (self.table.features, self.table.response) if m is not None]
         numbers = [part for m in moments for part in m] + [values[name] for name in sorted(values)]
         for part in (*numbers, self.design.centre, self.design.spread):

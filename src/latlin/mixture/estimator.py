@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.distributed.answers import answers_by_block
-from latlin.distributed.checkpoints import CheckpointFiles, refuse_checkpoint, signature
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
@@ -221,7 +221,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         data = read_rows(open_blocks(X, weight=sample_weight), self.algorithm in settings.MISSING)
         remember_columns(self, X, data.dim)
         settings.check_seen(len(data), data.seen, self.n_components)
-        files = CheckpointFiles(checkpoint, signature(self, data.rows, data.total, data.seen))
+        files = CheckpointFiles(checkpoint, signature(self, digest_of(data.blocks, checkpoint)))
         return self._fit_rows(data, None, None, files)
 
     def _fit_rows(self, data: Any, values: Any, truth: Any, files: CheckpointFiles) -> Self:
