@@ -112,7 +112,7 @@ def opened(way: str, folder: Path) -> Iterator[tuple[Any, Any]]:
 
     from distributed import Client, LocalCluster
 
-    options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set(WORKER_SETTINGS),
         LocalCluster(n_workers=int(way.split()[0]), processes=True, **options) as cluster,
@@ -215,7 +215,7 @@ def overhead(processes: int = 2, blocks: tuple[int, int] = (16, 272)) -> tuple[f
 
     from distributed import Client, LocalCluster
 
-    options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     took = []
     with LocalCluster(n_workers=processes, **options) as cluster, Client(cluster, set_as_default=False) as client:
         for count in blocks:

@@ -92,7 +92,7 @@ def serve():
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=1, processes=False, threads_per_worker=1, host="tcp://127.0.0.1", dashboard_address=None
+        n_workers=1, processes=False, threads_per_worker=1, host="tcp://127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as cluster:
         print(cluster.scheduler_address, flush=True)
         time.sleep(300.0)

@@ -56,7 +56,7 @@ def test_classes_are_named_and_points_have_no_spread():
     point = BayesianLogisticRegression(prior_scale=1.0, engine="map").fit(X, Y["labels"]).summary()
     assert all(row["low"] == row["mean"] == row["high"] for row in point.rows)
     assert {row["p_positive"] for row in point.rows} <= {0.0, 1.0}
-    with pytest.raises(ValueError, match="coverage must lie"):
+    with pytest.raises(ValueError, match="coverage must hold"):
         three.summary(coverage=90)
 
 

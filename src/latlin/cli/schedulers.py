@@ -49,7 +49,7 @@ def _local() -> Iterator[None]:
 
     from distributed import Client, LocalCluster
 
-    options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set(WORKER_SETTINGS),
         LocalCluster(n_workers=os.cpu_count(), processes=True, **options) as cluster,

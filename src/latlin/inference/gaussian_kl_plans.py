@@ -212,7 +212,8 @@ def entangled(precision: Precision, rank: int) -> NDArray[np.int64]:
     else:
         candidates = np.arange(precision.dim)
     p = precision.among(candidates)
-    squares = p**2 / np.outer(diagonal[candidates], diagonal[candidates])
+    unit = np.outer(diagonal[candidates], diagonal[candidates])
+    squares = np.divide(p**2, unit, out=np.zeros_like(p), where=unit > 0.0)
     np.fill_diagonal(squares, 0.0)
     total, taken = squares.sum(axis=1), []
     for _ in range(rank):

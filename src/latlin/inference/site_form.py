@@ -24,6 +24,7 @@ from latlin.inference.projections import (
 from latlin.inference.site_family import SiteForm, Solution
 from latlin.inference.sites import Sites
 from latlin.numerics.linalg import cholesky, gram, symmetrise
+from latlin.numerics.magnitude import summable
 
 __all__ = ["LOG_2PI", "SiteForm", "Solution", "site_form"]
 
@@ -34,8 +35,8 @@ def site_form(model: LatentLinearModel) -> SiteForm:
     """The family for a model, in the smaller of its two spaces."""
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), Sites.of(model)
-    _check_magnitude(rows, "SiteFactor H")
-    _check_magnitude(part.measured_rows, "GaussianFactor H")
+    summable("SiteFactor H", rows)
+    summable("GaussianFactor H", part.measured_rows)
     if part.whitening is None:
         return _improper(part, rows, sites)
     kernel = kernel_form(model, part, rows, sites)
@@ -144,10 +145,3 @@ def whitened_projections(rows: Any, whitening: Whitening) -> Projections:
 
 def _is_coordinates(rows: Any) -> bool:
     return sparse.issparse(rows) and rows.shape[0] == rows.shape[1] == rows.nnz
-
-
-def _check_magnitude(rows: Any, name: str) -> None:
-    values = rows.data if sparse.issparse(rows) else rows
-    largest = float(np.abs(values).max()) if np.size(values) else 0.0
-    if largest > 1e140:
-        raise ValueError(f"{name} has entries as large as {largest:.3g}; rescale its columns to below 1e140")
