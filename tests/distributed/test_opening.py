@@ -49,7 +49,10 @@ def test_mapped_rows_are_opened_with_what_belongs_to_them(mapped):
         (np.ones((3, 2)), {"offset": 1.0}, "offset has shape"),
         (np.ones(3), {}, "two dimensions"),
         (np.ones((0, 3)), {}, "no rows"),
-        (LocalBlocks.of(np.ones((3, 2))), {"weight": np.ones(3)}, "weight was given beside X"),
+        (np.ones((3, 0)), {}, "no columns"),
+        (np.ones((3, 2), dtype=complex), {}, "real numbers"),
+        (np.ones((3, 2)), {"weight": np.ones(2)}, "sample_weight has shape"),
+        (LocalBlocks.of(np.ones((3, 2))), {"weight": np.ones(3)}, "sample_weight was given beside X"),
     ],
 )
 def test_what_does_not_fit_is_named(X, beside, text):

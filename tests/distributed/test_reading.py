@@ -62,5 +62,8 @@ def test_what_is_not_there_is_named(table, tmp_path):
     with pytest.raises(ValueError, match="have no names"):
         read_rows(tmp_path / "x.npy", target="y")
     np.save(tmp_path / "cube.npy", np.ones((2, 2, 2)))
+    table.to_csv(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match=r"t\.csv is a table of text"):
+        read_rows(tmp_path / "t.csv")
     with pytest.raises(ValueError, match="expected rows"):
         read_rows(tmp_path / "cube.npy")

@@ -140,6 +140,8 @@ def test_predictions_of_blocks():
         assert getattr(model, method)(blocks) == pytest.approx(getattr(model, method)(X, OFFSET), rel=1e-11, abs=1e-13)
     with pytest.raises(ValueError, match="return_std is for rows in memory"):
         model.predict_latent(blocks, return_std=True)
+    with pytest.raises(ValueError, match="this answer is for rows in memory"):
+        model.predict_interval(blocks)
 
 
 def test_a_warm_start_and_a_stored_model(tmp_path):
@@ -208,6 +210,7 @@ def _changed(array, value, place=(17, 2)):
         ((X, Y["word"], np.zeros(N)), "zero everywhere"),
         ((X, Y["word"], -WEIGHT), "not negative"),
         ((X, Y["word"], None, np.full(N, np.inf)), "offset must be finite"),
+        ((X, np.array(["a", None] * (N // 2), dtype=object)), "y has labels that cannot be put in order"),
         ((X, Y["class"], None, np.zeros((N, 2))), "offset must have one column or 3, got 2"),
     ],
 )

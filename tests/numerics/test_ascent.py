@@ -130,6 +130,11 @@ def test_states_within_states_are_kept(tmp_path):
     assert (resumed.pair.second, resumed.count) == (expected.pair.second, expected.count)
 
 
+def test_a_checkpoint_in_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"checkpoint is .*there is no folder"):
+        Checkpoint(tmp_path / "nowhere" / "fit", "model")
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     path = tmp_path / "fit.npz"
     ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "model A"))

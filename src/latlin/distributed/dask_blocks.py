@@ -71,7 +71,7 @@ class DaskBlocks:
         rows = rows_of(X)
         if rows.lengths is not None and sum(rows.lengths) == 0:
             raise ValueError(f"X has shape {X.shape}: there are no rows")
-        beside = {"y": y, "weight": weight, "offset": offset}
+        beside = {"y": y, "sample_weight": weight, "offset": offset}
         parts = [rows, *(None if v is None else column_of(name, v, rows) for name, v in beside.items())]
         graph = {key: task for part in parts if part is not None for key, task in part.graph.items()}
         keys = tuple(zip(*_columns(parts), strict=True))

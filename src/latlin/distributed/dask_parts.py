@@ -44,6 +44,7 @@ def rows_of(X: Any) -> Parts:
         raise ValueError(f"X is a Dask {type(X).__name__}; expected a dask.array or a dask.dataframe of rows")
     if X.ndim != 2:
         raise ValueError(f"X has shape {X.shape}; expected two dimensions, rows and columns")
+    check_columns(X)
     return parts_of(X.rechunk({1: -1}) if X.numblocks[1] > 1 else X)
 
 
@@ -67,6 +68,14 @@ def column_of(name: str, values: Any, rows: Parts) -> Parts:
     return parts
 
 
+def check_columns(X: Any) -> None:
+    """Refuse an array without columns, or of what no real number can be made of without a loss."""
+    if X.shape[1] == 0:
+        raise ValueError(f"X has shape {X.shape}: there are no columns")
+    if X.dtype.kind not in "biufO":
+        raise ValueError(f"X must hold real numbers, got an array of {X.dtype}")
+
+
 def n_columns_of(X: Any) -> int:
     """Columns of a dask.array or dask.dataframe."""
     return len(X.columns) if _is_frame(X) else int(X.shape[1])
@@ -74,7 +83,7 @@ def n_columns_of(X: Any) -> int:
 
 def as_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
     """What the tasks of a block returned, as arrays; rows that do not belong together are refused."""
-    for name, values in (("y", y), ("weight", weight), ("offset", offset)):
+    for name, values in (("y", y), ("sample_weight", weight), ("offset", offset)):
         if values is not None and len(values) != X.shape[0]:
             raise ValueError(f"{name} has {len(values)} rows in block {number} and X has {X.shape[0]}; cut both alike")
         if hasattr(values, "index") and hasattr(X, "index") and not values.index.equals(X.index):
@@ -152,6 +161,8 @@ def _from_memory(name: str, values: Any, rows: Parts) -> Any:
 def _check_numbers(X: Any) -> None:
     from pandas.api import types
 
+    if not len(X.columns):
+        raise ValueError("X is a data frame without columns")
     others = [str(name) for name, kind in X.dtypes.items() if not types.is_numeric_dtype(kind)]
     if others:
         told = ", ".join(map(repr, others[:8]))

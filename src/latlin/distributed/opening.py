@@ -12,6 +12,10 @@ from scipy import sparse
 
 from latlin.distributed.blocks import BLOCK_BYTES, Blocks, LocalBlocks
 from latlin.distributed.dask_blocks import DaskBlocks
+from latlin.distributed.dask_parts import check_columns
+
+#: what estimators call what belongs to the rows
+TOLD = {"y": "y", "weight": "sample_weight", "offset": "offset"}
 
 
 def is_blocked(X: Any) -> bool:
@@ -53,7 +57,7 @@ def open_blocks(X: Any, y: Any = None, weight: Any = None, offset: Any = None, c
     """
     beside = {"y": y, "weight": weight, "offset": offset}
     if _has_blocks(X):
-        given = [name for name, values in beside.items() if values is not None]
+        given = [TOLD[name] for name, values in beside.items() if values is not None]
         if given:
             raise ValueError(f"{given[0]} was given beside X, which is blocks of rows: these hold their own {given[0]}")
         return X
@@ -72,10 +76,11 @@ def _open_local(X: Any, beside: dict[str, Any]) -> LocalBlocks:
         raise ValueError(f"X has shape {X.shape}; expected two dimensions, rows and columns")
     if X.shape[0] == 0:
         raise ValueError(f"X has shape {X.shape}: there are no rows")
+    check_columns(X)
     columns = {name: None if values is None else np.asanyarray(values) for name, values in beside.items()}
     for name, values in columns.items():
         if values is not None and (values.ndim == 0 or values.shape[0] != X.shape[0]):
             raise ValueError(
-                f"{name} has shape {values.shape}; expected one entry for each of the {X.shape[0]} rows of X"
+                f"{TOLD[name]} has shape {values.shape}; expected one entry for each of the {X.shape[0]} rows of X"
             )
     return LocalBlocks.of(X, **columns)

@@ -51,6 +51,9 @@ def read_rows(pattern: str | os.PathLike[str], target: str | None = None, *, row
     paths = sorted(glob(os.fspath(pattern)))
     if not paths:
         raise FileNotFoundError(f"there is no file {os.fspath(pattern)}")
+    texts = [path for path in paths if path.endswith((".csv", ".tsv", ".txt"))]
+    if texts:
+        raise ValueError(f"{texts[0]} is a table of text; blocks of rows are read from Parquet or NumPy files")
     if not all(path.endswith(".npy") for path in paths):
         return _with_target(_read_parquet(paths), target)
     if target is not None:

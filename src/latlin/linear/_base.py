@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.columns import remember_columns
-from latlin.distributed.opening import open_blocks
+from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _archive, _checks
@@ -215,6 +215,8 @@ class LinearEstimator(BaseEstimator):
     def _asked(self, X: Any) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
+        if is_blocked(X) and not isinstance(X, np.ndarray):
+            raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
         return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:

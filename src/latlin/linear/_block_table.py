@@ -210,7 +210,10 @@ def _response(y: NDArray[Any], offset: Array | None, weight: Array) -> Moments:
 def _labels(y: NDArray[Any], weight: Array) -> Labels:
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError("Input y contains NaN.")
-    values, place = np.unique(y, return_inverse=True)
+    try:
+        values, place = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise ValueError("y has labels that cannot be put in order: missing ones, or numbers among texts") from error
     if len(values):
         check_classification_targets(values)
     counts = _counted(place, weight, len(values))

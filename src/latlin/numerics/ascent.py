@@ -74,6 +74,11 @@ class Checkpoint:
     fingerprint: str
     every: float = 10.0
 
+    def __post_init__(self) -> None:
+        folder = os.path.dirname(os.path.abspath(self.path))
+        if not os.path.isdir(folder):
+            raise ValueError(f"checkpoint is {os.fspath(self.path)!r}, and there is no folder {folder!r}")
+
 
 @dataclass(frozen=True)
 class Ascent(Generic[State]):
