@@ -298,12 +298,13 @@ def main() -> None:
 
 
 def predicted(cells: list[dict[str, Any]], pass_: float, block: float) -> str:
-    """What the model of cost says of the runs on processes, from the one with the fewest rows."""
+    """What the model of cost says of the runs on processes, from one process and the middle number of rows."""
     workers = {"1 process": 1, "2 processes": 2}
     known = [c for c in cells if c["way"] in workers]
     if not known:
         return ""
-    first = min(known, key=lambda c: (c["rows"], workers[c["way"]]))
+    middle = sorted({c["rows"] for c in known})[len({c["rows"] for c in known}) // 2]
+    first = min((c for c in known if c["rows"] == middle), key=lambda c: workers[c["way"]])
     row = (first["a pass"] - pass_ - block * -(-first["rows"] // BLOCK)) * workers[first["way"]] / first["rows"]
     told = [
         (
