@@ -67,3 +67,17 @@ def test_what_is_not_there_is_named(table, tmp_path):
         read_rows(tmp_path / "t.csv")
     with pytest.raises(ValueError, match="expected rows"):
         read_rows(tmp_path / "cube.npy")
+
+
+def test_a_file_without_a_column_of_the_others_is_named(table, tmp_path):
+    table.to_parquet(tmp_path / "0.parquet")
+    table.rename(columns={"b": "c"}).to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=r"1\.parquet has no column 'b', which .*0\.parquet has"):
+        read_rows(tmp_path / "*.parquet")
+
+
+def test_a_file_that_is_not_parquet_is_named(table, tmp_path):
+    table.to_parquet(tmp_path / "0.parquet")
+    (tmp_path / "1.parquet").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"1\.parquet is not a readable Parquet file"):
+        read_rows(tmp_path / "*.parquet")

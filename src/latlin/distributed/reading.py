@@ -66,7 +66,29 @@ def _read_parquet(paths: list[str]) -> Any:
         import dask.dataframe as dd
     except ImportError as error:
         raise ImportError("Parquet files in blocks need Dask: install latlin[dask,parquet]") from error
+    _check_columns(paths)
     return dd.read_parquet(paths)
+
+
+def _check_columns(paths: list[str]) -> None:
+    """Refuse files that are not Parquet, or lack a column of the first; only their footers are read."""
+    first: list[str] = []
+    for path in filter(os.path.isfile, paths):
+        names = _column_names(path)
+        lacking = [name for name in first if name not in names]
+        if lacking:
+            raise ValueError(f"{path} has no column {lacking[0]!r}, which {paths[0]} has")
+        first = first or [name for name in names if not name.startswith("__index_level_")]
+
+
+def _column_names(path: str) -> list[str]:
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import read_schema
+
+    try:
+        return list(read_schema(path).names)
+    except ArrowInvalid as error:
+        raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
 
 
 def _with_target(frame: Any, target: str | None) -> Rows:
