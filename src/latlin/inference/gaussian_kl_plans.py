@@ -225,12 +225,14 @@ def entangled(precision: Precision, rank: int) -> NDArray[np.int64]:
 
 
 def best_chevron(precision: Precision, structure: Chevron) -> Array | None:
-    """θ of the best chevron for fixed site curvatures, None where rounding spoils it.
+    """θ of the best chevron for fixed site curvatures, None where a coordinate has none or rounding spoils it.
 
     With P = prior + HᵀΓH the best C has as full rows the first rows of the Cholesky factor of S = P⁻¹, which need only
     the columns of S at the first coordinates, and P_jj^(−½) elsewhere.
     """
     diagonal = precision.diagonal()
+    if not np.all(diagonal > 0.0):
+        return None
     columns = np.empty((precision.dim, structure.rank))
     for start in range(0, structure.rank, COLUMNS):
         chosen = structure.first[start : start + COLUMNS]
