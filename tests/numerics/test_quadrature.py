@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from latlin.numerics import quadrature
-from latlin.numerics.site_kernels import CHUNK, PARALLEL_FROM, _rules, log_sigmoid_expectations
+from latlin.numerics.site_kernels import CHUNK, PARALLEL_FROM, log_sigmoid_expectations, rule_table
 from latlin.numerics.special import log_ndtr, log_sigmoid
 
 
@@ -77,7 +77,7 @@ def _by_panels(m: np.ndarray, s: np.ndarray) -> list[np.ndarray]:
 
 
 def test_compiled_log_sigmoid_meets_its_promise_at_every_rule():
-    limits = _rules().limit[:-1]
+    limits = rule_table().limit[:-1]
     sds = np.concatenate([[0.0, 1e-6], limits, limits * (1 + 1e-9), np.geomspace(0.02, 100, 20)])
     m, s = (part.ravel() for part in np.meshgrid(np.linspace(-50, 50, 61), sds))
     for got, want in zip(log_sigmoid_expectations(m, s * s), _by_panels(m, s), strict=True):

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.inference.block_form import BlockForm, smoothed_terms
-from latlin.inference.kinks import SHARP
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.inference.kinks import sharpening
+from latlin.numerics.ascent import Ascent, Checkpoint, Rules, ascend, rounding
 from latlin.numerics.linalg import cholesky, dot
 from latlin.numerics.line_search import backtrack
 
@@ -33,14 +33,11 @@ def find_kinked_block_mode(
     form: BlockForm, start: Array, rules: Rules, label: str, verbose: bool, checkpoint: Checkpoint | None
 ) -> Ascent[SmoothedBlockMode]:
     """Climb the log joint from the coordinates `start`, halving ε whenever a Newton step has been taken."""
-
-    def step(mode: SmoothedBlockMode) -> tuple[SmoothedBlockMode, Measure]:
-        moved = _newton_step(form, mode)
-        size = float(np.abs(moved.gradient).max(initial=0.0))
-        if moved.epsilon > SHARP and size < np.sqrt(moved.epsilon):
-            moved = _at(form, moved.u, max(0.5 * moved.epsilon, SHARP))
-        return moved, Measure(moved.objective, max(size, moved.epsilon if moved.epsilon > SHARP else 0.0))
-
+    step = sharpening(
+        lambda mode: _newton_step(form, mode),
+        lambda mode: mode.gradient,
+        lambda mode, epsilon: _at(form, mode.u, epsilon),
+    )
     return ascend(step, _at(form, start, 1.0), rules, label=label, verbose=verbose, checkpoint=checkpoint)
 
 

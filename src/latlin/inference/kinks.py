@@ -6,7 +6,8 @@ step of the path raises one objective. The mode ends within O(ε) of the kinks t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,18 +33,30 @@ class SmoothedMode(NamedTuple):
     curvature: Array
 
 
+def sharpening(
+    newton: Callable[[Any], Any], gradient: Callable[[Any], Array], at: Callable[[Any, float], Any]
+) -> Callable[[Any], tuple[Any, Measure]]:
+    """A step of the path: `newton`, and half the ε (`at` it) once the gradient is small against its root."""
+
+    def step(mode: Any) -> tuple[Any, Measure]:
+        moved = newton(mode)
+        size = float(np.abs(gradient(moved)).max(initial=0.0))
+        if moved.epsilon > SHARP and size < np.sqrt(moved.epsilon):
+            moved = at(moved, max(0.5 * moved.epsilon, SHARP))
+        return moved, Measure(moved.objective, max(size, moved.epsilon if moved.epsilon > SHARP else 0.0))
+
+    return step
+
+
 def find_kinked_mode(
     form: SiteForm, start: Array, rules: Rules, label: str, verbose: bool, checkpoint: Checkpoint | None
 ) -> Ascent[SmoothedMode]:
     """Climb the log joint from the coordinates `start`, halving ε whenever a Newton step has been taken."""
-
-    def step(mode: SmoothedMode) -> tuple[SmoothedMode, Measure]:
-        moved = _newton_step(form, mode)
-        size = float(np.abs(_gradient(form, moved)).max(initial=0.0))
-        if moved.epsilon > SHARP and size < np.sqrt(moved.epsilon):
-            moved = _at(form, moved.u, moved.x, max(0.5 * moved.epsilon, SHARP))
-        return moved, Measure(moved.objective, max(size, moved.epsilon if moved.epsilon > SHARP else 0.0))
-
+    step = sharpening(
+        lambda mode: _newton_step(form, mode),
+        lambda mode: _gradient(form, mode),
+        lambda mode, epsilon: _at(form, mode.u, mode.x, epsilon),
+    )
     first = _at(form, start, form.projections.times(start), 1.0)
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint)
 

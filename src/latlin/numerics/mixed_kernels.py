@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
 from latlin.numerics.quadrature import trapezoid
-from latlin.numerics.site_kernels import HERMITE, TRAPEZOID, _rules
+from latlin.numerics.site_kernels import HERMITE, TRAPEZOID, rule_table
 
 REAL, BINARY, COUNT, ORDINAL = 0, 1, 2, 3
 GAUSSIAN, LAPLACE, STUDENT = 0, 1, 2
@@ -46,7 +46,7 @@ class Tables(NamedTuple):
 @cache
 def tables() -> Tables:
     """The rules, computed once."""
-    return Tables(*_rules(), len(HERMITE) + len(TRAPEZOID), *trapezoid(48, 7.0))
+    return Tables(*rule_table(), len(HERMITE) + len(TRAPEZOID), *trapezoid(48, 7.0))
 
 
 class Sites(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latlin.numerics.site_kernels import exp_minus, log_one_plus
+from latlin.numerics.exp_kernels import FUSED, exp_minus, log_one_plus
 
 Array = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def _top(m: float, s: float, power: float) -> float:
     return z
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+@njit(cache=True, error_model="numpy", fastmath=FUSED)
 def _log_weights(m: float, s: float, power: float, start: float, step: float, out: Array) -> None:
     """p log σ(x) − ½z² at equidistant z."""
     for k in range(out.size):

@@ -8,24 +8,22 @@ A site is given the cheapest rule whose error stays below 2e-11 at its s, whatev
   function of a Gauss rule on [0, ∞), so that ⟨log(1 + e^{−|x|})⟩ = Σ w_k [N(x_k|m, s²) + N(−x_k|m, s²)].
 
 Sites with the same rule are gathered, and the loop over them, innermost, is vectorised by the compiler: it has
-no branch and its own polynomials for exp and log1p. Value and derivatives come from the same nodes.
+no branch and its own polynomials for exp and log1p (`exp_kernels`). Value and derivatives come from the same nodes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
+from latlin.numerics.exp_kernels import FUSED, LOG1P, exp_minus
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
 
 Array = NDArray[np.float64]
@@ -50,7 +48,7 @@ class Rules(NamedTuple):
 
 
 @cache
-def _rules() -> Rules:
+def rule_table() -> Rules:
     parts = [gauss_hermite(n) for n, _ in HERMITE]
     parts += [trapezoid(n, 6.8 if n < 28 else 7.0) for n, _ in TRAPEZOID]
     parts += [gauss_softplus(n) for n, _ in SOFTPLUS]
@@ -72,7 +70,7 @@ def log_sigmoid_expectations(m: Array, v: Array) -> tuple[Array, Array, Array]:
     (True, 0.5, -0.125)
     """
     n, out = m.size, np.empty((3, m.size))
-    fixed = (m, np.sqrt(v), *_rules(), len(HERMITE) + len(TRAPEZOID))
+    fixed = (m, np.sqrt(v), *rule_table(), len(HERMITE) + len(TRAPEZOID))
     if n < PARALLEL_FROM:
         _log_sigmoid_loop(*fixed, 0, n, out)
     else:
@@ -83,71 +81,12 @@ def log_sigmoid_expectations(m: Array, v: Array) -> tuple[Array, Array, Array]:
     return out[0], out[1], out[2]
 
 
-def _polynomial(f: Callable[[Array], Array], low: float, high: float, degree: int) -> tuple[float, ...]:
-    """Coefficients of the polynomial through f at the Chebyshev points of [low, high]."""
-    angle = (np.arange(degree + 1) + 0.5) * np.pi / (degree + 1)
-    t = 0.5 * (low + high) + 0.5 * (high - low) * np.cos(angle)
-    powers = np.arange(degree + 1)
-    c = np.linalg.solve((t / high)[:, None] ** powers, f(t)) / high**powers
-    return tuple(float(each) for each in c)
-
-
-_LOG_2 = math.log(2.0)
-_EXP = _polynomial(np.exp, -0.5 * _LOG_2, 0.5 * _LOG_2, 11)
-# log(1 + e) = 2 artanh t, t = e/(2 + e) ≤ 1/3, as t times a polynomial in t²
-_LOG1P = _polynomial(lambda q: 2 * np.arctanh(np.sqrt(q)) / np.sqrt(q), 0.0, 1 / 9, 9)
-_FUSED = {"contract", "nsz", "arcp"}
-
-
-@intrinsic
-def _two_to(typing_context: Any, n: Any) -> Any:
-    """2^n from its bits, for an int64 n within the exponents of a double."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        exponent = builder.add(arguments[0], ir.Constant(word, 1023))
-        return builder.bitcast(builder.shl(exponent, ir.Constant(word, 52)), ir.DoubleType())
-
-    return types.float64(types.int64), build
-
-
-@njit(cache=True, error_model="numpy", fastmath=_FUSED)
-def exp_minus(a: float) -> float:
-    """e^{−a} for a ≥ 0, e^{−700} beyond 700."""
-    a = a if a < 700.0 else 700.0
-    # e^{−a} = 2^{−j} e^r, |r| ≤ ½ log 2
-    j = np.int32(a * (1.0 / _LOG_2) + 0.5)
-    r = np.float64(j) * _LOG_2 - a
-    c = _EXP
-    p = c[6] + r * (c[7] + r * (c[8] + r * (c[9] + r * (c[10] + r * c[11]))))
-    p = c[0] + r * (c[1] + r * (c[2] + r * (c[3] + r * (c[4] + r * (c[5] + r * p)))))
-    return p * _two_to(-np.int64(j))  # type: ignore[call-arg]
-
-
-@njit(cache=True, error_model="numpy", fastmath=_FUSED)
-def log_one_plus(e: float) -> float:
-    """log(1 + e) for 0 ≤ e ≤ 1."""
-    c, t = _LOG1P, e / (2.0 + e)
-    q = t * t
-    p = c[5] + q * (c[6] + q * (c[7] + q * (c[8] + q * c[9])))
-    return t * (c[0] + q * (c[1] + q * (c[2] + q * (c[3] + q * (c[4] + q * p)))))
-
-
-@njit(cache=True, error_model="numpy", fastmath=_FUSED, nogil=True)
-def log_sigmoid_values(x: Array) -> Array:
-    """log σ(x) = min(x, 0) − log(1 + e^{−|x|}) of a vector."""
-    out = np.empty_like(x)
-    for i in range(x.size):
-        out[i] = (x[i] if x[i] < 0.0 else 0.0) - log_one_plus(exp_minus(math.fabs(x[i])))
-    return out
-
-
-@njit(cache=True, error_model="numpy", fastmath=_FUSED)
+@njit(cache=True, error_model="numpy", fastmath=FUSED)
 def _add_log_sigmoid(
     m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array
 ) -> None:
     """Add Σ_k w_k (ψ, ψ′, ½ψ″)(m + s z_k) to the sums, for ψ = log σ."""
-    c = _LOG1P
+    c = LOG1P
     for k in range(nodes.size):
         z, w = nodes[k], weights[k]
         for i in range(m.size):
@@ -166,7 +105,7 @@ def _add_log_sigmoid(
             d_var[i] -= 0.5 * w * (e * inverse * inverse)
 
 
-@njit(cache=True, error_model="numpy", fastmath=_FUSED)
+@njit(cache=True, error_model="numpy", fastmath=FUSED)
 def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array) -> None:
     """Add ⟨min(x, 0)⟩ − Σ_k w_k [N(x_k|m, s²) + N(−x_k|m, s²)] and its derivatives to the sums."""
     for k in range(nodes.size):
