@@ -162,3 +162,32 @@ def test_the_progress_bar_shows_numbers(capsys):
     shown = capsys.readouterr().err
     assert "halving" in shown
     assert "gradient" in shown
+
+
+def test_an_early_interrupt_leaves_what_was_reached_and_says_where(tmp_path):
+    path = tmp_path / "fit.npz"
+
+    def interrupted(point):
+        if point.steps == 3:
+            raise KeyboardInterrupt
+        return halve(point)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ascend(interrupted, START, Rules(), label="halving", checkpoint=Checkpoint(path, "m"))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"halving: what 3 steps reached is in {path};")
+    begun = []
+    resumed = ascend(
+        lambda point: halve(begun.append(point.steps) or point), START, Rules(), checkpoint=Checkpoint(path, "m")
+    )
+    assert begun[0] == 3
+    np.testing.assert_array_equal(resumed.trace, ascend(halve, START, Rules()).trace)
+
+
+def test_an_interrupt_before_the_first_step_leaves_no_checkpoint(tmp_path):
+    def interrupted(point):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ascend(interrupted, START, Rules(), checkpoint=Checkpoint(tmp_path / "fit.npz", "m"))
+    assert not list(tmp_path.iterdir())

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Generic, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +119,7 @@ def ascend(
     verbose : bool
         Show a progress bar.
     checkpoint : Checkpoint or None
-        Write the state there now and then and at the end; if the file exists, go on from it.
+        Write the state there now and then, at the end, and at an interrupt (Ctrl-C); if the file exists, go on from it.
     warn : bool
         Give a `ConvergenceWarning` when the rules are not met; a rough start for another fit needs none.
 
@@ -136,9 +137,9 @@ def ascend(
     measure = Measure(-np.inf, np.inf)
     if checkpoint is not None and os.path.exists(checkpoint.path):
         state, measure, trace = _resume(checkpoint, state)
-    saved, best, idle = time.perf_counter(), measure.gradient, 0
+    best, idle = measure.gradient, 0
     converged = _has_converged(trace, measure, rules)
-    with progress(label, rules.max_iter, verbose) as bar:
+    with progress(label, rules.max_iter, verbose) as bar, _Keeper(checkpoint, label) as keeper:
         while not converged and len(trace) < rules.max_iter:
             before = state
             state, measure = step(state)
@@ -149,9 +150,7 @@ def ascend(
             if state is before or idle >= PATIENCE:
                 break
             bar.advance(f"objective {measure.objective:.6g}, gradient {measure.gradient:.1e}")
-            if checkpoint is not None and time.perf_counter() - saved > checkpoint.every:
-                _save(checkpoint, state, measure, trace)
-                saved = time.perf_counter()
+            keeper.keep(state, measure, trace)
     if checkpoint is not None:
         _save(checkpoint, state, measure, trace)
     message = _verdict(trace, measure, converged, rules, label)
@@ -159,6 +158,33 @@ def ascend(
         alert(message, ConvergenceWarning)
     elapsed = time.perf_counter() - started
     return Ascent(state, np.array(trace), float(measure.gradient), converged, len(trace), elapsed, message)
+
+
+class _Keeper:
+    """Writes what a loop has reached to its checkpoint: now and then, and what it reached last when interrupted."""
+
+    def __init__(self, checkpoint: Checkpoint | None, label: str) -> None:
+        self._checkpoint, self._label, self._saved = checkpoint, label, time.perf_counter()
+        self._reached: tuple[Any, Measure, list[float], int] | None = None
+
+    def keep(self, state: Any, measure: Measure, trace: list[float]) -> None:
+        self._reached = state, measure, trace, len(trace)
+        if self._checkpoint is not None and time.perf_counter() - self._saved > self._checkpoint.every:
+            _save(self._checkpoint, state, measure, trace)
+            self._saved = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if not isinstance(error, KeyboardInterrupt) or self._checkpoint is None or self._reached is None:
+            return
+        state, measure, trace, steps = self._reached
+        _save(self._checkpoint, state, measure, trace[:steps])
+        error.add_note(
+            f"{self._label}: what {steps} steps reached is in {os.fspath(self._checkpoint.path)}; "
+            "the same fit with the same checkpoint goes on from there"
+        )
 
 
 def _idleness(trace: list[float], measure: Measure, best: float, idle: int) -> tuple[float, int]:
