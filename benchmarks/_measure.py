@@ -12,16 +12,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from _limits import product_rate
 from _task import Trial
 
 #: calls after the first: `CALLS` to `MOST`, longer than `SHORT` together, none once `ENOUGH` seconds are over
-CALLS, MOST, SHORT, ENOUGH = 3, 100, 0.5, 4.0
-#: a first call that takes longer than this is the only one
-PATIENCE = {"small": 15.0, "full": 120.0}
+CALLS, MOST, SHORT = 3, 100, 0.5
+ENOUGH = {"small": 2.0, "full": 4.0}
+#: a first call that takes longer than this is the only one; the second number is for trials that count something else
+#: than the seconds of a call
+PATIENCE = {"small": (15.0, 3.0), "full": (120.0, 60.0)}
 
 
-def measure(trial: Trial, size: str) -> dict[str, Any]:
-    """The numbers of a `Record`.
+def measure(trial: Trial, size: str, fill: bool = False) -> dict[str, Any]:
+    """The numbers of a `Record`; with `fill` only how many kernels were compiled, if any were.
 
     The first call includes what is loaded or compiled on first use. Memory is the highest resident size during the
     second call less that before it, where the system lets it be reset (Linux); it leaves out data, libraries and
@@ -30,15 +33,17 @@ def measure(trial: Trial, size: str) -> dict[str, Any]:
     began = time.time()
     first, result = clock(trial.action)
     compiled = new_kernels(began)
+    if fill and compiled:
+        return {"compiled": compiled}
     times, memory = [], None
-    if compiled or first <= PATIENCE[size]:
+    if first <= PATIENCE[size][trial.cost is not None] or (compiled and trial.cost is None):
         del result
         return_free_memory()
         can, before = reset_peak(), status("VmRSS")
         seconds, result = clock(trial.action)
         memory = max(status("VmHWM") - before, 0.0) if can else None
         times.append(seconds)
-        while len(times) < MOST and sum(times) < ENOUGH and (len(times) < CALLS or sum(times) < SHORT):
+        while len(times) < MOST and sum(times) < ENOUGH[size] and (len(times) < CALLS or sum(times) < SHORT):
             seconds, result = clock(trial.action)
             times.append(seconds)
     steady = min(times) if times else None
@@ -50,8 +55,13 @@ def measure(trial: Trial, size: str) -> dict[str, Any]:
         "cost": trial.cost(result) if trial.cost else (steady or first),
         "memory": memory,
         "process": status("VmHWM") or None,
-        "accuracy": trial.judge(result),
+        "accuracy": {**trial.judge(result), **rate(trial, result, steady or first)},
     }
+
+
+def rate(trial: Trial, result: Any, seconds: float) -> dict[str, float]:
+    """The share of this machine's rate of matrix products that was reached, for trials that know their flops."""
+    return {"share of dgemm": trial.flops(result) / seconds / product_rate()} if trial.flops else {}
 
 
 def clock(action: Callable[[], Any]) -> tuple[float, Any]:

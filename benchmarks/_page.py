@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,12 +64,40 @@ def conditions(results: Sequence[Result]) -> str:
     """Machine, versions and date of every run that a record belongs to."""
     lines = []
     for result in results:
-        for number in sorted({r.run for r in result.records}):
-            run = result.runs[number]
-            names = sorted({r.workload for r in result.records if r.run == number})
-            whole = "" if len(result.runs) == 1 else f" ({', '.join(names)})"
-            lines.append(f"* Size {result.size}, {run['date']}{whole}: {described(run)}")
+        alike = together(result.runs, {r.run for r in result.records})
+        for numbers in alike:
+            run = result.runs[numbers[0]] | {"versions": united(result.runs[i]["versions"] for i in numbers)}
+            here = [r for r in result.records if r.run in numbers]
+            whole = "" if len(alike) == 1 else f" ({', '.join(sorted({r.workload for r in here}))})"
+            lines.append(f"* Size {result.size}, {run['date']}{whole}: {described(run)}{duration(here)}")
     return "\n".join(lines) or "No run is stored yet: `make bench` makes one."
+
+
+def together(runs: Sequence[Mapping[str, Any]], used: Collection[int]) -> list[list[int]]:
+    """Numbers of the runs in use, those of one kind together: a run that was resumed is one run."""
+    kinds: dict[str, list[int]] = {}
+    for number in sorted(used):
+        kind = {k: v for k, v in runs[number].items() if k not in ("versions", "finished")}
+        kinds.setdefault(repr(sorted(kind.items())), []).append(number)
+    return list(kinds.values())
+
+
+def united(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Versions of all, in alphabetical order."""
+    return dict(sorted({name: number for versions in found for name, number in versions.items()}.items()))
+
+
+def wall_of(records: Sequence[Record]) -> dict[str, float]:
+    """Workload → seconds that it took in all, where they are known."""
+    stems = dict.fromkeys(r.workload for r in records)
+    walls = {stem: sum(r.wall for r in records if r.workload == stem) for stem in stems}
+    return {stem: wall for stem, wall in walls.items() if wall}
+
+
+def duration(records: Sequence[Record]) -> str:
+    """How long it took in all; nothing where that is not known."""
+    total = sum(wall_of(records).values())
+    return f" It took {total / 60.0:.1f} minutes." if total >= 60.0 else f" It took {total:.0f} s." if total else ""
 
 
 def described(run: Mapping[str, Any]) -> str:
@@ -172,7 +200,8 @@ def unexplained(records: Sequence[Record], reasons: Reasons) -> list[str]:
 def section(stem: str, records: Sequence[Record], reason: Mapping[str, Any], question: str) -> str:
     """Heading, question, table, text of one workload."""
     shown = workload_table(records) if records else "Not measured yet."
-    parts = [f"## {reason.get('title', stem)}", f"`{stem}.py`: {question}", shown, reason.get("text", "").strip()]
+    question = f"`{stem}.py`: {question}{duration(records)}"
+    parts = [f"## {reason.get('title', stem)}", question, shown, reason.get("text", "").strip()]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -39,6 +39,8 @@ class Record:
         Peak resident MiB of a steady call above what was there before it, and of the whole process.
     accuracy : dict
         What was reached, by name.
+    wall : float
+        Seconds that all of it took: starting the process, filling the cache, data, calls and judging.
     run : int
         Which run of the file it belongs to.
     ratio, against : float or None, str
@@ -62,6 +64,7 @@ class Record:
     process: float | None = None
     accuracy: dict[str, float | str] = field(default_factory=dict)
     note: str = ""
+    wall: float = 0.0
     run: int = 0
     ratio: float | None = None
     against: str = ""

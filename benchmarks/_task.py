@@ -26,11 +26,15 @@ class Trial(NamedTuple):
         Accuracy of the last result, by name; not timed.
     cost : callable or None
         What is compared in place of the seconds of a call: a number made of the last result.
+    flops : callable or None
+        Floating-point operations of the matrix products and factorisations that the last result cannot do without; the
+        page then says at which share of the machine's rate of products they were done.
     """
 
     action: Callable[[], Any]
     judge: Callable[[Any], dict[str, float | str]] = _nothing
     cost: Callable[[Any], float] | None = None
+    flops: Callable[[Any], float] | None = None
 
 
 class Task(NamedTuple):

@@ -1,6 +1,9 @@
-"""The process that runs one task: `_worker.py list FILE SIZE` and `_worker.py run FILE SIZE NUMBER`.
+"""The process that runs one task.
 
-Both write JSON to the file named by the last argument.
+`_worker.py list FILE SIZE` and `_worker.py run|fill FILE SIZE NUMBER`.
+
+Both write JSON to the file named by the last argument. `fill` measures too, but ends after the first call if that had
+to compile: then Numba's cache is filled, and the next process measures.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ def described(task: Task, stem: str) -> dict[str, Any]:
     return {"workload": stem, **words, "version": version_of(task.package)}
 
 
-def outcome(task: Task, stem: str, size: str) -> dict[str, Any]:
+def outcome(task: Task, stem: str, size: str, fill: bool) -> dict[str, Any]:
     """The fields of a record; what goes wrong becomes its status and note."""
     found = described(task, stem)
     try:
-        return {**found, **measure(task.prepare(), size)}
+        return {**found, **measure(task.prepare(), size, fill)}
     except (ImportError, FileNotFoundError) as error:
         return {**found, "status": "absent", "note": one_line(error)}
     except Exception as error:
@@ -53,7 +56,10 @@ def main(what: str, stem: str, size: str, *rest: str) -> None:
     """Write the list of tasks, or the record of one."""
     warnings.simplefilter("ignore")
     tasks: list[Task] = importlib.import_module(stem).tasks(size)
-    answer = [described(t, stem) for t in tasks] if what == "list" else outcome(tasks[int(rest[0])], stem, size)
+    if what == "list":
+        answer: Any = [described(task, stem) for task in tasks]
+    else:
+        answer = outcome(tasks[int(rest[0])], stem, size, what == "fill")
     Path(rest[-1]).write_text(json.dumps(answer), encoding="utf8")
 
 

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
 
+from _limits import product_rate
 from _record import write_atomically
 from _suite import run_alone
 from _table import environment, seconds, table
@@ -178,17 +178,6 @@ def _resident() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def product_rate() -> float:
-    """Flops a second of a product of large matrices, with the threads that are allowed."""
-    a = np.asfortranarray(np.random.default_rng(0).standard_normal((1500, 1500)))
-    best = np.inf
-    for _ in range(5):
-        start = time.perf_counter()
-        blas.dgemm(1.0, a, a)
-        best = min(best, time.perf_counter() - start)
-    return 2.0 * len(a) ** 3 / best
 
 
 def cell(way: str, n: int, folder: Path) -> dict[str, Any]:

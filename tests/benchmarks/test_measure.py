@@ -12,11 +12,11 @@ from _task import Trial
 def timed(monkeypatch):
     """Measure an action whose calls take the given seconds; the last one lasts."""
 
-    def run(*seconds, compiled=0, **parts):
+    def run(*seconds, compiled=0, fill=False, **parts):
         times = chain(seconds, repeat(seconds[-1]))
         monkeypatch.setattr(_measure, "clock", lambda action: (next(times), action()))
         monkeypatch.setattr(_measure, "new_kernels", lambda since: compiled)
-        return _measure.measure(Trial(lambda: 7.0, **parts), "small")
+        return _measure.measure(Trial(lambda: 7.0, **parts), "small", fill)
 
     return run
 
@@ -39,6 +39,23 @@ def test_long_calls_are_not_repeated(timed):
 
 def test_a_first_call_that_compiled_is_not_taken_for_a_long_one(timed):
     assert timed(100.0, 0.3, compiled=2)["steady"] == 0.3
+
+
+def test_a_process_that_only_fills_the_cache_ends_after_a_call_that_compiled(timed):
+    assert timed(100.0, 0.3, compiled=2, fill=True) == {"compiled": 2}
+    assert timed(0.9, 0.2, compiled=0, fill=True)["steady"] == 0.2
+
+
+def test_what_does_not_count_seconds_is_not_called_again_if_it_takes_some(timed):
+    once = timed(5.0, cost=float)
+    assert (once["calls"], once["cost"], once["steady"]) == (1, 7.0, None)
+    assert timed(0.3, cost=float)["calls"] > 1
+
+
+def test_flops_become_a_share_of_the_rate_of_products(timed, monkeypatch):
+    monkeypatch.setattr(_measure, "product_rate", lambda: 1e9)
+    found = timed(0.9, 0.25, flops=lambda result: 1e7 * result)
+    assert found["accuracy"] == {"share of dgemm": pytest.approx(7e7 / 0.25 / 1e9)}
 
 
 def test_a_trial_may_judge_its_result_and_say_what_is_compared(timed):
