@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.distributed.threads import side_by_side
+from latlin.distributed.watching import counted
 
 T = TypeVar("T")
 #: bytes of a block of rows when nothing else is said
@@ -145,15 +146,19 @@ class LocalBlocks:
         return Block(X, y, weight, offset, number)
 
     def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
-        return tree(side_by_side(lambda block: summand(block, *shared), self, self.n_blocks), add)
+        return tree(self._answers(summand, shared), add)
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        return list(side_by_side(lambda block: function(block, *shared), self, self.n_blocks))
+        return list(self._answers(function, shared))
 
     def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
-        for number in range(self.n_blocks) if order is None else order:
+        numbers = list(range(self.n_blocks) if order is None else order)
+        for number in counted(numbers, len(numbers)):
             state = function(self._block(number), state, *shared)
         return state
+
+    def _answers(self, function: Callable[..., T], shared: tuple[Any, ...]) -> Iterable[T]:
+        return counted(side_by_side(lambda block: function(block, *shared), self, self.n_blocks), self.n_blocks)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from latlin.distributed.blocks import Summand, add, tree
+from latlin.distributed.clusters import ambient_client, answer
 from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, parts_of, rows_of
 from latlin.distributed.faults import told_faults
 from latlin.distributed.threads import one_blas_thread, one_thread
+from latlin.distributed.watching import counted, heard, log_block
+from latlin.numerics.progress import begin_pass
 
 T = TypeVar("T")
 #: neighbours that one task adds; a power of two, so that sums of sums are those of the pairwise tree
@@ -26,19 +30,69 @@ FAN_IN = 8
 
 @dataclass(frozen=True)
 class Work:
-    """What a pass does to every block; once in its graph. It travels as one piece, so that arrays arrive aligned."""
+    """What a pass does to every block; once in its graph. It travels as one piece, so that arrays arrive aligned.
+
+    Parameters
+    ----------
+    function : callable
+    shared : tuple
+    logged : str
+        The name under which workers log that a block is done; none if empty.
+    """
 
     function: Callable[..., Any]
     shared: tuple[Any, ...]
+    logged: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
 
-        return _unpacked, (cloudpickle.dumps((self.function, self.shared)),)
+        return _unpacked, (cloudpickle.dumps((self.function, self.shared, self.logged)),)
 
 
 def _unpacked(packed: bytes) -> Work:
     return Work(*pickle.loads(packed))
+
+
+class Pass(NamedTuple):
+    """One graph to compute.
+
+    Parameters
+    ----------
+    name : str
+        Of its own, in all its keys.
+    client : distributed.Client or None
+        None is a scheduler of this process.
+    watched : int
+        Blocks to watch; 0 is none.
+    tell : callable or None
+        What to tell how many blocks are done.
+    """
+
+    name: str
+    client: Any
+    watched: int
+    tell: Callable[[int], None] | None
+
+    @classmethod
+    def begin(cls, client: Any, count: int = 0) -> Pass:
+        """A pass by this client, by default where Dask itself would compute."""
+        client = ambient_client() if client is None else client
+        return cls(uuid4().hex, client, count, begin_pass(count) if count else None)
+
+    def work(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> dict[Key, Any]:
+        """The graph of what is done to every block."""
+        watched = self.tell is not None and self.client is not None
+        return {f"work-{self.name}": Work(function, shared, self.name if watched else "")}
+
+    def compute(self, graph: Mapping[Key, Any], key: Key) -> Any:
+        from dask.delayed import Delayed
+
+        wanted = Delayed(key, graph)
+        watch = nullcontext() if self.tell is None else heard(self.client, self.name, self.watched, self.tell)
+        with told_faults(), one_blas_thread(), watch:
+            found = wanted.compute() if self.client is None else answer(self.client, wanted)
+        return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
 
 
 class NoRows:
@@ -85,58 +139,52 @@ class DaskBlocks:
         return len(self.keys)
 
     def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
-        graph, level, name = self._leaves(Work(summand, shared))
+        run = Pass.begin(self.client, self.n_blocks)
+        graph, level = self._leaves(run, summand, shared)
         depth = 0
         while len(level) > 1 or not depth:
             depth += 1
             groups = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
-            level = [(f"sum-{name}", depth, place) for place in range(len(groups))]
+            level = [(f"sum-{run.name}", depth, place) for place in range(len(groups))]
             graph |= {key: (_sum, *group) for key, group in zip(level, groups, strict=True)}
-        found = self._compute(graph, level[0])
+        found = run.compute(graph, level[0])
         if isinstance(found, NoRows):
             raise ValueError("X has no rows: all its blocks are empty")
         return found
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        graph, leaves, name = self._leaves(Work(function, shared))
-        graph[f"all-{name}"] = (_gathered, *leaves)
-        return self._compute(graph, f"all-{name}")
+        run = Pass.begin(self.client, self.n_blocks)
+        graph, leaves = self._leaves(run, function, shared)
+        graph[f"all-{run.name}"] = (_gathered, *leaves)
+        return run.compute(graph, f"all-{run.name}")
 
     def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
-        for number in range(self.n_blocks) if order is None else order:
-            graph, leaves, _ = self._leaves(Work(function, (state, *shared)), [number])
-            found = self._compute(graph, leaves[0])
+        numbers = list(range(self.n_blocks) if order is None else order)
+        for number in counted(numbers, len(numbers)):
+            run = Pass.begin(self.client)
+            graph, leaves = self._leaves(run, function, (state, *shared), [number])
+            found = run.compute(graph, leaves[0])
             state = state if isinstance(found, NoRows) else found
         return state
 
-    def _leaves(self, work: Work, numbers: Sequence[int] | None = None) -> tuple[dict[Key, Any], list[Key], str]:
-        """The graph of the blocks and of one task on each, the keys of these, and the name of the pass."""
-        name = uuid4().hex
+    def _leaves(
+        self, run: Pass, function: Callable[..., Any], shared: tuple[Any, ...], numbers: Sequence[int] | None = None
+    ) -> tuple[dict[Key, Any], list[Key]]:
+        """The graph of the blocks and of one task on each, and the keys of these."""
         leaves = {
-            (f"block-{name}", number): (_applied, f"work-{name}", number, *self.keys[number])
+            (f"block-{run.name}", number): (_applied, f"work-{run.name}", number, *self.keys[number])
             for number in (range(self.n_blocks) if numbers is None else numbers)
         }
-        return {**self.graph, f"work-{name}": work, **leaves}, list(leaves), name
-
-    def _compute(self, graph: dict[Key, Any], key: Key) -> Any:
-        return _computed(graph, key, self.client)
+        return {**self.graph, **run.work(function, shared), **leaves}, list(leaves)
 
 
 def each_part(collection: Any, function: Callable[..., Any], *shared: Any, client: Any = None) -> list[Any]:
     """`function(part, *shared)` of every part of a Dask collection as it is, a data frame with texts say, in order."""
-    parts, name = parts_of(collection), uuid4().hex
+    parts, run = parts_of(collection), Pass.begin(client)
+    name = run.name
     leaves = {(f"part-{name}", place): (_worked, f"work-{name}", key) for place, key in enumerate(parts.keys)}
     whole = (_gathered, *leaves)
-    return _computed({**parts.graph, f"work-{name}": Work(function, shared), **leaves, name: whole}, name, client)
-
-
-def _computed(graph: dict[Key, Any], key: Key, client: Any) -> Any:
-    from dask.delayed import Delayed
-
-    wanted = Delayed(key, graph)
-    with told_faults(), one_blas_thread():
-        found = wanted.compute() if client is None else client.compute(wanted, sync=True)
-    return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
+    return run.compute({**parts.graph, **run.work(function, shared), **leaves, name: whole}, name)
 
 
 def _reads(task: Any) -> bool:
@@ -152,7 +200,10 @@ def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
 
 def _applied(work: Work, number: int, X: Any, y: Any, weight: Any, offset: Any) -> Any:
     block = as_block(number, X, y, weight, offset)
-    return _worked(work, block) if block.n_rows else NoRows()
+    found = _worked(work, block) if block.n_rows else NoRows()
+    if work.logged:
+        log_block(work.logged, number)
+    return found
 
 
 def _worked(work: Work, part: Any) -> Any:

@@ -1,10 +1,18 @@
-"""A progress bar for long work, silent unless asked for."""
+"""A progress bar for long work, silent unless asked for.
+
+Work that comes in parts, such as a pass over blocks of rows, says where it stands to the bar of the loop around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+#: seconds between two drawings of a bar whose loop stands still
+INTERVAL = 0.1
 
 
 class Progress(Protocol):
@@ -19,12 +27,39 @@ class _Silent:
 
 
 class _Bar:
-    def __init__(self, bar: object) -> None:
-        self._bar = bar
+    def __init__(self, bar: Any) -> None:
+        self._bar, self._drawn = bar, time.perf_counter()
+        self._text, self._place, self._passes = "", "", 0
 
     def advance(self, text: str) -> None:
-        self._bar.set_postfix_str(text, refresh=False)  # type: ignore[attr-defined]
-        self._bar.update(1)  # type: ignore[attr-defined]
+        self._text = text
+        self._bar.set_postfix_str(self._told(), refresh=False)
+        self._bar.update(1)
+
+    def begin_pass(self, count: int) -> Callable[[int], None]:
+        self._passes += 1
+        begun = f"pass {self._passes}, block"
+
+        def tell(done: int) -> None:
+            self._place = f"{begun} {done} of {count}"
+            if time.perf_counter() - self._drawn >= INTERVAL:
+                self._bar.set_postfix_str(self._told())
+                self._drawn = time.perf_counter()
+
+        return tell
+
+    def _told(self) -> str:
+        return ", ".join(filter(None, (self._text, self._place)))
+
+
+#: the bar of the innermost loop that shows one
+_SHOWN: ContextVar[_Bar | None] = ContextVar("shown", default=None)
+
+
+def begin_pass(count: int) -> Callable[[int], None] | None:
+    """A pass over `count` blocks begins: what to tell the number of blocks that are done, or None without a bar."""
+    bar = _SHOWN.get()
+    return None if bar is None else bar.begin_pass(count)
 
 
 @contextmanager
@@ -38,4 +73,9 @@ def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]
     except ImportError as error:
         raise ImportError("verbose=True needs tqdm: install latlin[cli]") from error
     with tqdm(total=total, desc=label, leave=True) as bar:
-        yield _Bar(bar)
+        shown = _Bar(bar)
+        token = _SHOWN.set(shown)
+        try:
+            yield shown
+        finally:
+            _SHOWN.reset(token)

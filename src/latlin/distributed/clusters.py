@@ -1,0 +1,63 @@
+"""Passes on a cluster: which client computes them, and whether its workers still can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from latlin.distributed.faults import RESUME, ClusterError, told_bytes
+
+#: seconds between two looks at a cluster that has not answered yet
+LOOK = 10.0
+#: looks in a row that must find all workers paused and idle
+LOOKS = 6
+
+
+def ambient_client() -> Any:
+    """The client that Dask itself would compute on now; None for schedulers of this process, and within tasks."""
+    from dask.base import get_scheduler
+
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if hasattr(owner, "subscribe_topic") and not _in_task() else None
+
+
+def _in_task() -> bool:
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def answer(client: Any, wanted: Any) -> Any:
+    """What the cluster finds; an error when all its workers have stopped for want of memory, which Dask waits out."""
+    from distributed import wait
+
+    future, paused = client.compute(wanted), 0
+    while True:
+        try:
+            with client.as_current():
+                wait(future, timeout=LOOK)
+            return future.result()
+        except TimeoutError:
+            if future.done():
+                return future.result()
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        paused = paused + 1 if workers and all(map(_is_stuck, workers)) else 0
+        if paused == LOOKS:
+            future.cancel()
+            raise ClusterError(_told_paused(workers))
+
+
+def _is_stuck(worker: dict[str, Any]) -> bool:
+    return worker["status"] == "paused" and not worker["metrics"].get("task_counts", {}).get("executing", 0)
+
+
+def _told_paused(workers: Any) -> str:
+    limit = told_bytes(min(worker["memory_limit"] for worker in workers))
+    return (
+        f"all workers have paused for want of memory (the smallest limit is {limit}), and none goes on: "
+        "cut the rows into smaller chunks, keep fewer of them in the workers' memory (persist), or give the workers "
+        f"more memory. {RESUME}"
+    )
