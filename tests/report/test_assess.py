@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import Assessment, assess
-from latlin.report.assess import held_out_density
+from latlin.report.assess import held_out_score
 from latlin.report.words import calibration_verdict, gain_words
 
 
@@ -36,7 +36,8 @@ def test_numbers_by_hand(numbers):
     assert gain_words(seen).startswith("The features gain")
     nothing = assess(model, X, np.random.default_rng(5).standard_normal(200), folds=2)
     assert gain_words(nothing).startswith("No clear gain")
-    np.testing.assert_allclose(held_out_density(model, X, y, folds=4, random_state=3), density, atol=1e-8)
+    score = held_out_score(model, X, y, folds=4, random_state=3)
+    assert score == (seen.log_density, seen.log_density_error)
     predicted = cross_val_predict(model, X, y, cv=split)
     assert seen.scores["root mean square error"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
     np.testing.assert_allclose(sorted(seen.points), sorted(np.column_stack([predicted, y]).tolist()))

@@ -17,7 +17,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.")]
+Data = Annotated[
+    Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
+]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
 TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain.")]
 Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
@@ -25,7 +27,9 @@ Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; can
 Categorical = Annotated[list[str] | None, typer.Option(help="A column whose numbers are levels; can be given again.")]
 Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
-Folds = Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for none.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
@@ -42,9 +46,7 @@ def latlin_command(
 
 @app.command()
 def fit(
-    data: Annotated[
-        Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files.")
-    ],
+    data: Data,
     target: TargetName,
     family: Annotated[
         str, typer.Option(help="auto, linear, robust, sparse, logistic, probit, poisson, ordinal.")
@@ -56,10 +58,11 @@ def fit(
     drop: Drop = None,
     categorical: Categorical = None,
     levels: Levels = "",
-    folds: Folds = 5,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
+    folds: Annotated[
+        int | None,
+        typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless told, 0 for rows in blocks."),
     ] = None,
+    scheduler: Scheduler = None,
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
     debug: Debug = False,
@@ -71,7 +74,7 @@ def fit(
         from latlin.datasets.table import read_table
 
         choices = _choices(target, family, missing, drop, categorical, levels)
-        how = Fitting(engine, scale_of(prior_scale), folds, quiet or verbose, verbose)
+        how = Fitting(engine, scale_of(prior_scale), 5 if folds is None else folds, quiet or verbose, verbose)
         if scheduler is None and not _is_pattern(data):
             model = fit_model(prepare(read_table(data), choices, _answer()), how)
         else:
@@ -79,14 +82,16 @@ def fit(
             from latlin.cli.blocks import fit_blocks
 
             with schedulers.scheduler(scheduler or "threads"):
-                model = fit_blocks(str(data), choices, how, _answer())
+                model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
         save_and_tell(model, out, screen())
 
 
 @app.command()
 def predict(
     model: ModelFile,
-    data: Data,
+    data: Annotated[
+        Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of such files, in quotes.")
+    ],
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless told.")] = None,
     missing: Annotated[
@@ -98,15 +103,16 @@ def predict(
     """Predict the rows of a table, with intervals."""
     with one_sentence(debug):
         from latlin.cli.model_file import load_model
-        from latlin.cli.predict import predict_table
-        from latlin.datasets.table import read_table, write_table
+        from latlin.cli.predict import Asking, predict_files
+        from latlin.datasets.parts import appending, table_files
 
-        told = predict_table(load_model(model), read_table(data), interval, missing, keep)
+        asked = (load_model(model), table_files(data), Asking(interval, missing, keep))
         if out is None:
-            typer.echo(told.to_csv(index=False), nl=False)
-        else:
-            write_table(out, told)
-            screen().print(f"Saved {len(told)} predictions to {plain(out)}")
+            predict_files(*asked, _printing())
+            return
+        with appending(out) as add:
+            count = predict_files(*asked, add)
+        screen().print(f"Saved {count} predictions to {plain(out)}")
 
 
 @app.command()
@@ -123,27 +129,30 @@ def compare(
     drop: Drop = None,
     categorical: Categorical = None,
     levels: Levels = "",
-    folds: Annotated[int, typer.Option(min=2, help="Folds of held-out rows.")] = 5,
+    folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
+    scheduler: Scheduler = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
     with one_sentence(debug):
-        from latlin.cli.compare import HEADINGS, candidates, cells, compare_rows, ranked
+        from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
         from latlin.cli.models import scale_of
+        from latlin.datasets.table import read_table
 
         families, engines = _list(family), _list(engine)
-        prepared = _prepared(data, target, families[0] if families else "auto", missing, drop, categorical, levels)
-        lines = candidates(prepared.target, families, engines)
-        with steps("Comparing", len(lines), quiet) as advance:
-            rows = ranked(list(compare_rows(prepared, lines, scale_of(prior_scale), folds, advance)))
-        console = screen()
-        for note in prepared.notes:
-            console.print(plain(note))
-        console.print(f"{len(prepared.y)} rows; held out: log predictive density a row, {folds} folds, best first\n")
-        console.print(table(HEADINGS, map(cells, rows)))
+        choices = _choices(target, families[0] if families else "auto", missing, drop, categorical, levels)
+        how = Trying(families, engines, scale_of(prior_scale), folds, quiet)
+        if scheduler is None and not _is_pattern(data):
+            found = compare_table(read_table(data), choices, how, _answer())
+        else:
+            from latlin.cli import schedulers
+
+            with schedulers.scheduler(scheduler or "threads"):
+                found = compare_blocks(str(data), choices, how, _answer())
+        tell_comparison(found, folds, screen())
         if out is not None:
-            _write_rows(out, rows)
+            _write_rows(out, found.rows)
 
 
 @app.command()
@@ -223,21 +232,6 @@ def demo(
         run_demo(out, screen())
 
 
-def _prepared(
-    data: Path,
-    target: str,
-    family: str,
-    missing: str,
-    drop: list[str] | None,
-    categorical: list[str] | None,
-    levels: str,
-) -> Any:
-    from latlin.cli.models import prepare
-    from latlin.datasets.table import read_table
-
-    return prepare(read_table(data), _choices(target, family, missing, drop, categorical, levels), _answer())
-
-
 def _choices(
     target: str, family: str, missing: str, drop: list[str] | None, categorical: list[str] | None, levels: str
 ) -> Any:
@@ -251,6 +245,12 @@ def _answer() -> Any:
     from latlin.cli.models import must_be_told
 
     return _ask if _somebody_is_there() else must_be_told
+
+
+def _printing() -> Any:
+    """Rows go to standard output as CSV, the names of the columns before the first of them."""
+    header = iter([True])
+    return lambda rows: typer.echo(rows.to_csv(index=False, header=next(header, False)), nl=False)
 
 
 def _is_pattern(data: Path) -> bool:

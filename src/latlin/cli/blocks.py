@@ -1,4 +1,4 @@
-"""`latlin fit` of many Parquet files: the rows stay where they are, and are encoded again in every pass over them."""
+"""Many Parquet files to fit or compare by: the rows stay where they are, and are encoded again in every pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.cli.fit import Fitting
+from latlin.cli.fit import Fitting, assessed
 from latlin.cli.model_file import Model
 from latlin.cli.models import Choices, make_estimator, told_encoding
 from latlin.cli.screen import steps
@@ -22,7 +22,8 @@ from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
 from latlin.report.facts import gather
 
-UNSEEN = "Rows in blocks: no rows were held out, and the approximation was not diagnosed."
+UNDIAGNOSED = "Rows in blocks: the approximation was not diagnosed."
+UNSEEN = "No rows were held out (--folds 5 would fit five more times, each without a fifth of the rows)."
 
 
 class Learnt(NamedTuple):
@@ -36,29 +37,60 @@ class Learnt(NamedTuple):
     rows: int
 
 
+class BlockRows(NamedTuple):
+    """The rows of the files as numbers, when their turn comes, the target beside them, and how that came about."""
+
+    X: Any
+    y: Any
+    learnt: Learnt
+
+    @property
+    def target(self) -> Target:
+        return self.learnt.target
+
+
+def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> BlockRows:
+    """Look at all rows once to learn how to encode them."""
+    frame = read_rows(pattern).X
+    learnt = learn(summaries(frame, choices), choices, ask)
+    rows = encoded(frame, learnt)
+    return BlockRows(rows[learnt.encoding.names], rows[learnt.target.name], learnt)
+
+
 def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Guess], str]) -> Model:
-    """Look at all rows once to learn how to encode them, then fit."""
-    with steps("Looking at the rows", 3, how.quiet) as advance:
-        frame = read_rows(pattern).X
-        learnt = learn(summaries(frame, choices), choices, ask)
+    """Learn how to encode the rows, fit, hold rows out if that is wanted, and gather what is known."""
+    with steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
+        rows = look_at(pattern, choices, ask)
         advance("Fitting")
-        rows = encoded(frame, learnt)
-        X, y = rows[learnt.encoding.names], rows[learnt.target.name]
-        estimator = make_estimator(learnt.target, how.engine, how.prior_scale, how.verbose)
-        estimator.fit(X, y)
-        advance("Summing up")
-        count, total, squares = open_blocks(X).total(moments, _fills(learnt.encoding))
-    notes = told_encoding(learnt.encoding, learnt.gaps, learnt.rows - count)
-    spread = np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0))
+        estimator = make_estimator(rows.target, how.engine, how.prior_scale, how.verbose).fit(rows.X, rows.y)
+        advance("Holding rows out" if how.folds else "Summing up")
+        quiet_one = make_estimator(rows.target, how.engine, how.prior_scale)
+        seen, trouble = assessed(quiet_one, rows.X, rows.y, how.folds, advance)
+        count, spread = spreads(rows)
     facts = gather(
         estimator,
         count,
-        target=learnt.target.name,
-        columns=learnt.columns,
-        notes=[*learnt.notes, *notes, UNSEEN],
-        spread=dict(zip(learnt.encoding.names, spread.tolist(), strict=True)),
+        target=rows.target.name,
+        columns=rows.learnt.columns,
+        notes=[*told_rows(rows, count), *trouble, UNDIAGNOSED, *([] if how.folds else [UNSEEN])],
+        spread=spread,
+        assessment=seen,
     )
-    return Model(estimator, learnt.encoding, learnt.target, facts)
+    return Model(estimator, rows.learnt.encoding, rows.target, facts)
+
+
+def spreads(rows: BlockRows) -> tuple[int, dict[str, float]]:
+    """How many rows there are to fit, and the standard deviation of every feature."""
+    encoding = rows.learnt.encoding
+    count, total, squares = open_blocks(rows.X).total(moments, _fills(encoding))
+    spread = np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0))
+    return count, dict(zip(encoding.names, spread.tolist(), strict=True))
+
+
+def told_rows(rows: BlockRows, count: int) -> list[str]:
+    """What became of the rows of the files, of which `count` are left."""
+    learnt = rows.learnt
+    return [*learnt.notes, *told_encoding(learnt.encoding, learnt.gaps, learnt.rows - count)]
 
 
 def summaries(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:

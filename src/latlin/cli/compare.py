@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from latlin.cli.models import Prepared, make_estimator
-from latlin.cli.screen import decimal
-from latlin.datasets.target import Target
-from latlin.report.assess import held_out_density
+import numpy as np
+from rich.console import Console
+
+from latlin.cli.models import Choices, make_estimator, prepare
+from latlin.cli.screen import decimal, plain, steps, table
+from latlin.datasets.table import Frame
+from latlin.datasets.target import Guess, Target
+from latlin.report.assess import held_out_score
 
 HEADINGS = ("family", "engine", "log evidence", "kind", "held out", "±", "seconds", "note")
-ENGINES = ("laplace", "lvb", "ep", "gkl")
+#: engines unless told, for rows in memory and for rows in blocks
+ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
 #: families whose log densities are of the same thing, so that they can be compared
 RIVALS = {
     "linear": ("linear", "robust", "sparse"),
@@ -33,8 +38,10 @@ class Candidate(NamedTuple):
     engine: str
 
 
-def candidates(target: Target, families: Sequence[str], engines: Sequence[str]) -> list[Candidate]:
-    """Families that suit the target, each by its engines; the linear family is exact."""
+def candidates(
+    target: Target, families: Sequence[str], engines: Sequence[str], usual: Sequence[str] = ENGINES
+) -> list[Candidate]:
+    """Families that suit the target, each by the engines told, or else the usual ones; the linear family is exact."""
     chosen = families or RIVALS[target.family]
     for family in chosen:
         if family not in RIVALS[target.family]:
@@ -44,33 +51,93 @@ def candidates(target: Target, families: Sequence[str], engines: Sequence[str]) 
             )
     lines = []
     for family in chosen:
-        default = ("auto",) if family == "linear" else ENGINES
+        default = ("auto",) if family == "linear" else usual
         lines += [Candidate(replace(target, family=family), engine) for engine in engines or default]
     return lines
 
 
-def compare_rows(
-    prepared: Prepared, lines: Sequence[Candidate], prior_scale: float | str, folds: int, advance: Callable[[], None]
-) -> Iterator[dict[str, Any]]:
-    """One dict a candidate, with the keys of `HEADINGS`; one that does not apply says why."""
-    for line in lines:
-        yield _row(prepared, line, prior_scale, folds)
-        advance()
+class Trying(NamedTuple):
+    """What to compare, and how: families and engines (those that suit unless told), folds of held-out rows."""
+
+    families: Sequence[str] = ()
+    engines: Sequence[str] = ()
+    prior_scale: float | str = "auto"
+    folds: int = 5
+    quiet: bool = False
 
 
-def _row(prepared: Prepared, line: Candidate, prior_scale: float | str, folds: int) -> dict[str, Any]:
+class Found(NamedTuple):
+    """One dict a candidate with the keys of `HEADINGS`, best first; how many rows there were, and notes on them."""
+
+    rows: list[dict[str, Any]]
+    n_rows: int
+    notes: list[str]
+
+
+class Trial(NamedTuple):
+    """Rows to try all candidates on, in memory or in blocks."""
+
+    X: Any
+    y: Any
+    prior_scale: float | str
+    folds: int
+
+
+def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
+    """All candidates on a table in memory."""
+    rows = prepare(frame, choices, ask)
+    lines = candidates(rows.target, how.families, how.engines)
+    return Found(
+        _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet), len(rows.y), rows.notes
+    )
+
+
+def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
+    """All candidates on the rows of many files."""
+    from latlin.cli.blocks import look_at, spreads, told_rows  # Dask may be missing
+
+    rows = look_at(pattern, choices, ask)
+    lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
+    compared = _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
+    count, _ = spreads(rows)
+    return Found(compared, count, told_rows(rows, count))
+
+
+def tell_comparison(found: Found, folds: int, console: Console) -> None:
+    """The table, in a terminal."""
+    for note in found.notes:
+        console.print(plain(note))
+    held_out = f"held out: log predictive density a row, {folds} folds, best first"
+    console.print(f"{found.n_rows} rows; {held_out if folds else 'no rows held out; best evidence first'}\n")
+    console.print(table(HEADINGS, map(cells, found.rows)))
+
+
+def _compared(trial: Trial, lines: Sequence[Candidate], quiet: bool) -> list[dict[str, Any]]:
+    """One that does not apply says why."""
+    if trial.folds == 1:
+        raise ValueError("folds must be 0 (no rows are held out) or at least 2, got 1")
+    rows = []
+    with steps("Comparing", len(lines), quiet) as advance:
+        for line in lines:
+            rows.append(_row(trial, line))
+            advance()
+    return ranked(rows)
+
+
+def _row(trial: Trial, line: Candidate) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(HEADINGS) | {"family": line.target.family, "engine": line.engine, "note": ""}
     try:
-        estimator = make_estimator(line.target, line.engine, prior_scale)
+        estimator = make_estimator(line.target, line.engine, trial.prior_scale)
         started = time.perf_counter()
-        estimator.fit(prepared.X, prepared.y)
+        estimator.fit(trial.X, trial.y)
         row["seconds"] = time.perf_counter() - started
-        density = held_out_density(estimator, prepared.X, prepared.y, folds=folds)
+        if trial.folds:
+            score = held_out_score(estimator, trial.X, trial.y, folds=trial.folds)
+            row |= dict(zip(("held out", "±"), score, strict=True))
     except ValueError as error:
         return row | {"note": " ".join(str(error).split())}
     values = getattr(estimator, "log_evidence_", float("nan"))
     row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
-    row |= {"held out": float(density.mean()), "±": float(density.std(ddof=1) / len(density) ** 0.5)}
     return row if estimator.converged_ else row | {"note": "did not converge"}
 
 
@@ -79,8 +146,13 @@ def _total(values: Any) -> float:
 
 
 def ranked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Best held-out density first, those that do not apply last."""
-    return sorted(rows, key=lambda row: (row["held out"] is None, -(row["held out"] or 0.0)))
+    """Best held-out density first, or best evidence where nothing was held out; those that do not apply last."""
+    return sorted(rows, key=lambda row: (row["kind"] is None, -_score(row)))
+
+
+def _score(row: dict[str, Any]) -> float:
+    value = row["held out"] if row["held out"] is not None else row["log evidence"]
+    return -np.inf if value is None or np.isnan(value) else float(value)
 
 
 def cells(row: dict[str, Any]) -> list[str]:

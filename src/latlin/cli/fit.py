@@ -35,7 +35,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         estimator.fit(prepared.X, prepared.y)
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
-        seen, trouble = _assessed(quiet_one, prepared, how.folds, advance)
+        seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance)
         found = diagnosis(estimator, len(prepared.y))
         advance("Done")
     facts = gather(
@@ -51,14 +51,14 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
     return Model(estimator, prepared.encoding, prepared.target, facts)
 
 
-def _assessed(
-    estimator: Any, prepared: Prepared, folds: int, advance: Callable[[], None]
+def assessed(
+    estimator: Any, X: Any, y: Any, folds: int, advance: Callable[[], None]
 ) -> tuple[Assessment | None, list[str]]:
-    """What the folds say; a table that cannot be split is fitted all the same, with a note."""
+    """What the folds say; rows that cannot be split are fitted all the same, with a note."""
     if not folds:
         return None, []
     try:
-        return assess(estimator, prepared.X, prepared.y, folds=folds, advance=advance), []
+        return assess(estimator, X, y, folds=folds, advance=advance), []
     except ValueError as error:
         return None, [f"No rows were held out: {error}."]
 

@@ -1,36 +1,69 @@
-"""`latlin predict`: predictions with intervals for the rows of a new table, in its order."""
+"""`latlin predict`: predictions with intervals for the rows of new tables, in their order, part by part."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from latlin.cli.model_file import Model
 from latlin.datasets.columns import as_text
+from latlin.datasets.parts import Part, read_parts
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import LABELLED
 
 
-def predict_table(model: Model, frame: Frame, coverage: float, missing: str | None = None, keep: bool = False) -> Frame:
+class Asking(NamedTuple):
+    """What to predict: the probability of intervals, what to do with gaps, and whether to keep the table's columns."""
+
+    coverage: float = 0.9
+    missing: str | None = None
+    keep: bool = False
+
+
+def predict_files(model: Model, paths: Sequence[Path], how: Asking, add: Callable[[Frame], None]) -> int:
+    """Hand the predictions for the rows of all files to `add`, a part at a time; how many there were."""
+    count = 0
+    for part in (part for path in paths for part in read_parts(path)):
+        with nullcontext() if part.whole and len(paths) == 1 else _told_where(part):
+            told = predict_table(model, part.rows, how)
+            add(told)
+        count += len(told)
+    if not count:
+        raise ValueError(f"{paths[0]} has column names but no rows" if len(paths) == 1 else "the files have no rows")
+    return count
+
+
+@contextmanager
+def _told_where(part: Part) -> Iterator[None]:
+    """What is wrong with some rows, and where they are."""
+    try:
+        yield
+    except ValueError as error:
+        where = f"{part.path}" if part.whole else f"the part of {part.path} that begins with row {part.first + 1}"
+        raise ValueError(f"in {where}, {error}") from error
+
+
+def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
     """One row a row of `frame`; cells are empty where a missing value prevents a prediction.
 
     Families of labels: the most probable label, its interval of probability where there are two, and the probability of
     each. Families of numbers: the mean, the standard deviation and the central interval of a new observation.
     """
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"interval must lie strictly between 0 and 1, got {coverage}")
-    pandas = need_pandas()
-    encoded = model.encoding.encode(frame, missing)
-    columns = (
-        _labels(model, encoded.matrix, coverage) if _has_labels(model) else _numbers(model, encoded.matrix, coverage)
-    )
-    told = pandas.DataFrame(columns, index=encoded.matrix.index).reindex(frame.index)
-    return pandas.concat([frame, told.add_prefix("predicted_")], axis=1) if keep else told
-
-
-def _has_labels(model: Model) -> bool:
-    return model.target.family in LABELLED
+    if not 0.0 < how.coverage < 1.0:
+        raise ValueError(f"interval must lie strictly between 0 and 1, got {how.coverage}")
+    pandas, frame = need_pandas(), frame.reset_index(drop=True)
+    X = model.encoding.encode(frame, how.missing).matrix
+    # where no row is complete, a made-up one says what the columns are
+    asked = X if len(X) else pandas.DataFrame(0.0, index=[0], columns=X.columns)
+    columns = (_labels if model.target.family in LABELLED else _numbers)(model, asked, how.coverage)
+    told = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
+    if told.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
+        told = told.astype({model.target.name: "Int64"})
+    return pandas.concat([frame, told.add_prefix("predicted_")], axis=1) if how.keep else told
 
 
 def _numbers(model: Model, X: Frame, coverage: float) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def write_table(path: str | os.PathLike[str], frame: Frame) -> None:
     ending = table_ending(Path(path))
     with replacing(path) as fresh:
         if ending in PARQUET:
-            _need_pyarrow()
+            need_pyarrow()
             frame.to_parquet(fresh, index=False)
         else:
             frame.to_csv(fresh, index=False, sep=SEPARATORS[ending])
@@ -83,11 +83,12 @@ def _read_csv(source: Path, separator: str) -> Frame:
 
 
 def _read_parquet(source: Path) -> Frame:
-    _need_pyarrow()
+    need_pyarrow()
     return need_pandas().read_parquet(source)
 
 
-def _need_pyarrow() -> None:
+def need_pyarrow() -> None:
+    """A sentence that says what to install, if pyarrow is missing."""
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:

@@ -1,0 +1,86 @@
+"""What a model without features says of new rows: learnt from summaries of the target that add up over blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, poisson
+
+from latlin.report.held_out import Moments
+
+Array = NDArray[np.float64]
+
+
+class Baseline(Protocol):
+    """What was seen of the target of some rows."""
+
+    @property
+    def count(self) -> int: ...
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+    def log_density(self, y: NDArray[Any]) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Labels in order, and how often each was seen."""
+
+    classes: NDArray[Any]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, y: NDArray[Any]) -> Frequencies:
+        return cls(*np.unique(y, return_counts=True))
+
+    @property
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    def __add__(self, other: Frequencies) -> Frequencies:
+        """
+        Examples
+        --------
+        >>> (Frequencies.of(np.array(["no", "yes"])) + Frequencies.of(np.array(["yes"]))).counts.tolist()
+        [1, 2]
+        """
+        classes, place = np.unique(np.concatenate([self.classes, other.classes]), return_inverse=True)
+        counts = np.zeros(len(classes), np.int64)
+        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
+        return Frequencies(classes, counts)
+
+    def log_density(self, y: NDArray[Any]) -> Array:
+        """Log frequencies of the classes, one more of each than there were."""
+        count = self.counts + 1.0
+        return np.log(count / count.sum())[np.searchsorted(self.classes, y)]
+
+
+@dataclass(frozen=True)
+class Bell:
+    """A normal density with the mean and the variance of the numbers seen."""
+
+    seen: Moments
+
+    @classmethod
+    def of(cls, y: NDArray[Any]) -> Self:
+        return cls(Moments.of(np.asarray(y, float)))
+
+    @property
+    def count(self) -> int:
+        return self.seen.count
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.seen + other.seen)
+
+    def log_density(self, y: NDArray[Any]) -> Array:
+        return np.asarray(norm.logpdf(y, self.seen.mean, np.sqrt(self.seen.squares / self.seen.count)))
+
+
+class Rate(Bell):
+    """Counts with the mean of those seen."""
+
+    def log_density(self, y: NDArray[Any]) -> Array:
+        return np.asarray(poisson.logpmf(y, self.seen.mean))

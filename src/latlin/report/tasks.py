@@ -1,0 +1,125 @@
+"""What is asked of held-out rows, by the kind of target: labels, counts, or measured numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from latlin.diagnostics.reliability import reliability_curve
+from latlin.report.baselines import Baseline, Bell, Frequencies, Rate
+from latlin.report.held_out import HeldOut
+
+Array = NDArray[np.float64]
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+MOST_POINTS = 300
+
+
+class Task(NamedTuple):
+    """How to split, what to ask a fold, what a model without features would say, and how to sum up."""
+
+    most_folds: Callable[[NDArray[Any]], int]
+    split: Callable[[int, int | None], Any]
+    ask: Callable[[Any, Any], dict[str, Array]]
+    baseline: Callable[[NDArray[Any]], Baseline]
+    sum_up: Callable[[HeldOut], dict[str, Any]]
+
+    @property
+    def has_labels(self) -> bool:
+        return self.split is _stratified
+
+    def without_questions(self) -> Task:
+        """Log densities only."""
+        return self._replace(ask=_ask_nothing)
+
+
+def task_of(estimator: Any) -> Task:
+    """By what the estimator predicts: labels, counts, or numbers."""
+    if is_classifier(estimator) or hasattr(estimator, "predict_proba"):
+        return Task(_rarest, _stratified, _ask_labels, Frequencies.of, _sum_up_labels)
+    if type(estimator).__name__ == "BayesianPoissonRegression":
+        return Task(len, _shuffled, _ask_numbers, Rate.of, _sum_up_numbers)
+    return Task(len, _shuffled, _ask_numbers, Bell.of, _sum_up_numbers)
+
+
+def checked_folds(folds: int, rows: int) -> int:
+    if not 2 <= folds <= rows:
+        raise ValueError(f"folds must be between 2 and the number of rows, {rows}, got {folds}")
+    return folds
+
+
+def _ask_nothing(fitted: Any, X: Any) -> dict[str, Array]:
+    return {}
+
+
+def _stratified(folds: int, seed: int | None) -> StratifiedKFold:
+    return StratifiedKFold(folds, shuffle=True, random_state=seed)
+
+
+def _shuffled(folds: int, seed: int | None) -> KFold:
+    return KFold(folds, shuffle=True, random_state=seed)
+
+
+# --- labels ----------------------------------------------------------------------------------------
+
+
+def _rarest(y: NDArray[Any]) -> int:
+    """Rows of the rarest class, which every fold must have one of."""
+    classes, count = np.unique(y, return_counts=True)
+    if count.min() < 2:
+        raise ValueError(f"the class {classes[count.argmin()]} has one row only, too few to hold rows out")
+    return int(count.min())
+
+
+def _ask_labels(fitted: Any, X: Any) -> dict[str, Array]:
+    return {"probability": np.asarray(fitted.predict_proba(X), float)}
+
+
+def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
+    table, y = seen.told["probability"], seen.y
+    place = np.argmax(y[:, None] == seen.classes, axis=1)
+    found = table.argmax(axis=1)
+    indicator = np.eye(table.shape[1])[place]
+    scores = {
+        "accuracy": float(np.mean(found == place)),
+        "Brier score": float(np.mean(np.sum((table - indicator) ** 2, axis=1)) / 2.0),
+    }
+    if table.shape[1] == 2:
+        curve, kind = reliability_curve(place, np.clip(table[:, 1], 0.0, 1.0)), "probability"
+    else:
+        curve, kind = reliability_curve(found == place, np.clip(table.max(axis=1), 0.0, 1.0)), "confidence"
+    groups = [dict(zip(curve._fields, map(float, group), strict=True)) for group in zip(*curve, strict=True)]
+    return {"scores": scores, "curve": groups, "curve_kind": kind, "points": []}
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def _ask_numbers(fitted: Any, X: Any) -> dict[str, Array]:
+    tails = [0.5 + side * level / 2 for level in LEVELS for side in (-1, 1)]
+    ends = np.asarray(fitted.predict_quantiles(X, tails), float).reshape(-1, len(LEVELS), 2)
+    return {"mean": np.asarray(fitted.predict(X), float), "ends": ends}
+
+
+def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
+    mean, ends, y = seen.told["mean"], seen.told["ends"], seen.y
+    wrong = y - mean
+    scores = {
+        "root mean square error": float(np.sqrt(np.mean(wrong**2))),
+        "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
+    }
+    inside = (ends[:, :, 0] <= y[:, None]) & (y[:, None] <= ends[:, :, 1])
+    curve = [_covered(level, inside[:, place]) for place, level in enumerate(LEVELS)]
+    some = np.unique(np.linspace(0, len(y) - 1, min(MOST_POINTS, len(y))).astype(int))
+    points = np.column_stack([mean, y])[some].tolist()
+    return {"scores": scores, "curve": curve, "curve_kind": "coverage", "points": points}
+
+
+def _covered(level: float, inside: NDArray[np.bool_]) -> dict[str, float]:
+    """Share of rows inside their interval, with the 90 % interval of that share."""
+    group = reliability_curve(inside, np.full(len(inside), level), bins=1)
+    return dict(zip(group._fields, (float(values[0]) for values in group), strict=True))
