@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 from scipy.special import digamma, logsumexp
 from scipy.stats import gamma, multivariate_normal, norm
 
 from latlin.factor._group_data import fit_scaling, prepare
 from latlin.factor._group_fit import Sweep, begin, leap, select
-from latlin.factor._group_relevance import GammaRelevance, LowRankRelevance
-from latlin.factor._group_rotation import rotate, rotation_objective, turned
+from latlin.factor._group_low_rank import LowRankRelevance
+from latlin.factor._group_relevance import GammaRelevance
+from latlin.factor._group_rotation import Rotation, best_rotation, rotate, turned
 from latlin.factor._group_updates import (
     GroupModel,
     bound,
@@ -21,6 +23,7 @@ from latlin.factor._group_updates import (
     update_relevance,
 )
 from latlin.factor._group_views import read_views
+from latlin.numerics.rotation_kernels import curvature_times
 
 UPDATES = (update_latents, update_loadings, update_relevance, update_noise, rotate)
 
@@ -75,29 +78,59 @@ def test_the_bound_rises_at_every_single_update(rank, feature, missing, sizes):
     assert higher == pytest.approx(bound(model, ahead), rel=1e-12)
 
 
+def rotation_of(model, state):
+    latent = state.latent.T @ state.latent + np.tensordot(model.data.patterns.rows_per, state.latent_cov, axes=1)
+    surplus = float(len(state.loading) - len(state.latent))
+    return Rotation(latent, loading_moments(model.data, state), surplus, model.relevance, state.theta)
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.25])
 def test_rotation_leaves_the_likelihood_and_moves_the_bound_as_it_says(missing):
     model = build(draw(3, missing=missing))
     state = some_state(model, 3)
-    latent = state.latent.T @ state.latent + np.tensordot(model.data.patterns.rows_per, state.latent_cov, axes=1)
-    moments, surplus = loading_moments(model.data, state), float(len(state.loading) - len(state.latent))
-
-    def objective(r):
-        return rotation_objective(r, latent, moments, surplus, model, state.theta)
-
+    rotation = rotation_of(model, state)
     r = np.eye(3) + 0.3 * np.random.default_rng(0).standard_normal((3, 3))
     after = turned(model, state, r)
     before, moved = bound_parts(model, state), bound_parts(model, after)
     assert moved.likelihood == pytest.approx(before.likelihood, rel=1e-9)
     start = update_relevance(model, state)
     difference = bound(model, after) - bound(model, start)
-    assert objective(r)[0] - objective(np.eye(3))[0] == pytest.approx(difference, abs=1e-7)
-    numeric = np.empty((3, 3))
-    for index in np.ndindex(3, 3):
-        h = np.zeros((3, 3))
-        h[index] = 1e-5
-        numeric[index] = (objective(r + h)[0] - objective(r - h)[0]) / 2e-5
-    np.testing.assert_allclose(objective(r)[1], numeric, rtol=1e-5, atol=1e-5)
+    rise = rotation.turned(r).value() + rotation.surplus * np.linalg.slogdet(r)[1] - rotation.value()
+    assert rise == pytest.approx(difference, abs=1e-7)
+
+
+@pytest.mark.parametrize("rank", ["full", 1])
+def test_first_and_second_derivatives_of_a_rotation_match_differences(rank):
+    model = build(draw(3), rank, prior=(0.1, 0.2))
+    rotation = rotation_of(model, some_state(model, 3))
+    slopes = rotation.slopes()
+
+    def value(x):
+        return rotation.turned(expm(x)).value() + rotation.surplus * np.trace(x)
+
+    steps = 1e-4 * np.eye(9).reshape(9, 3, 3)
+    first = [(value(h) - value(-h)) / 2e-4 for h in steps]
+    np.testing.assert_allclose(slopes.gradient.ravel(), first, rtol=1e-5, atol=1e-5)
+    x, out = np.random.default_rng(0).standard_normal((3, 3)), np.empty((3, 3))
+    right = slopes.left + rotation.surplus * np.eye(3)
+    curvature_times(np.ascontiguousarray(x.T), rotation.latent, slopes.left, right, slopes.columns, out)
+    along = 1e-4 * x
+    second = [(value(along + h) - value(h - along) - value(along - h) + value(-along - h)) / 4e-8 for h in steps]
+    np.testing.assert_allclose(-out.T.ravel(), second, rtol=1e-4, atol=1e-4 * np.abs(out).max())
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.25])
+def test_a_rotation_ends_at_a_maximum(missing):
+    model = build(draw(3, n=60, missing=missing))
+    state = some_state(model, 4)
+    rotation = rotation_of(model, state)
+    r, rise = best_rotation(rotation)
+    there = rotation.turned(r)
+    gradient = there.slopes().gradient / there.slopes().scale
+    assert rise > 0.0
+    assert np.abs(gradient).max() < 1e-12 * np.sqrt(np.trace(rotation.latent))
+    around = 1e-3 * np.random.default_rng(0).standard_normal((20, 4, 4))
+    assert all(there.turned(expm(x)).value() + rotation.surplus * np.trace(x) < there.value() for x in around)
 
 
 def test_gradients_of_the_low_rank_relevance_match_finite_differences():
@@ -112,6 +145,17 @@ def test_gradients_of_the_low_rank_relevance_match_finite_differences():
         up, down = relevance.objective(theta + h, energy)[0], relevance.objective(theta - h, energy)[0]
         numeric[index] = (up - down) / 2e-5
     np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-7)
+    curvature = np.empty((theta.size, theta.size))
+    for row, index in enumerate(np.ndindex(*theta.shape)):
+        h = np.zeros_like(theta)
+        h[index] = 1e-5
+        up, down = relevance.objective(theta + h, energy)[1], relevance.objective(theta - h, energy)[1]
+        curvature[row] = (down - up).ravel() / 2e-5
+    # but for the directions in which α stands still, all others as the differences say
+    walls = relevance.curvature(theta, energy) - curvature
+    assert np.linalg.matrix_rank(walls, tol=1e-4) == 2
+    best = relevance.update(theta, energy)
+    assert np.abs(relevance.objective(best, energy)[1]).max() < 1e-12
     # with as many columns as views any α can be had, but for the pull of the prior: e_mk ≈ D_m/α_mk
     free = LowRankRelevance(relevance.sizes, 3, 1e-9)
     alpha = free.moments(free.start(energy)).mean

@@ -1,19 +1,19 @@
 """Group factor analysis of rows that come in blocks: a sweep is one pass that returns the sums of the latents.
 
 The latents of a row follow from the row and the loadings, so that they are computed where the row is, summed and
-forgotten. Principal components for the start come from products with XᵀX, the same subspace as in memory.
+forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
+from scipy.linalg import eigh
 
 from latlin.distributed.blocks import Block, Blocks, MappedBlocks, slices, widened
 from latlin.factor._block_moments import (
@@ -35,7 +35,7 @@ from latlin.factor._group_data import (
     packed,
     scaling_of,
 )
-from latlin.factor._group_rows import POWERS, SPARE, Labels, LatentSums, product
+from latlin.factor._group_rows import SPARE, Labels, LatentSums, principal_axes, product
 from latlin.factor._group_views import Views
 from latlin.numerics.group_kernels import multiply_by_label, outer_sums
 from latlin.numerics.linalg import Array
@@ -100,29 +100,13 @@ class RowsInBlocks:
         d = len(self.reading.scaling.centre)
         most = min(rank, self.n, d)
         span = rng.standard_normal((d, min(most + SPARE, self.n, d)))
-        leading = self._leading(span, most)
+        leading = principal_axes(self._gram(), span, most) * np.sqrt(self.n)
         return self._start(leading, rank - leading.shape[1], rng)
 
     def random(self, rank: int, rng: np.random.Generator) -> LatentSums:
         return self._start(np.zeros((len(self.reading.scaling.centre), 0)), rank, rng)
 
-    def _leading(self, span: Array, most: int) -> Array:
-        """A with XA principal components of unit variance in the subspace X(XᵀX)ᵖ·span, fewer if X has no more."""
-        times = self._gram()
-        for _ in range(POWERS):
-            span = np.ascontiguousarray(qr(times(span), mode="economic")[0])
-        pushed = times(span)
-        # XVT is orthonormal when TᵀVᵀXᵀXVT = I
-        values, vectors = eigh(product(span.T, pushed))
-        kept = values > 1e-12 * values[-1]
-        t = np.ascontiguousarray(vectors[:, kept] / np.sqrt(values[kept]))
-        inside = product(pushed, t)
-        axes = np.ascontiguousarray(eigh(product(inside.T, inside))[1][:, ::-1][:, :most])
-        along = product(inside, axes)
-        peaks = np.take_along_axis(along, np.abs(along).argmax(axis=0)[None], axis=0)
-        return product(product(span, t), axes) * np.where(peaks < 0.0, -1.0, 1.0) * np.sqrt(self.n)
-
-    def _gram(self) -> Any:
+    def _gram(self) -> Callable[[Array], Array]:
         """b → XᵀXb, from the matrix when it is of moderate size, else a pass each."""
         centre, scale = self.reading.scaling.centre, self.reading.scaling.scale
         if len(centre) <= DENSE_UP_TO:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from latlin.distributed.checkpoints import CheckpointFiles
 from latlin.factor._group_rotation import rotate
-from latlin.factor._group_rows import LatentSums
+from latlin.factor._group_rows import LatentSums, upright
 from latlin.factor._group_updates import (
     GroupModel,
     GroupState,
@@ -24,7 +24,7 @@ from latlin.factor._group_updates import (
     with_latents,
 )
 from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
+from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, rounding
 from latlin.numerics.group_kernels import weighted_sums
 from latlin.numerics.linalg import Array
 
@@ -76,7 +76,7 @@ def leap(model: GroupModel, state: GroupState, value: float) -> tuple[GroupState
         return state, value
     ahead = update_relevance(model, update_loadings(model, state._replace(theta=theta)))
     higher = bound(model, ahead)
-    return (ahead, higher) if higher > value else (state, value)
+    return (ahead, higher) if higher > value + rounding(value) else (state, value)
 
 
 def prune(model: GroupModel, state: GroupState, value: float) -> tuple[GroupState, float]:
@@ -110,6 +110,19 @@ def select(model: GroupModel, state: GroupState, kept: NDArray[np.intp]) -> Grou
         theta=alpha,
     )
     return update_loadings(model, few)
+
+
+def ordered(model: GroupModel, state: GroupState) -> GroupState:
+    """Strongest factor first, the largest loading of each positive."""
+    order = np.argsort(-strengths(model, state).sum(axis=0), kind="stable")
+    sign = upright(state.loading)
+    turned = state._replace(
+        latent=state.latent * sign,
+        latent_cov=state.latent_cov * np.outer(sign, sign),
+        cross=state.cross * sign,
+        second=state.second * np.outer(sign, sign),
+    )
+    return select(model, turned, order)
 
 
 def change(old: GroupState, new: GroupState) -> float:

@@ -5,6 +5,7 @@ Everything that a sweep needs of the rows, given how latents follow from them, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -67,19 +68,36 @@ class RowsInMemory:
         x = self.x
         n, d = x.shape
         most = min(rank, n, d)
-        # a random subspace, turned towards the leading directions by powers of XXᵀ
-        span = product(x, rng.standard_normal((d, min(most + SPARE, n, d))))
-        for _ in range(POWERS):
-            span = product(x, product(x.T, np.ascontiguousarray(qr(span, mode="economic")[0])))
-        span = np.ascontiguousarray(qr(span, mode="economic")[0])
-        inside = product(span.T, x)
-        vectors = eigh(product(inside, inside.T))[1][:, ::-1][:, :most]
-        leading = product(span, np.ascontiguousarray(vectors)) * np.sqrt(n)
-        noise = rng.standard_normal((n, rank - most))
+        span = rng.standard_normal((d, min(most + SPARE, n, d)))
+        leading = product(x, principal_axes(lambda b: product(x.T, product(x, b)), span, most)) * np.sqrt(n)
+        noise = rng.standard_normal((n, rank - leading.shape[1]))
         return self.sums(np.ascontiguousarray(np.concatenate([leading, noise], axis=1)))
 
     def random(self, rank: int, rng: np.random.Generator) -> LatentSums:
         return self.sums(rng.standard_normal((len(self.x), rank)))
+
+
+def principal_axes(times: Callable[[Array], Array], span: Array, most: int) -> Array:
+    """A with XA orthonormal principal components in the subspace X(XᵀX)ᵖ·span, fewer than `most` if X has no more.
+
+    `times` is b → XᵀXb. The largest correlation of a component with a column of X is positive.
+    """
+    for _ in range(POWERS):
+        span = np.ascontiguousarray(qr(times(span), mode="economic")[0])
+    pushed = times(span)
+    # XVT is orthonormal when TᵀVᵀXᵀXVT = I
+    values, vectors = eigh(product(span.T, pushed))
+    kept = values > 1e-12 * values[-1]
+    t = np.ascontiguousarray(vectors[:, kept] / np.sqrt(values[kept]))
+    inside = product(pushed, t)
+    axes = np.ascontiguousarray(eigh(product(inside.T, inside))[1][:, ::-1][:, :most])
+    return product(product(span, t), axes) * upright(product(inside, axes))
+
+
+def upright(columns: Array) -> Array:
+    """±1 for every column: the sign of its largest entry."""
+    peaks = np.take_along_axis(columns, np.abs(columns).argmax(axis=0)[None], axis=0)[0]
+    return np.where(peaks < 0.0, -1.0, 1.0)
 
 
 def product(a: Any, b: Any) -> Array:

@@ -18,9 +18,10 @@ from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor._group_activity import FactorActivity
 from latlin.factor._group_blocks import RowsInBlocks, prepare_blocks
 from latlin.factor._group_data import GroupData, Scaling, fit_scaling, prepare
-from latlin.factor._group_fit import Sweep, climb, select, signals, strengths
+from latlin.factor._group_fit import Sweep, climb, ordered, signals, strengths
+from latlin.factor._group_low_rank import LowRankRelevance
 from latlin.factor._group_queries import GroupPosterior, GroupQueries
-from latlin.factor._group_relevance import GammaRelevance, LowRankRelevance, Relevance
+from latlin.factor._group_relevance import GammaRelevance, Relevance
 from latlin.factor._group_rows import RowsInMemory
 from latlin.factor._group_updates import GroupModel, GroupState, bound
 from latlin.factor._group_views import (
@@ -84,8 +85,9 @@ class GroupFactorAnalysis(GroupQueries):
     Attributes
     ----------
     components_ : ndarray of shape (K, D)
-        Mean loadings, one factor a row, strongest factor first, in the units of the data. For a matrix in the order of
-        its columns, for several views one view after the other.
+        Mean loadings, one factor a row, strongest factor first, the largest loading of each positive (in units of the
+        views' scales), in the units of the data. For a matrix in the order of its columns, for several views one view
+        after the other.
     loadings_ : dict, list or ndarray
         The same, in the form of the data.
     latents_ : ndarray of shape (n, K)
@@ -273,8 +275,7 @@ class GroupFactorAnalysis(GroupQueries):
         return LowRankRelevance(sizes, int(self.rank), self.rank_penalty)
 
     def _store(self, model: GroupModel, state: GroupState, views: Views, scaling: Scaling) -> None:
-        order = np.argsort(-strengths(model, state).sum(axis=0), kind="stable")
-        state = select(model, state, order)
+        state = ordered(model, state)
         self.lower_bound_, self.evidence_kind_ = bound(model, state), model.relevance.kind
         self.posterior_ = GroupPosterior(
             state.loading,
