@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.distributed.faults import RESUME, ClusterError, told_bytes
+from latlin.numerics.alerts import alert
 
 #: seconds between two looks at a cluster that has not answered yet
 LOOK = 10.0
-#: looks in a row that must find all workers paused and idle
+#: looks in a row that must find no worker, or all of them paused and idle
 LOOKS = 6
 
 
@@ -31,10 +32,13 @@ def _in_task() -> bool:
 
 
 def answer(client: Any, wanted: Any) -> Any:
-    """What the cluster finds; an error when all its workers have stopped for want of memory, which Dask waits out."""
+    """What the cluster finds; an error when all its workers have stopped for want of memory, which Dask waits out.
+
+    Workers may still come: a cluster without any is waited for, after a warning.
+    """
     from distributed import wait
 
-    future, paused = client.compute(wanted), 0
+    future, idle = client.compute(wanted), 0
     while True:
         try:
             with client.as_current():
@@ -44,10 +48,12 @@ def answer(client: Any, wanted: Any) -> Any:
             if future.done():
                 return future.result()
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        paused = paused + 1 if workers and all(map(_is_stuck, workers)) else 0
-        if paused == LOOKS:
+        idle = idle + 1 if all(map(_is_stuck, workers)) else 0
+        if idle == LOOKS and workers:
             future.cancel()
             raise ClusterError(_told_paused(workers))
+        if idle == LOOKS:
+            alert("the cluster has no workers: the pass over the rows waits until there are some", UserWarning)
 
 
 def _is_stuck(worker: dict[str, Any]) -> bool:
