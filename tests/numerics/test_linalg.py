@@ -33,6 +33,20 @@ def test_the_lower_triangle_is_not_read():
     np.testing.assert_allclose(symmetrise(np.triu(A)), A)
 
 
+@pytest.mark.parametrize("n", [1, 7, 300])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_symmetrise_reads_the_upper_triangle_alone_and_leaves_its_argument(n, order):
+    a = np.array(np.random.default_rng(n).standard_normal((n, n)), order=order)
+    expected = np.triu(a) + np.triu(a, 1).T
+    a[np.tril_indices(n, -1)] = np.nan
+    kept = a.copy()
+    for _ in range(2):
+        full = symmetrise(a)
+        np.testing.assert_array_equal(full, expected)
+        full[:] = 0.0
+    np.testing.assert_array_equal(a, kept)
+
+
 def test_jitter_is_reported_and_only_where_allowed():
     singular = np.ones((4, 4))
     with pytest.raises(ValueError, match="K is not positive definite"):

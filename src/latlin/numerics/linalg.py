@@ -5,6 +5,7 @@ Symmetric matrices are stored in their upper triangle; factors are upper triangu
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from scipy.linalg import blas, lapack
 from latlin.numerics.free_blas import add_gram, times_upper
 
 Array = NDArray[np.float64]
+#: sizes up to which the mask of a triangle is kept
+SMALL = 256
 
 
 class Cholesky(NamedTuple):
@@ -82,10 +85,18 @@ def cholesky(a: Array, *, name: str = "matrix", max_jitter: float = 0.0, overwri
 
 def symmetrise(a: Array) -> Array:
     """The full symmetric matrix whose upper triangle is that of `a`."""
-    upper = np.triu(a)
-    full = upper + upper.T
-    full[np.diag_indices(len(full))] = np.diagonal(upper)
+    n = len(a)
+    full = np.array(a, order="C")
+    np.copyto(full, a.T, where=_small_triangle(n) if n <= SMALL else np.tri(n, k=-1, dtype=bool))
     return full
+
+
+@lru_cache(maxsize=16)
+def _small_triangle(n: int) -> NDArray[np.bool_]:
+    """Where a small matrix is below its diagonal: made once a size, since streams ask for it at every row."""
+    below = np.tri(n, k=-1, dtype=bool)
+    below.flags.writeable = False
+    return below
 
 
 def solve_upper(c: Array, b: Array, *, transposed: bool = False) -> Array:
