@@ -1,4 +1,4 @@
-"""`latlin.load`: any saved estimator by the kind that its file names, from a list; nothing in a file is ever run."""
+"""`latlin.load`: what was saved, made again by the kind that its file names, from a list; nothing in it is ever run."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ KINDS = {
     "latlin.factor.NoisyICA": "latlin.factor",
     "latlin.gp.GaussianProcessClassifier": "latlin.gp",
     "latlin.gp.GaussianProcessRegressor": "latlin.gp",
+    "latlin.inference.Posterior": "latlin.inference.posterior",
     "latlin.linear.BayesianLinearRegression": "latlin.linear",
     "latlin.linear.BayesianLogisticRegression": "latlin.linear",
     "latlin.linear.BayesianOrdinalRegression": "latlin.linear",
@@ -29,7 +30,7 @@ KINDS = {
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that its `save` wrote.
+    """Read an estimator, or a posterior, that its `save` wrote.
 
     Parameters
     ----------
@@ -38,10 +39,12 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    The fitted estimator.
+    The fitted estimator, or the posterior.
     """
     kind = read_archive(path)[0].get("kind")
     if kind not in KINDS:
-        raise ValueError(f"{os.fspath(path)} holds {kind!r:.80}, which is not a saved estimator of this latlin")
+        raise ValueError(
+            f"{os.fspath(path)} holds {kind!r:.80}, which is not a saved estimator or posterior of this latlin"
+        )
     cls = getattr(import_module(KINDS[kind]), kind.rpartition(".")[2])
     return cls.load(path)

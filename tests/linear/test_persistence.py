@@ -148,12 +148,12 @@ def test_an_edited_or_newer_file_is_refused(saved, change, message):
     ],
 )
 def test_a_file_forged_with_a_right_digest_makes_nothing_unknown(saved, change):
-    from latlin.linear._archive import _digest
+    from latlin.numerics.archive import digest_of
 
     def forge(header, arrays):
         header.pop("digest")
         change(header, arrays)
-        header["digest"] = _digest(header, arrays)
+        header["digest"] = digest_of(header, arrays)
 
     edited(saved, forge)
     with pytest.raises(ValueError, match=r"not a stored density|not a readable latlin model"):

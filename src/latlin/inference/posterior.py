@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.kl_bound import gaussian_kl_bound
 from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
 from latlin.inference.sites import SiteParameters
+from latlin.inference.stored_posterior import read, write
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
@@ -129,3 +131,30 @@ class Posterior:
         if not isinstance(self.density, Gaussian):
             raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")
         return gaussian_kl_bound(self.model, self.density)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write this posterior to a file, all or nothing: everything but its model.
+
+        The model holds the data, and functions where potentials or projections are given by such; it is not stored.
+        `latlin.load` reads the file and never runs anything in it.
+
+        Examples
+        --------
+        >>> import dataclasses, os, tempfile
+        >>> import latlin
+        >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+        >>> model = LatentLinearModel([GaussianFactor(dim=1), SiteFactor([[2.0], [1.0]], potentials.Logit([1, 1]))])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     infer(model, "gkl").save(os.path.join(folder, "posterior.npz"))
+        ...     same = latlin.load(os.path.join(folder, "posterior.npz"))
+        >>> same.evidence_kind, same.project([[3.0]]).mean.shape
+        ('lower bound', (1,))
+        >>> dataclasses.replace(same, model=model).diagnose(random_state=0).verdict
+        'reliable'
+        """
+        write(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Posterior:
+        """Read what `save` wrote; questions about the model, `diagnose` and `kl_bound`, need it given again."""
+        return cls(**read(path))

@@ -6,44 +6,24 @@ tells a damaged or edited file; only known classes, known engines and plain valu
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.densities.stored import decode, encode
 from latlin.inference.infer import ENGINES
-from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.inference.sites import SiteParameters
+from latlin.inference.stored_posterior import describe, parts_of
 from latlin.linear._design import Design
 from latlin.linear._evidence import Fit
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archive import read_sealed, write_sealed
 
 Array = NDArray[np.float64]
 FORMAT = 1
-#: what a posterior keeps besides its density
-NUMBERS = ("log_evidence", "evidence_kind", "engine", "converged", "n_iter", "elapsed", "message", "bound_error")
-
-
-class StoredModel(LatentLinearModel):
-    """In the place of a model whose training data were not stored: its dimension, and nothing else."""
-
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "dim", dim)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in ("gaussians", "sites"):
-            raise ValueError("this posterior was loaded from a file, which has no training data: fit again to use them")
-        raise AttributeError(f"StoredModel has no attribute {name!r}")
-
-    def __repr__(self) -> str:
-        return f"StoredModel(dim={self.dim})"
 
 
 def kind_of(cls: type) -> str:
@@ -57,8 +37,6 @@ def write(path: str | os.PathLike[str], model: Any) -> None:
     design: Design = model._design
     arrays |= {"centre": design.centre, "spread": design.spread}
     header = {
-        "kind": kind_of(type(model)),
-        "format": FORMAT,
         "params": {name: _plain(value, f"params.{name}", arrays) for name, value in model.get_params(False).items()},
         "intercept": design.intercept,
         "fits": fits,
@@ -68,19 +46,12 @@ def write(path: str | os.PathLike[str], model: Any) -> None:
         "extras": {name: float(getattr(model, name)) for name in model._extras if hasattr(model, name)},
         "classes": _labels(model.classes_) if hasattr(model, "classes_") else None,
     }
-    write_archive(path, {**header, "digest": _digest(header, arrays)}, arrays)
+    write_sealed(path, kind_of(type(model)), FORMAT, header, arrays)
 
 
 def _described(fit: Fit, arrays: dict[str, np.ndarray], name: str) -> dict[str, Any]:
-    posterior = fit.posterior
-    arrays[f"{name}.trace"] = np.asarray(posterior.trace, float)
-    numbers = {n: encode(getattr(posterior, n), arrays, f"{name}.{n}") for n in NUMBERS}
-    sites = None
-    if posterior.sites is not None:
-        sites = {n: encode(part, arrays, f"{name}.sites.{n}") for n, part in posterior.sites._asdict().items()}
     values = {n: encode(v, arrays, f"{name}.values.{n}") for n, v in fit.values.items()}
-    density = encode(posterior.density, arrays, f"{name}.density")
-    return {"posterior": numbers, "density": density, "values": values, "sites": sites, "n_fits": fit.n_fits}
+    return {**describe(fit.posterior, arrays, name), "values": values, "n_fits": fit.n_fits}
 
 
 def _plain(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -109,32 +80,13 @@ def _labels(classes: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": "object" if classes.dtype == object else classes.dtype.str, "values": values}
 
 
-def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name}{array.shape}{array.dtype.str}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
 def read(path: str | os.PathLike[str], cls: type) -> Any:
     """The estimator that `write` wrote."""
-    header, arrays = read_archive(path)
-    where = os.fspath(path)
-    if header.get("kind") != kind_of(cls):
-        raise ValueError(f"{where} holds {header.get('kind')!r:.80}, not {kind_of(cls)!r}")
-    if not isinstance(header.get("format"), int) or header["format"] > FORMAT:
-        raise ValueError(
-            f"{where} has format {header.get('format')!r:.20}; this latlin reads up to {FORMAT}: upgrade it"
-        )
-    stored = header.pop("digest", None)
-    if stored != _digest(header, arrays):
-        raise ValueError(f"{where} was damaged or changed after it was saved: its digest does not match")
+    header, arrays = read_sealed(path, kind_of(cls), FORMAT)
     try:
         return _restored(cls, header, arrays)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"{where} is not a readable latlin model: {error}") from error
+        raise ValueError(f"{os.fspath(path)} is not a readable latlin model: {error}") from error
 
 
 def _restored(cls: Any, header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
@@ -152,12 +104,5 @@ def _restored(cls: Any, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
 
 
 def _fit(said: dict[str, Any], design: Design, arrays: Mapping[str, np.ndarray], name: str) -> Fit:
-    density = decode(said["density"], arrays)
-    if len(density.mean) != design.dim:
-        raise ValueError(f"not a stored density: it has dimension {len(density.mean)}, the model {design.dim}")
-    sites = said["sites"] and SiteParameters(**{n: decode(part, arrays) for n, part in said["sites"].items()})
-    numbers = {n: decode(said["posterior"][n], arrays) for n in NUMBERS}
-    posterior = Posterior(
-        model=StoredModel(design.dim), density=density, sites=sites, trace=arrays[f"{name}.trace"], **numbers
-    )
+    posterior = Posterior(**parts_of(said, design.dim, arrays, name))
     return Fit(posterior, {n: decode(v, arrays) for n, v in said["values"].items()}, int(said["n_fits"]))

@@ -1,11 +1,13 @@
 """Arrays on disk: written atomically, read without running anything.
 
 An archive is an `.npz` file whose entry `header` is JSON text. Loading never unpickles, and a write that
-fails (a full disk, a lost process) leaves the file that was there before.
+fails (a full disk, a lost process) leaves the file that was there before. A sealed one says its kind and format, and a
+digest of its contents tells a damaged or edited file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -50,3 +52,37 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     if not isinstance(header, dict):
         raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: its header is no JSON object")
     return header, arrays
+
+
+def write_sealed(
+    path: str | os.PathLike[str], kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
+    """Write an archive that says what it holds, in which format, with a digest of all of it."""
+    header = {"kind": kind, "format": version, **header}
+    write_archive(path, {**header, "digest": digest_of(header, arrays)}, arrays)
+
+
+def read_sealed(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `write_sealed` wrote; another kind, a later format or a digest that does not match is a ValueError."""
+    header, arrays = read_archive(path)
+    where = os.fspath(path)
+    if header.get("kind") != kind:
+        raise ValueError(f"{where} holds {header.get('kind')!r:.80}, not {kind!r}")
+    if not isinstance(header.get("format"), int) or header["format"] > version:
+        raise ValueError(
+            f"{where} has format {header.get('format')!r:.20}; this latlin reads up to {version}: upgrade it"
+        )
+    stored = header.pop("digest", None)
+    if stored != digest_of(header, arrays):
+        raise ValueError(f"{where} was damaged or changed after it was saved: its digest does not match")
+    return header, arrays
+
+
+def digest_of(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+    """SHA-256 of a header without digest and of arrays, as they are stored."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name}{array.shape}{array.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,121 @@
+"""Posteriors on disk: the same numbers after loading, and files that are not ours are refused in words."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import latlin
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin.inference.posterior import Posterior
+from latlin.numerics.archive import digest_of, read_archive, write_archive
+
+
+def a_model(n, dim):
+    rng = np.random.default_rng(n)
+    X = rng.standard_normal((n, dim))
+    return LatentLinearModel([GaussianFactor(cov=2.0, dim=dim), SiteFactor(X, potentials.Logit(X[:, 0] > 0.3))])
+
+
+TALL, WIDE = a_model(12, 3), a_model(3, 6)
+ENGINES = [
+    "map",
+    "laplace",
+    "mean-field",
+    "lvb",
+    engines.ExpectationPropagation(power=0.5),
+    "gkl",
+    engines.GaussianKL(covariance="diagonal"),
+    engines.GaussianKL(covariance="banded", bandwidth=1),
+    engines.GaussianKL(covariance="chevron", rank=1),
+    engines.GaussianKL(covariance="low-rank", rank=1),
+    engines.GaussianKL(covariance="subspace", rank=2),
+    "ai-kl",
+]
+
+
+def saved(posterior, folder):
+    posterior.save(folder / "posterior.npz")
+    return latlin.load(folder / "posterior.npz")
+
+
+@pytest.mark.parametrize("model", [TALL, WIDE], ids=["tall", "wide"])
+@pytest.mark.parametrize("engine", ENGINES, ids=repr)
+def test_all_but_the_model_comes_back(model, engine, tmp_path):
+    before = infer(model, engine)
+    after = saved(before, tmp_path)
+    for field in dataclasses.fields(Posterior):
+        if field.name not in ("model", "density", "trace", "sites"):
+            np.testing.assert_equal(getattr(after, field.name), getattr(before, field.name))  # NaN is NaN
+    np.testing.assert_array_equal(after.trace, before.trace)
+    assert (after.sites is None) == (before.sites is None)
+    if before.sites is not None:
+        np.testing.assert_array_equal(after.sites, before.sites)
+    np.testing.assert_array_equal(after.mean, before.mean)
+    np.testing.assert_array_equal(after.variance, before.variance)
+    H = np.random.default_rng(5).standard_normal((4, model.dim))
+    np.testing.assert_array_equal(after.project(H).mean, before.project(H).mean)
+    np.testing.assert_array_equal(after.project(H).variance, before.project(H).variance)
+    if before.engine != "map":
+        np.testing.assert_array_equal(after.covariance(), before.covariance())
+        np.testing.assert_array_equal(after.sample(3, random_state=0), before.sample(3, random_state=0))
+        np.testing.assert_array_equal(after.logpdf(H), before.logpdf(H))
+
+
+def test_the_model_is_given_again_where_it_is_needed(tmp_path):
+    before = infer(TALL, "gkl")
+    after = saved(before, tmp_path)
+    assert repr(after.model) == "StoredModel(dim=3)"
+    for question in (after.diagnose, after.kl_bound):
+        with pytest.raises(ValueError, match="loaded from a file"):
+            question()
+    again = dataclasses.replace(after, model=TALL)
+    assert again.kl_bound() == before.kl_bound()
+    assert again.diagnose(400, random_state=0).k_hat == before.diagnose(400, random_state=0).k_hat
+
+
+def test_a_loaded_posterior_is_a_start(tmp_path):
+    before = infer(TALL, "gkl")
+    after = saved(before, tmp_path)
+    with pytest.raises(ValueError, match="loaded from a file"):
+        infer(TALL, "gkl", start=after)
+    warm, expected = (infer(TALL, "gkl", start=dataclasses.replace(each, model=TALL)) for each in (after, before))
+    assert warm.n_iter == expected.n_iter
+    np.testing.assert_array_equal(warm.mean, expected.mean)
+
+
+def forged(path, change):
+    header, arrays = read_archive(path)
+    header.pop("digest")
+    change(header)
+    write_archive(path, {**header, "digest": digest_of(header, arrays)}, arrays)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda header: header.update(format=2), "format 2; this latlin reads up to 1: upgrade"),
+        (lambda header: header.update(format=None), "format None"),
+        (lambda header: header.update(dim=4), "it has dimension 3, the model 4"),
+        (lambda header: header.pop("posterior"), "not a readable posterior: 'posterior'"),
+        (lambda header: header["density"].update({"class": "system"}), "not a stored density"),
+        (lambda header: header.update(kind="os.system"), "not a saved estimator or posterior"),
+    ],
+)
+def test_what_is_not_ours_is_refused(change, told, tmp_path):
+    path = tmp_path / "posterior.npz"
+    infer(TALL, "laplace").save(path)
+    forged(path, change)
+    with pytest.raises(ValueError, match=told):
+        latlin.load(path)
+
+
+def test_a_changed_file_is_told(tmp_path):
+    path = tmp_path / "posterior.npz"
+    infer(TALL, "laplace").save(path)
+    header, arrays = read_archive(path)
+    write_archive(path, {**header, "dim": 4}, arrays)
+    with pytest.raises(ValueError, match="digest does not match"):
+        latlin.load(path)
+    with pytest.raises(FileNotFoundError):
+        latlin.load(tmp_path / "nothing.npz")
