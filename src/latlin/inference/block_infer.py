@@ -18,32 +18,31 @@ from numpy.typing import NDArray
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.point import PointMass
-from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.inference import gaussian_kl, laplace
 from latlin.inference import map as modes
 from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.auto import FULL, Auto
-from latlin.inference.block_form import BlockForm, block_form, typical_terms
-from latlin.inference.block_full import BlockState, block_state, maximise_block_bound
+from latlin.inference.block_form import BlockForm, block_form
 from latlin.inference.block_kinks import find_kinked_block_mode
 from latlin.inference.block_model import RUNS, BlockModel
-from latlin.inference.block_newton import BlockMode, distance, find_block_mode
+from latlin.inference.block_newton import BlockMode, find_block_mode
 from latlin.inference.block_structured import BlockClimber, typical_block_scale
 from latlin.inference.engine import Engine, fingerprint
+from latlin.inference.full_fit import NOWHERE
 from latlin.inference.gaussian_kl import GaussianKL
 from latlin.inference.gaussian_kl_subspace import SubspacePlan
+from latlin.inference.gaussian_kl_sums import SumState, maximise_bound_by_sums
 from latlin.inference.laplace import Laplace
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import LOG_2PI
 from latlin.inference.structured_form import structured_form
+from latlin.inference.sum_starts import first_point, first_state
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 from latlin.numerics.linalg import Cholesky, cholesky
 
 Array = NDArray[np.float64]
-#: standard deviations from the mode at which Newton's method has prepared a Gaussian KL fit
-NEAR = 1.0
 #: smallest eigenvalue of a Laplace precision, in units of the prior's typical curvature, where the prior is no Gaussian
 FLATTEST = 1e-4
 
@@ -122,17 +121,13 @@ def _posterior(
     )
 
 
-def _first(form: BlockForm, start: Posterior | None) -> Array:
-    return np.zeros(form.own.rank) if start is None else form.own.coordinates(start.mean)
-
-
 def _run_map(
     engine: MAP, model: BlockModel, start: Posterior | None, verbose: bool, checkpoint: Checkpoint | None
 ) -> Posterior:
     started, form = time.perf_counter(), block_form(model)
     climb: Callable[..., Ascent[Any]] = find_block_mode if model.smooth else find_kinked_block_mode
     rules = Rules(gradient_tol=engine.tol, max_iter=engine.max_iter, monotone=model.log_concave, remedy=modes.REMEDY)
-    ascent = climb(form, _first(form, start), rules, "MAP", verbose, checkpoint)
+    ascent = climb(form, first_point(form, start), rules, "MAP", verbose, checkpoint)
     density = PointMass(form.own.weights(ascent.state.u))
     return _posterior(model, engine, ascent, density, float("nan"), "none", started)
 
@@ -143,7 +138,7 @@ def _run_laplace(
     started, form = time.perf_counter(), block_form(model)
     laplace.refuse_kinks(model.kinds)
     rules = Rules(gradient_tol=engine.tol, max_iter=engine.max_iter, monotone=True, remedy=laplace.REMEDY)
-    ascent = find_block_mode(form, _first(form, start), rules, "Laplace", verbose, checkpoint)
+    ascent = find_block_mode(form, first_point(form, start), rules, "Laplace", verbose, checkpoint)
     mode: BlockMode = ascent.state
     chol = _curvature(form, mode)
     if chol is None:
@@ -151,7 +146,7 @@ def _run_laplace(
     # log p(u*) + ½ log det(2πP⁻¹)
     evidence = mode.objective + 0.5 * (form.own.rank * LOG_2PI - chol.log_det)
     kind: EvidenceKind = "exact" if model.gaussian else "approximation"
-    return _posterior(model, engine, ascent, _gaussian(form, mode.u, chol), evidence, kind, started)
+    return _posterior(model, engine, ascent, form.gaussian(mode.u, chol), evidence, kind, started)
 
 
 def _curvature(form: BlockForm, mode: BlockMode) -> Cholesky | None:
@@ -164,10 +159,6 @@ def _curvature(form: BlockForm, mode: BlockMode) -> Cholesky | None:
     return None if flat else chol
 
 
-def _gaussian(form: BlockForm, u: Array, precision: Cholesky) -> Gaussian:
-    return Gaussian(form.own.weights(u), PrecisionCovariance(form.own.whitening, precision))
-
-
 def _run_gaussian_kl(
     engine: GaussianKL, model: BlockModel, start: Posterior | None, verbose: bool, checkpoint: Checkpoint | None
 ) -> Posterior:
@@ -175,46 +166,18 @@ def _run_gaussian_kl(
     plan = engine._plan()
     if plan is not None:
         return _structured(engine, plan, model, start, rules, verbose, checkpoint)
+    if engine.algorithm == "sites":
+        raise ValueError(f"algorithm='sites' cannot be used: {RUNS}")
     started, form = time.perf_counter(), block_form(model)
-    first = _start(form, model, start)
-    ascent = maximise_block_bound(form, first, rules, verbose, checkpoint)
-    state: BlockState = ascent.state
+    first = first_state(form, model.smooth, start)
+    if first is None:
+        raise ValueError(NOWHERE)
+    ascent = maximise_bound_by_sums(form, first, rules, verbose, checkpoint)
+    state: SumState = ascent.state
     kind: EvidenceKind = "exact" if model.gaussian else "lower bound"
     note = "" if model.log_concave else gaussian_kl.LOCAL
-    density = _gaussian(form, state.m, cholesky(state.precision))
+    density = form.gaussian(state.m, cholesky(state.precision))
     return _posterior(model, engine, ascent, density, state.bound, kind, started, note)
-
-
-def _start(form: BlockForm, model: BlockModel, start: Posterior | None) -> BlockState:
-    """The posterior given; else the curvature near the mode, where there is one; else the sites' typical one."""
-    inherited = None if start is None else _inherited(form, start)
-    found = inherited or _at_mode(form, model, _first(form, start)) or _at_centres(form)
-    if found is None:
-        raise ValueError(gaussian_kl.NOWHERE)
-    return found
-
-
-def _inherited(form: BlockForm, start: Posterior) -> BlockState | None:
-    u = form.own.coordinates(start.mean)
-    half = form.own.whitening.solve(start.covariance())
-    try:
-        precision = cholesky(form.own.whitening.solve(np.ascontiguousarray(half.T))).inverse()
-    except ValueError:
-        return None
-    return block_state(form, u, np.asfortranarray(np.triu(precision)))
-
-
-def _at_mode(form: BlockForm, model: BlockModel, first: Array) -> BlockState | None:
-    if not model.smooth:
-        return None
-    rough = Rules(gradient_tol=NEAR, objective_tol=np.inf, max_iter=50)
-    mode = find_block_mode(form, first, rough, "start", warn=False, measure=distance).state
-    return block_state(form, mode.u, mode.precision)
-
-
-def _at_centres(form: BlockForm) -> BlockState | None:
-    centre = np.zeros(form.own.rank)
-    return block_state(form, centre, form.precision(form.sums(typical_terms, centre)))
 
 
 def _structured(

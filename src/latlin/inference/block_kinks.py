@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.block_form import BlockForm, smoothed_terms
 from latlin.inference.kinks import sharpening
+from latlin.inference.sum_form import SumForm, smoothed_terms
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules, ascend, rounding
 from latlin.numerics.linalg import cholesky, dot
 from latlin.numerics.line_search import backtrack
@@ -30,7 +30,7 @@ class SmoothedBlockMode(NamedTuple):
 
 
 def find_kinked_block_mode(
-    form: BlockForm, start: Array, rules: Rules, label: str, verbose: bool, checkpoint: Checkpoint | None
+    form: SumForm, start: Array, rules: Rules, label: str, verbose: bool, checkpoint: Checkpoint | None
 ) -> Ascent[SmoothedBlockMode]:
     """Climb the log joint from the coordinates `start`, halving ε whenever a Newton step has been taken."""
     step = sharpening(
@@ -41,13 +41,13 @@ def find_kinked_block_mode(
     return ascend(step, _at(form, start, 1.0), rules, label=label, verbose=verbose, checkpoint=checkpoint)
 
 
-def _at(form: BlockForm, u: Array, epsilon: float) -> SmoothedBlockMode:
+def _at(form: SumForm, u: Array, epsilon: float) -> SmoothedBlockMode:
     sums = form.sums(smoothed_terms, u, epsilon)
     objective = form.own.log_gaussian(u) + sums.value
     return SmoothedBlockMode(u, epsilon, objective, form.slope(u, sums), form.precision(sums))
 
 
-def _newton_step(form: BlockForm, mode: SmoothedBlockMode) -> SmoothedBlockMode:
+def _newton_step(form: SumForm, mode: SmoothedBlockMode) -> SmoothedBlockMode:
     """The longest of the steps 1, ½, ¼, … that raises the smoothed log joint; the mode itself when none does."""
     try:
         direction = cholesky(mode.precision).solve(mode.gradient)

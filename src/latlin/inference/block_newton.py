@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.block_form import BlockForm, point_terms, steady_terms
 from latlin.inference.newton import FLAT
+from latlin.inference.sum_form import SumForm, point_terms, steady_terms
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.linalg import cholesky, dot
 from latlin.numerics.line_search import backtrack
@@ -41,7 +41,7 @@ def distance(mode: BlockMode) -> float:
     return np.inf if solved is None else float(np.sqrt(dot(mode.gradient, solved)))
 
 
-def mode_at(form: BlockForm, u: Array) -> BlockMode:
+def mode_at(form: SumForm, u: Array) -> BlockMode:
     """The log joint and its derivatives at u: one pass."""
     sums = form.sums(point_terms, u)
     objective = form.own.log_gaussian(u) + sums.value
@@ -50,7 +50,7 @@ def mode_at(form: BlockForm, u: Array) -> BlockMode:
 
 
 def find_block_mode(
-    form: BlockForm,
+    form: SumForm,
     start: Array,
     rules: Rules,
     label: str,
@@ -69,7 +69,7 @@ def find_block_mode(
     return ascend(step, mode_at(form, start), rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
 
 
-def _newton_step(form: BlockForm, mode: BlockMode) -> BlockMode | None:
+def _newton_step(form: SumForm, mode: BlockMode) -> BlockMode | None:
     """The longest of the steps 1, ½, ¼, … that raises the log joint, or None."""
     direction = _direction(form, mode)
     if direction is None:
@@ -84,7 +84,7 @@ def _newton_step(form: BlockForm, mode: BlockMode) -> BlockMode | None:
     return None if best is None else best[2]
 
 
-def _direction(form: BlockForm, mode: BlockMode) -> Array | None:
+def _direction(form: SumForm, mode: BlockMode) -> Array | None:
     """P⁻¹g; where P is not definite, with |γ| in place of γ, or along the most negative curvature of a flat point."""
     solved = _solved(mode.precision, mode.gradient)
     if solved is not None:

@@ -181,6 +181,14 @@ class LatentLinearModel:
         object.__setattr__(self, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
         object.__setattr__(self, "dim", _common_dim(listed))
 
+    def among(self, factors: Iterable[GaussianFactor | SiteFactor]) -> LatentLinearModel:
+        """Some of the factors, on a w of the same length."""
+        listed, part = list(factors), object.__new__(LatentLinearModel)
+        object.__setattr__(part, "gaussians", tuple(f for f in listed if isinstance(f, GaussianFactor)))
+        object.__setattr__(part, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
+        object.__setattr__(part, "dim", self.dim)
+        return part
+
     def site_count(self, factor: SiteFactor) -> int:
         """Number of sites of a factor; one on the coordinates has `dim` of them."""
         return self.dim if factor.size is None else factor.size

@@ -1,7 +1,7 @@
 """The rows h_n of all sites, in the coordinates an engine works in, with the products a full covariance needs.
 
-Dense rows are one C-ordered array. Sparse rows stay sparse or, whitened by a full matrix, are made dense a block at a
-time, so that nothing of size N×D is formed.
+Dense rows are one C-ordered array, left as it came where columns are only scaled. Sparse rows stay sparse or, whitened
+by a full matrix, are made dense a block at a time, so that nothing of size N×D is formed.
 """
 
 from __future__ import annotations
@@ -74,6 +74,37 @@ class DenseProjections:
 
     def block(self, span: slice) -> Array:
         return self.rows[span]
+
+
+@dataclass(frozen=True)
+class ScaledProjections:
+    """Dense rows h_n ∘ scale without a copy of the rows: vectors and matrices of length D carry the scale."""
+
+    rows: Array
+    scale: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return blas.dgemv(1.0, self.rows.T, self.scale * u, trans=1)
+
+    def transposed_times(self, r: Array) -> Array:
+        return self.scale * blas.dgemv(1.0, self.rows.T, r)
+
+    def gram(self, weights: Array) -> Array:
+        total = gram(self.rows, weights)
+        total *= self.scale[:, None]
+        total *= self.scale
+        return total
+
+    def variances(self, factor: Array) -> Array:
+        # (h∘scale)ᵀ(CᵀC)⁻¹(h∘scale) = ‖(C diag(scale)⁻¹)⁻ᵀh‖²
+        return whitened_squares(np.asfortranarray(factor / self.scale), self.rows)
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span] * self.scale
 
 
 @dataclass(frozen=True)

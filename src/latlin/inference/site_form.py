@@ -17,6 +17,7 @@ from latlin.inference.model import LatentLinearModel
 from latlin.inference.projections import (
     DenseProjections,
     Projections,
+    ScaledProjections,
     SparseProjections,
     WhitenedProjections,
     stacked_rows,
@@ -29,6 +30,8 @@ from latlin.numerics.magnitude import summable
 __all__ = ["LOG_2PI", "SiteForm", "Solution", "site_form"]
 
 Array = NDArray[np.float64]
+#: largest scale of a column, and the inverse of the smallest, up to which rows are left unscaled
+FARTHEST = 1e100
 
 
 def site_form(model: LatentLinearModel) -> SiteForm:
@@ -135,12 +138,19 @@ def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
 def whitened_projections(rows: Any, whitening: Whitening) -> Projections:
     """Rows hL, sparse ones in the way that keeps them sparse or makes a block of them dense at a time."""
     if not sparse.issparse(rows):
+        if isinstance(whitening, DiagonalWhitening) and rows.size and _is_moderate(whitening.scale):
+            return ScaledProjections(np.ascontiguousarray(rows), whitening.scale)
         return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
     if isinstance(whitening, DiagonalWhitening):
         return SparseProjections(whitening.rows(rows))
     if _is_coordinates(rows):
         return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
     return WhitenedProjections(rows, whitening)
+
+
+def _is_moderate(scale: Array) -> bool:
+    """Scales other than one, of which products of unscaled rows neither overflow nor vanish."""
+    return bool(np.any(scale != 1.0) and scale.min() > 1.0 / FARTHEST and scale.max() < FARTHEST)
 
 
 def _is_coordinates(rows: Any) -> bool:

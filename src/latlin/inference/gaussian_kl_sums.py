@@ -1,4 +1,4 @@
-"""Full-covariance Gaussian KL of a model of blocks: accelerated natural-gradient steps on the natural parameters.
+"""Full-covariance Gaussian KL by sums over the sites: accelerated natural-gradient steps on the natural parameters.
 
 At (m, S) one pass over the rows gives the sums of ⟨ψ_n⟩, of its slopes and of γ̂_n h̃_n h̃_nᵀ, and with them the bound
 (002_71af9439e55c646f (4.2.1), corrected), its gradient, and the end of the natural-gradient step of length one,
@@ -6,7 +6,8 @@ At (m, S) one pass over the rows gives the sums of ⟨ψ_n⟩, of its slopes and
     P̂ = Λ̃ + H̃ᵀΓ̂H̃,   m̂ = m + P̂⁻¹(b̃ − Λ̃m + H̃ᵀ ∂⟨ψ⟩/∂m)
 
 ((4.3.1)–(4.3.2), corrected). It is the step of `latlin.inference.gaussian_kl_full` with nothing kept a site: Anderson
-mixing works on (P, m) in units of the first posterior. A step is taken only if the bound rises.
+mixing works on (P, m) in units of the first posterior. A step is taken only if the bound rises. Rows in blocks have no
+other way; rows in memory take it where they are many times more than dimensions, and all the steps are the same.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from latlin.inference.block_form import BlockForm, expected_terms
 from latlin.inference.gaussian_part import LOG_2PI
+from latlin.inference.sum_form import SumForm, expected_terms
 from latlin.numerics.anderson import mix
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
@@ -30,7 +31,7 @@ MEMORY = 8
 FIRST = 0.5
 
 
-class BlockState(NamedTuple):
+class SumState(NamedTuple):
     """N(m, P⁻¹), its bound and slope in m, P̂, the largest gradient entry, the units of the mixing, and the past."""
 
     m: Array
@@ -44,12 +45,12 @@ class BlockState(NamedTuple):
     residuals: Array
 
 
-def maximise_block_bound(
-    form: BlockForm, start: BlockState, rules: Rules, verbose: bool, checkpoint: Checkpoint | None, warn: bool = True
-) -> Ascent[BlockState]:
-    """Climb the Gaussian KL bound from a state that `block_state` gave."""
+def maximise_bound_by_sums(
+    form: SumForm, start: SumState, rules: Rules, verbose: bool, checkpoint: Checkpoint | None, warn: bool = True
+) -> Ascent[SumState]:
+    """Climb the Gaussian KL bound from a state that `state_at` gave."""
 
-    def step(state: BlockState) -> tuple[BlockState, Measure]:
+    def step(state: SumState) -> tuple[SumState, Measure]:
         moved = _accelerated(form, state) or _plain(form, state)
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, reached.gradient)
@@ -57,7 +58,7 @@ def maximise_block_bound(
     return ascend(step, start, rules, label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn)
 
 
-def block_state(form: BlockForm, m: Array, precision: Array, unit: Array | None = None) -> BlockState | None:
+def state_at(form: SumForm, m: Array, precision: Array, unit: Array | None = None) -> SumState | None:
     """The state of a Gaussian, in one pass; None where the precision or the bound is improper."""
     chol = _definite(precision)
     if chol is None:
@@ -72,7 +73,7 @@ def block_state(form: BlockForm, m: Array, precision: Array, unit: Array | None 
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (slope, root))
     empty = np.zeros((0, len(m) * (len(m) + 3) // 2))
     unit = chol.factor if unit is None else unit
-    return BlockState(m, precision, bound, slope, precision_hat, gradient, unit, empty, empty)
+    return SumState(m, precision, bound, slope, precision_hat, gradient, unit, empty, empty)
 
 
 def _definite(precision: Array) -> Cholesky | None:
@@ -82,7 +83,7 @@ def _definite(precision: Array) -> Cholesky | None:
         return None
 
 
-def _gaussian_terms(form: BlockForm, m: Array, chol: Cholesky) -> float:
+def _gaussian_terms(form: SumForm, m: Array, chol: Cholesky) -> float:
     """⟨log Gaussian factors⟩ + entropy, with every constant."""
     own = form.own
     if own.quadratic is None:
@@ -115,7 +116,7 @@ def _weights(dim: int) -> Array:
     return weights
 
 
-def _accelerated(form: BlockForm, state: BlockState) -> BlockState | None:
+def _accelerated(form: SumForm, state: SumState) -> SumState | None:
     """Anderson's proposal, if the bound rises there."""
     toward = _definite(state.precision_hat)
     if toward is None:
@@ -124,23 +125,23 @@ def _accelerated(form: BlockForm, state: BlockState) -> BlockState | None:
     residual = _encode(state.unit, state.m + toward.solve(state.slope), state.precision_hat) - here
     points = np.concatenate([state.points[-MEMORY:], here[None]])
     residuals = np.concatenate([state.residuals[-MEMORY:], residual[None]])
-    proposal = block_state(form, *_decode(state.unit, mix(points, residuals)), state.unit)
+    proposal = state_at(form, *_decode(state.unit, mix(points, residuals)), state.unit)
     if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
         return None
     return proposal._replace(points=points, residuals=residuals)
 
 
-def _plain(form: BlockForm, state: BlockState) -> BlockState | None:
+def _plain(form: SumForm, state: SumState) -> SumState | None:
     """The natural-gradient step in (P, Pm), halved once (a whole one has just failed) and until the bound rises."""
 
-    def at(share: float) -> tuple[float, BlockState | None]:
+    def at(share: float) -> tuple[float, SumState | None]:
         length = FIRST * share
         precision = state.precision + length * (state.precision_hat - state.precision)
         chol = _definite(precision)
         if chol is None:
             return -np.inf, None
         # P_t = P + t(P̂ − P) and P_t m_t = Pm + t(P̂m + slope − Pm), so m_t = m + tP_t⁻¹ slope
-        trial = block_state(form, state.m + length * chol.solve(state.slope), precision, state.unit)
+        trial = state_at(form, state.m + length * chol.solve(state.slope), precision, state.unit)
         return (-np.inf, None) if trial is None else (trial.bound, trial)
 
     found = backtrack(at, state.bound, 0.0, slack=1e-3 * rounding(state.bound), max_halvings=30)

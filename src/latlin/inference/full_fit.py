@@ -1,0 +1,37 @@
+"""What every way to a full Gaussian KL optimum gives, and the sentence when there is no place to start."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from latlin.densities.gaussian import Gaussian
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.posterior import Posterior
+from latlin.inference.sites import SiteParameters
+from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+
+NOWHERE = (
+    "no start gives a finite bound: rescale the columns of H, pass start=, or use engine 'ep' if a site is −∞ somewhere"
+)
+
+
+class FullFit(NamedTuple):
+    """The ascent, the Gaussian it ended at with its bound, and the stand-ins of the sites."""
+
+    ascent: Ascent[Any]
+    density: Gaussian
+    bound: float
+    sites: SiteParameters
+
+
+class Way(Protocol):
+    """A way to the optimum."""
+
+    def fit(
+        self,
+        model: LatentLinearModel,
+        start: Posterior | None,
+        rules: Rules,
+        verbose: bool,
+        checkpoint: Checkpoint | None,
+    ) -> FullFit: ...
