@@ -11,38 +11,37 @@ your own with `boston_housing.csv.gz` and `concrete_strength.csv.gz`, the target
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.densities.bases import GeneralisedNormal
-from latlin.densities.marginals import NormalMarginals
 from latlin.engines import AffineKL
-from latlin.inference.infer import infer
-from latlin.inference.model import LatentLinearModel, SiteFactor
-from latlin.inference.posterior import Posterior
-from latlin.potentials import Laplace
+from latlin.reproduce.kernel_regression import (
+    OUTLIERS,
+    SETTINGS,
+    STOPS,
+    Setting,
+    Split,
+    affine,
+    fitted,
+    friedman,
+    from_file,
+    stopped,
+)
 from latlin.reproduce.output import made, new_figure
-from latlin.reproduce.page import Claim, Measured, Table, compared, drawn, write_page
+from latlin.reproduce.page import Claim, Measured, Picture, Table, drawn, write_page
 from latlin.reproduce.printed import TABLE_6_1, printed
-from latlin.reproduce.resume import each, remembered
+from latlin.reproduce.reasons import Line, Trial, judged, scores_table, trials_table
+from latlin.reproduce.resume import data_file, each, remembered
 
 Array = NDArray[np.float64]
-SCALE, LENGTH, SHAPE = 0.16, 0.05, 1.5
 FILES = {"Concrete": "concrete_strength.csv.gz", "Boston": "boston_housing.csv.gz"}
-Runs = tuple[dict[str, Array], dict[str, Array]]
-
-
-class Split(NamedTuple):
-    """Standardised inputs and targets of the training and the test part, and what one unit of the targets was."""
-
-    x: Array
-    y: Array
-    new_x: Array
-    new_y: Array
-    unit: float
+#: by data set and row, bound and held-out score of the Gaussian and the affine density, (splits, 2, 2)
+Tests = dict[str, dict[str, Array]]
 
 
 class Scores(NamedTuple):
@@ -56,105 +55,136 @@ class Scores(NamedTuple):
     optimised_held_out: float
 
 
-def friedman(seed: int, train: int, test: int) -> Split:
-    """10 sin(πx₁x₂) + 20(x₃ − ½)² + 10x₄ + 5x₅ + N(0, 1), with outliers in the training part."""
-    rng = np.random.default_rng(seed)
-    x = rng.random((train + test, 10))
-    y = 10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3] + 5.0 * x[:, 4]
-    y += rng.standard_normal(len(y))
-    y[: train // 10] = 15.0 + 3.0 * rng.standard_normal(train // 10)
-    return standardised(x, y, train, test)
-
-
-def standardised(x: Array, y: Array, train: int, test: int) -> Split:
-    """The first rows as training, the next as test part, by the statistics of the former."""
-    inputs, targets = x[: train + test], y[: train + test]
-    centre, width = inputs[:train].mean(axis=0), inputs[:train].std(axis=0)
-    inputs = (inputs - centre) / np.where(width > 0.0, width, 1.0)
-    unit = float(targets[:train].std())
-    targets = (targets - targets[:train].mean()) / unit
-    return Split(inputs[:train], targets[:train], inputs[train:], targets[train:], unit)
-
-
-def from_file(path: Path, seed: int, train: int) -> Split:
-    """A random split of a table whose last column is the target."""
-    rows = np.genfromtxt(path, delimiter=",", skip_header=1)
-    rows = rows[np.random.default_rng(seed).permutation(len(rows))]
-    return standardised(rows[:, :-1], rows[:, -1], train, len(rows) - train)
-
-
-def kernel(x: Array, other: Array) -> Array:
-    """exp(−κ‖x − x′‖²)."""
-    return np.exp(-LENGTH * np.square(x[:, None] - other[None]).sum(axis=-1))
-
-
-def model_of(split: Split, delta: float = 1.0) -> LatentLinearModel:
-    """(6.7.1)."""
-    rows = kernel(split.x, split.x) + delta * np.eye(len(split.x))
-    return LatentLinearModel([SiteFactor(None, Laplace(scale=SCALE)), SiteFactor(rows, Laplace(split.y, SCALE))])
-
-
 def scores(split: Split, tol: float = 1e-4) -> Scores:
     """Fit the engines to one split."""
-    model, n = model_of(split), len(split.y)
-    fits = [
-        infer(model, "gkl"),
-        infer(model, AffineKL(GeneralisedNormal(SHAPE), optimise_shape=False, tol=tol)),
-        infer(model, AffineKL("generalised-normal", tol=tol)),
-    ]
-    return Scores(*(fit.log_evidence / n for fit in fits), *(held_out(fit, split) for fit in fits))
+    return Scores(*fitted(split, ["gkl", affine(tol), AffineKL("generalised-normal", tol=tol)]).ravel())
 
 
-def scores_without_delta(split: Split, tol: float = 1e-4) -> Array:
-    """Without δ in the kernel: both bounds, then both held-out scores."""
-    model = model_of(split, delta=0.0)
-    fits = [infer(model, "gkl"), infer(model, AffineKL(GeneralisedNormal(SHAPE), optimise_shape=False, tol=tol))]
-    return np.array([*(fit.log_evidence / len(split.y) for fit in fits), *(held_out(fit, split) for fit in fits)])
-
-
-def held_out(posterior: Posterior, split: Split) -> float:
-    """Mean of log ∫ q(x) p(y|x) dx over the test part, with the exact marginal of x = kᵀw."""
-    site, marginals = Laplace(split.new_y, SCALE), posterior.project(kernel(split.new_x, split.x))
-    if isinstance(marginals, NormalMarginals):
-        return float(site.tilted_moments(marginals.mean, marginals.variance).log_z.mean())
-    inside = marginals.expectation(lambda x: np.exp(site.log_density(x)), site.regions())
-    return float(np.log(np.maximum(inside, 1e-12)).mean())
-
-
-def compute(target: Path, data: str | os.PathLike[str] | None, splits: int, train: int, test: int) -> Runs:
-    """By data set, scores of every split, (splits, 6), and without δ, (splits, 4); each is kept in `target`."""
-    paths = {name: None if data is None else Path(data) / file for name, file in FILES.items()}
-    sets = {name: path for name, path in paths.items() if path is not None and path.exists()}
+def compute(
+    target: Path, data: str | os.PathLike[str] | None, splits: int, train: int, test: int, tested: bool = True
+) -> tuple[dict[str, Array], Tests]:
+    """By data set, scores of every split, (splits, 6), and, if `tested`, with other settings; each kept in `target`."""
+    paths = {name: data_file(target, data, file) for name, file in FILES.items()}
+    names = [*(name for name, path in paths.items() if path is not None), "Synthetic"]
     found: dict[str, list[Array]] = {}
-    tested: dict[str, list[Array]] = {}
-    for name, seed in each("table 6.1", [(name, seed) for name in (*sets, "Synthetic") for seed in range(splits)]):
-        kept = remembered(
-            target,
-            f"table_6_1_{name}_{train}_{test}_{seed}",
-            lambda n=name, s=seed: {"scores": np.array(scores(_split(sets.get(n), s, train, test)))},  # type: ignore[misc]
-        )
-        again = remembered(
-            target,
-            f"table_6_1_tests_{name}_{train}_{test}_{seed}",
-            lambda n=name, s=seed: {"scores": scores_without_delta(_split(sets.get(n), s, train, test))},  # type: ignore[misc]
-        )
+    tests: dict[str, dict[str, list[Array]]] = {}
+    for name, seed in each("table 6.1", [(name, seed) for name in names for seed in range(splits)]):
+        draw = partial(_split, paths.get(name), seed, train, test)
+        key = f"{name}_{train}_{test}_{seed}"
+        kept = remembered(target, f"table_6_1_{key}", lambda d=draw: {"scores": np.array(scores(d()))})  # type: ignore[misc]
         found.setdefault(name, []).append(kept["scores"])
-        tested.setdefault(name, []).append(again["scores"])
-    return tuple({name: np.array(runs) for name, runs in all_.items()} for all_ in (found, tested))  # type: ignore[return-value]
+        for row, run in _jobs(draw, name).items() if tested else ():
+            again = remembered(target, f"table_6_1_{row}_{key}", lambda r=run: {"scores": r()})  # type: ignore[misc]
+            tests.setdefault(name, {}).setdefault(row, []).append(again["scores"])
+    arrays = {name: np.array(runs) for name, runs in found.items()}
+    return arrays, {name: _named({row: np.array(runs) for row, runs in own.items()}) for name, own in tests.items()}
 
 
-def _split(path: Path | None, seed: int, train: int, test: int) -> Split:
-    return friedman(seed, train, test) if path is None else from_file(path, seed, train)
+def _split(path: Path | None, seed: int, train: int, test: int, outliers: str = "") -> Split:
+    return friedman(seed, train, test, outliers) if path is None else from_file(path, seed, train)
+
+
+def _jobs(draw: Callable[..., Split], name: str) -> dict[str, Callable[[], Array]]:
+    """The runs of one split with other settings, by what they are kept under."""
+    jobs: dict[str, Callable[[], Array]] = {
+        "no δ": lambda: fitted(draw(), ["gkl", affine()], Setting(delta=0.0)),
+        "stopped": lambda: stopped(draw(), STOPS),
+    }
+    for row, (_, setting) in SETTINGS.items():
+        jobs[row] = lambda s=setting: _alone(fitted(draw(), ["gkl"], s))  # type: ignore[misc]
+    if name == "Synthetic":
+        for row in OUTLIERS:
+            jobs[row] = lambda r=row: _alone(fitted(draw(outliers=r), ["gkl"]))  # type: ignore[misc]
+    return jobs
+
+
+def _alone(scores: Array) -> Array:
+    """Scores of the Gaussian, with nothing for the affine density."""
+    return np.concatenate([scores, np.full_like(scores, np.nan)], axis=1)
+
+
+def _named(runs: dict[str, Array]) -> dict[str, Array]:
+    """The runs by row, with the stops apart."""
+    stops = runs.pop("stopped")
+    return runs | {f"{count} steps": stops[:, j] for j, count in enumerate(STOPS)}
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.PathLike[str] | None = None) -> list[Path]:
     """The table, and a figure of the gains; `data` names the folder with the two real data sets."""
     target = made(folder)
-    found, tested = compute(target, data, 2, 20, 50) if quick else compute(target, data, 10, 100, 406)
+    found, tests = compute(target, data, 2, 20, 50, False) if quick else compute(target, data, 10, 100, 406)
     rows = [(name, *map(_shown, _columns(values).T)) for name, values in found.items()]
     kinds = ("G-KL", "AI-KL", "gain", "AI-KL, shapes optimised", "gain")
     columns = ("data", *(f"{what} {kind}" for what in ("bound", "held-out") for kind in kinds))
     table = Table("table_6_1", "Nat a datum, mean ± standard error", columns, rows)
+    lines = lines_of(found, tests)
+    more = [] if quick else [scores_table("table_6_1_reasons", lines), trials_table("table_6_1_tests", lines)]
+    return write_page(target, "table_6_1", claims(found, lines, quick), [table, *more], [_draw(target, found, quick)])
+
+
+def lines_of(found: dict[str, Array], tests: Tests) -> list[Line]:
+    """Every printed number that was run, with the runs that test why it differs."""
+    lines = []
+    for (name, what), cells in printed(TABLE_6_1).items():
+        for column, (label, theirs) in enumerate(zip(("G-KL", "AI-KL", "gain"), cells, strict=True)):
+            if name in found and theirs is not None:
+                ours = _measured(_columns(found[name])[:, column + (5 if what == "held-out" else 0)])
+                trials = _trials(what, column, found[name], tests.get(name, {}))
+                lines.append(Line(f"{what} {label}, {name}", theirs, ours, trials))
+    return lines
+
+
+def _trials(what: str, column: int, found: Array, tests: dict[str, Array]) -> list[Trial]:
+    """What every run with another setting gives for one column; nothing where it has no number."""
+    j = ("bound", "held-out").index(what)
+    base = found.reshape(-1, 2, 3)
+    runs = tests | {"shapes optimised": base[:, :, [0, 2]]}
+    rows = [(row, REASONS[row], values[:, j]) for row, values in runs.items()]
+    if what == "bound":
+        # one datum a dimension: D/2 is half a nat a datum
+        rows += [
+            (
+                f"{row}, without D/2" if row else "without D/2",
+                f"{REASONS[row]}, and {LACKING}" if row else LACKING,
+                values[:, j] - 0.5,
+            )
+            for row, values in ({"": base[:, :, :2]} | tests).items()
+            if column < 2
+        ]
+    trials = [(row, reason, _measured(_column(values, column))) for row, reason, values in rows]
+    return [Trial(row, reason, ours) for row, reason, ours in trials if np.isfinite(ours.value)]
+
+
+def _column(pairs: Array, column: int) -> Array:
+    """The Gaussian, the affine density, or the gain, from (splits, 2)."""
+    return pairs[:, 1] - pairs[:, 0] if column == 2 else pairs[:, column]
+
+
+LACKING = "the constant D/2 is missing, as in B.5"
+REASONS = {
+    "": "",
+    "no δ": "the kernel has no δ",
+    "shapes optimised": "the shapes are optimised",
+    **{row: reason for row, (reason, _) in SETTINGS.items()},
+    **OUTLIERS,
+    **{f"{count} steps": f"both climbs, from A = I, stopped after {count} steps" for count in STOPS},
+}
+
+
+def claims(found: dict[str, Array], lines: list[Line], quick: bool) -> list[Claim]:
+    """Every printed number, and that shapes which are optimised cannot lose."""
+    judgements = {line.what: judged(line, not quick) for line in lines}
+    said = []
+    for (name, what), cells in printed(TABLE_6_1).items():
+        for label, theirs in zip(("G-KL", "AI-KL", "gain"), cells, strict=True):
+            line = f"{what} {label}, {name}"
+            missing = f"not compared: no {FILES.get(name)} in the data folder"
+            said.append(judgements.get(line, Claim(line, str(theirs), "–", None, missing)))
+    least = min(float(_columns(values)[:, 4].min()) for values in found.values())
+    return [*said, Claim("gain with optimised shapes", "must not be negative", f"{least:+.4f} at least", least > -1e-3)]
+
+
+def _draw(target: Path, found: dict[str, Array], quick: bool) -> Picture:
     figure = new_figure("table 6.1", 6.0, 3.5)
     axes = figure.subplots()
     for offset, (column, label) in enumerate(((2, "bound"), (7, "held out"))):
@@ -165,35 +195,12 @@ def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.Path
     axes.set_ylabel("gain over Gaussian KL, nat a datum")
     axes.legend()
     alt = "Gains of affine-independent over Gaussian KL in bound and held-out score, by data set"
-    picture = drawn(figure, target / "table_6_1.png", alt, quick)
-    return write_page(target, "table_6_1", claims(found, tested, quick), [table], [picture])
-
-
-def claims(found: dict[str, Array], tested: dict[str, Array], quick: bool) -> list[Claim]:
-    """Every printed number, the same without δ, and that shapes which are optimised cannot lose."""
-    said = []
-    for (name, what), cells in printed(TABLE_6_1).items():
-        for label, theirs, column in zip(("G-KL", "AI-KL", "gain"), cells, (0, 1, 2), strict=True):
-            assert theirs is not None
-            line = f"{what} {label}, {name}"
-            if name not in found:
-                said.append(Claim(line, str(theirs), "–", None, f"not compared: no {FILES[name]} in the data folder"))
-                continue
-            values = _columns(found[name])[:, column + (5 if what == "held-out" else 0)]
-            plain, affine = tested[name].T[2:] if what == "held-out" else tested[name].T[:2]
-            again = (plain, affine, affine - plain)[column]
-            said.append(compared(line, theirs, _measured(values), REASON, not quick))
-            said.append(compared(f"{line}, no δ", theirs, _measured(again), BETWEEN, not quick))
-    least = min(float(_columns(values)[:, 4].min()) for values in found.values())
-    return [*said, Claim("gain with optimised shapes", "must not be negative", f"{least:+.4f} at least", least > -1e-3)]
-
-
-REASON = "not explained; the δ of the kernel moves it, not always towards theirs: the next line leaves it out"
-BETWEEN = "a test of a reason: it explains only those lines that it meets; other splits and outliers are not told apart"
+    return drawn(figure, target / "table_6_1.png", alt, quick)
 
 
 def _measured(values: Array) -> Measured:
-    return Measured(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return Measured(float(values.mean()), float(error))
 
 
 def _columns(values: Array) -> Array:
@@ -205,4 +212,4 @@ def _columns(values: Array) -> Array:
 
 
 def _shown(values: Array) -> str:
-    return f"{values.mean():.4f} ± {values.std(ddof=1) / np.sqrt(len(values)):.4f}"
+    return str(_measured(values)._replace(digits=4))

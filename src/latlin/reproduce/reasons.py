@@ -1,0 +1,134 @@
+"""Reasons for a difference, each tested by a run: which of them meet a printed number, and which it rules out.
+
+Documents leave settings open. A reason is one such setting, and a run with it gives a number in place of ours; if that
+agrees with the printed one the reason explains the line, if none does the page says that all of them were refuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from latlin.reproduce.page import Claim, Measured, Table, compared
+
+#: rows that a verdict quotes with their numbers; the others are named
+QUOTED = 2
+
+
+class Trial(NamedTuple):
+    """A run with another setting, and what it gives for one printed number.
+
+    `run` names its row, `reason` says what it supposes, and `against` what else of the same run contradicts the
+    document, so that it cannot be the reason.
+    """
+
+    run: str
+    reason: str
+    ours: Measured
+    against: str = ""
+
+
+class Line(NamedTuple):
+    """A printed number, ours, and the runs that test why they differ."""
+
+    what: str
+    theirs: Measured
+    ours: Measured
+    tests: Sequence[Trial]
+
+    @property
+    def differs(self) -> bool:
+        return not compared(self.what, self.theirs, self.ours, "").agrees
+
+    def agrees_in(self, test: Trial) -> bool:
+        """The run gives the printed number, whatever else it gives."""
+        return bool(compared(self.what, self.theirs, test.ours, "").agrees)
+
+    def meets(self, test: Trial) -> bool:
+        """The run gives the printed number and nothing of it contradicts the document."""
+        return not test.against and self.agrees_in(test)
+
+
+def judged(line: Line, comparable: bool = True) -> Claim:
+    """The claim of a line; where it differs, the verdict on every reason.
+
+    Examples
+    --------
+    >>> bare = Trial("no constant", "theirs lack a constant", Measured(-75.0, 3.0, 0))
+    >>> judged(Line("evidence", Measured(-74.0, 2.0, 0), Measured(10.0, 3.0, 0), [bare])).reason
+    'theirs lack a constant: row "no constant" meets it, -75 ± 3'
+    """
+    claim = compared(line.what, line.theirs, line.ours, "", comparable)
+    return claim._replace(reason=verdict(line)) if claim.agrees is False else claim
+
+
+def verdict(line: Line) -> str:
+    """The rows that meet a number, nearest first; or that none does, and which were tried."""
+    if not line.tests:
+        return "not explained: no run tests a reason"
+    tests = sorted(line.tests, key=lambda test: _distance(line, test))
+    met = [test for test in tests if line.meets(test)]
+    if met:
+        said = [f'{test.reason}: row "{test.run}" meets it, {_shown(line, test)}' for test in met[:QUOTED]]
+        return "; ".join([*said, *_others("so do", met[QUOTED:])])
+    nearer = [test for test in tests if _distance(line, test) < abs(line.theirs.value - line.ours.value)]
+    said = [f'"{test.run}", {_shown(line, test)}{_but(line, test)}' for test in nearer[:QUOTED]]
+    nearest = f"; nearest are {'; '.join(said)}" if said else "; none is nearer than ours"
+    rest = [test for test in tests if test not in nearer[:QUOTED]]
+    return "; ".join([f"not explained: every reason tested is refuted{nearest}", *_others("farther", rest)])
+
+
+def _but(line: Line, test: Trial) -> str:
+    return f", which meets it but {test.against}" if test.against and line.agrees_in(test) else ""
+
+
+def _others(word: str, tests: Sequence[Trial]) -> list[str]:
+    names = ", ".join('"' + test.run + '"' for test in tests)
+    return [f"{word} rows {names}"] if tests else []
+
+
+def _distance(line: Line, test: Trial) -> float:
+    gap = abs(line.theirs.value - test.ours.value)
+    return gap if gap == gap else float("inf")
+
+
+def _shown(line: Line, test: Trial) -> str:
+    return str(test.ours._replace(digits=line.theirs.digits))
+
+
+def trials_table(name: str, lines: Sequence[Line]) -> Table:
+    """Every test of every line that differs; a row is named by the number and the run."""
+    rows = [
+        (line.what, test.run, str(line.theirs), _shown(line, test), _word(line, test))
+        for line in lines
+        if line.differs
+        for test in line.tests
+    ]
+    columns = ("number", "row", "theirs", "this run", "verdict")
+    return Table(name, "Runs that test why a number differs", columns, rows)
+
+
+def _word(line: Line, test: Trial) -> str:
+    if line.agrees_in(test):
+        return f"meets it, but {test.against}" if test.against else "meets it"
+    return "nearer" if _distance(line, test) < abs(line.theirs.value - line.ours.value) else "farther"
+
+
+def scores_table(name: str, lines: Sequence[Line]) -> Table:
+    """How many numbers each run meets: those that differ without it, and those that agree without it and not with it.
+
+    A reason that meets many and breaks none is a finding; one that meets a few of many may do so by chance.
+    """
+    reasons: dict[str, str] = {test.run: test.reason for line in lines for test in line.tests}
+    rows = [(run, reason, *_counts(run, lines).values()) for run, reason in reasons.items()]
+    return Table(name, "What each row explains", ("row", "it supposes that", *_counts("", lines)), rows)
+
+
+def _counts(run: str, lines: Sequence[Line]) -> Mapping[str, int]:
+    spoken = [(line, test) for line in lines for test in line.tests if test.run == run]
+    return {
+        "numbers that differ": sum(line.differs for line, _ in spoken),
+        "of these it meets": sum(line.differs and line.meets(test) for line, test in spoken),
+        "numbers that agree": sum(not line.differs for line, _ in spoken),
+        "of these it breaks": sum(not line.differs and not line.agrees_in(test) for line, test in spoken),
+    }
