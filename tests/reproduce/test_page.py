@@ -26,10 +26,15 @@ def test_a_smaller_run_is_not_compared():
 
 
 def test_a_statement_that_fails_in_a_quick_run_is_said_to_fail():
-    claims = [Claim("a", "1", "1", True), Claim("b", "1", "2", np.False_, "why"), Claim("c", "1", "2", None, "no data")]
+    claims = [
+        Claim("a", "1", "1", True),
+        Claim("b", "1", "2", np.False_, "why"),
+        Claim("c", "1", "2", None, "no data"),
+        Claim("d", "1", "2", False, test=True),
+    ]
     assert at_size(claims, quick=False) == claims
-    holds, fails, unknown = at_size(claims, quick=True)
-    assert (holds, unknown) == (claims[0], claims[2])
+    holds, fails, unknown, test = at_size(claims, quick=True)
+    assert (holds, unknown, test) == (claims[0], *claims[2:])
     assert not fails.agrees
     assert fails.reason == f"{FAILED}; why"
 
@@ -39,6 +44,7 @@ def test_a_page_counts_its_verdicts_and_keeps_its_numbers(tmp_path):
         Claim("a", "1", "1", np.True_),
         Claim("b | c", "1", "2", False),
         Claim("d", "1", "2", None, "too small"),
+        Claim("e", "1", "2", False, test=True),
     ]
     (tmp_path / "x.png").write_bytes(b"")
     table = Table("numbers", "Some numbers", ("n", "value"), [(1, 0.1234567891)])
@@ -47,9 +53,10 @@ def test_a_page_counts_its_verdicts_and_keeps_its_numbers(tmp_path):
     page = written[0].read_text(encoding="utf8")
     assert page.startswith("# Figure 2.2: a line through")
     assert "Source: 002_71af9439e55c646f" in page
-    assert "1 of 3 agree, 1 differ, 1 are not compared." in page
+    assert "1 of 3 agree, 1 differ (1 not explained), 1 are not compared." in page
     assert "![alt text](x.png)" in page
-    assert r"| b \| c | 1 | 2 | no | not explained |" in page
+    assert r"| b \| c | 1 | 2 | no | not explained: no run tests it |" in page
+    assert "| e | 1 | 2 | test: not met |  |" in page
     with written[1].open(encoding="utf8") as file:
         assert list(csv.reader(file)) == [["n", "value"], ["1", "0.1234567891"]]
 

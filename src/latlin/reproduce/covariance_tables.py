@@ -22,22 +22,18 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.potentials import Logit
 from latlin.reproduce.output import new_figure
-from latlin.reproduce.page import Claim, Measured, Picture, Table, at_size, compared, drawn
-from latlin.reproduce.printed import printed
-from latlin.reproduce.resume import each, remembered
+from latlin.reproduce.page import Measured, Picture, Table, drawn
+from latlin.reproduce.resume import each, is_kept, remembered
 from latlin.reproduce.subspace_slip import slipped_subspace
 
 Array = NDArray[np.float64]
 QUANTITIES = ("seconds", "bound", "distance", "held-out")
 #: runs that test a reason
-SLIP, LABELS_FIRST, MODE = "Sub, K log c", "Chev, labels first", "mode, no variance"
-TESTED = {"Sub": SLIP, "Chev": LABELS_FIRST, "LVB": MODE}
+SLIP, MODE, STILL = "Sub, K log c", "mode, no variance", "prior, mean zero"
 #: ours beside theirs: the basis that the text describes, and a chevron whose full rows are chosen
 SMALLEST, CHOSEN = "Sub, smallest eigenvalues", "Chev, chosen rows"
 TOL = 1e-3
 CONSTRAINED = ("Chev", "Band", "FA")
-#: bounds a row that fits to `TOL` cannot tell apart
-NEAR = 1e-4
 
 
 class Plan(NamedTuple):
@@ -82,20 +78,38 @@ def scores(problem: LabelledRows, k: int) -> dict[str, Array]:
 
 def tested_scores(problem: LabelledRows, k: int) -> dict[str, Array]:
     """The same of the runs that test a reason, all with labels that were drawn before the covariates were scaled."""
-    model, new = _model(problem), problem.new_x
-    chevron, mode, full = (infer(model, engine) for engine in (engines(k)["Chev"], MAP(), engines(k)["Full"]))
+    model, fits = _model(problem), engines(k)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = {labels_first(name): _score(problem, infer(model, fits[name])) for name in (*CONSTRAINED, "LVB")}
+        mode, full = infer(model, MAP()), infer(model, fits["Full"])
     started = time.perf_counter()
     slip = slipped_subspace(problem.x, Logit(problem.y), _eigenvectors(problem, full)[:, -k:])
     seconds = time.perf_counter() - started
-    slipped, still = (
-        NormalMarginals(new @ slip.mean, slip.variances(new)),
-        NormalMarginals(new @ mode.mean, np.zeros(len(new))),
-    )
-    return {
-        LABELS_FIRST: _score(problem, chevron),
+    slipped = NormalMarginals(problem.new_x @ slip.mean, slip.variances(problem.new_x))
+    return found | {
         SLIP: _scored(problem, seconds, slip.bound, slip.mean, slipped),
-        MODE: _scored(problem, mode.elapsed, np.nan, mode.mean, still),
+        MODE: _scored(problem, mode.elapsed, np.nan, mode.mean, _certain(problem, mode.mean)),
+        STILL: _still(problem),
     }
+
+
+def labels_first(method: str) -> str:
+    """The name of the row with labels that were drawn before the covariates were scaled."""
+    return f"{method}, labels first"
+
+
+def _certain(problem: LabelledRows, mean: Array) -> NormalMarginals:
+    """Held-out rows at one vector of weights."""
+    return NormalMarginals(problem.new_x @ mean, np.zeros(len(problem.new_x)))
+
+
+def _still(problem: LabelledRows) -> Array:
+    """What the prior scores: a fit that never left a mean of zero has its distance and its held-out score."""
+    lengths, new = np.square(problem.x).sum(axis=1), np.square(problem.new_x).sum(axis=1)
+    bound = Logit(problem.y).expected_log(np.zeros(len(lengths)), lengths).value.sum()
+    mean = np.zeros(problem.x.shape[1])
+    return _scored(problem, 0.0, float(bound), mean, NormalMarginals(np.zeros(len(new)), new))
 
 
 def _model(problem: LabelledRows) -> LatentLinearModel:
@@ -126,24 +140,29 @@ Found = dict[tuple[int, int], dict[str, Array]]
 
 def kept_scores(folder: Path, plan: Plan, seed: int, n: int, k: int) -> dict[str, Array]:
     """`scores` of one data set, kept in the folder."""
-    key = f"covariance_rows_{plan.dim}_{n}_{k}_{plan.held_out}_{seed}"
-    return remembered(folder, key, lambda: scores(_problem(plan, n, seed, False), k))
+    return remembered(folder, _key("rows", plan, seed, n, k), lambda: scores(_problem(plan, n, seed, False), k))
 
 
-def all_scores(folder: Path, plan: Plan) -> Found:
-    """By (N, K) and method, shape (data sets, quantities)."""
+def kept_tests(folder: Path, plan: Plan, seed: int, n: int, k: int) -> dict[str, Array]:
+    """`tested_scores` of one data set, kept in the folder."""
+    return remembered(folder, _key("tests", plan, seed, n, k), lambda: tested_scores(_problem(plan, n, seed, True), k))
+
+
+def _key(kind: str, plan: Plan, seed: int, n: int, k: int) -> str:
+    return f"covariance_{kind}_{plan.dim}_{n}_{k}_{plan.held_out}_{seed}"
+
+
+def all_scores(folder: Path, plan: Plan, finished: bool = False) -> Found:
+    """By (N, K) and method, shape (data sets, quantities); `finished` takes what the folder has and fits nothing."""
     found: dict[tuple[int, int], dict[str, list[Array]]] = {column: {} for column in plan.columns}
     jobs = [(seed, *column) for seed in range(plan.seeds) for column in plan.columns]
     for seed, n, k in each(f"covariances, D = {plan.dim}", jobs):
-        kept = kept_scores(folder, plan, seed, n, k)
-        again = remembered(
-            folder,
-            f"covariances_tests_{plan.dim}_{n}_{k}_{plan.held_out}_{seed}",
-            lambda n=n, k=k, s=seed: tested_scores(_problem(plan, n, s, True), k),  # type: ignore[misc]
-        )
-        for name, values in (kept | again).items():
-            found[n, k].setdefault(name, []).append(values)
-    return {column: {name: np.array(v) for name, v in methods.items()} for column, methods in found.items()}
+        for kind, scored in (("rows", kept_scores), ("tests", kept_tests)):
+            if not finished or is_kept(folder, _key(kind, plan, seed, n, k)):
+                for name, values in scored(folder, plan, seed, n, k).items():
+                    found[n, k].setdefault(name, []).append(values)
+    stacked = {column: {name: np.array(v) for name, v in methods.items()} for column, methods in found.items()}
+    return {column: methods if "Full" in methods else {} for column, methods in stacked.items()}
 
 
 def _problem(plan: Plan, n: int, seed: int, labels_first: bool) -> LabelledRows:
@@ -157,7 +176,7 @@ def measured(values: Array) -> Measured:
 
 
 def table_of(name: str, found: Found) -> Table:
-    """A row a column and method of theirs, with means and standard errors."""
+    """A row a column and method of theirs, with means, standard errors and the number of data sets."""
     rows = []
     for (n, k), methods in found.items():
         for method, values in methods.items():
@@ -167,123 +186,15 @@ def table_of(name: str, found: Found) -> Table:
     return Table(name, "Seconds, bound a row, 100 √‖m − w‖ / D, and log probability of a held-out label", columns, rows)
 
 
-REASONS = {
-    "seconds": "another machine, language and optimiser; `benchmarks/covariances.py` times ours alone",
-    "Sub": f'theirs weighs log c with K where the bound has L = D − K: row "{SLIP}" does so',
-    "LVB": f'theirs is near the mode and has next to no variance: row "{MODE}"; more outer loops change nothing here',
-}
-OTHER = {
-    "bound": f'chance: the bounds of a column rise and fall together, by data set; "{LABELS_FIRST}" has another draw',
-    "distance": f'labels may have been drawn before the covariates were scaled: row "{LABELS_FIRST}" does so',
-    "held-out": f'labels may have been drawn before the covariates were scaled: row "{LABELS_FIRST}" does so',
-}
-BETWEEN = "a test of a reason: it explains only those lines that it meets"
-
-
-def claims(text: str, theirs_at: Plan, found: Found) -> list[Claim]:
-    """Every printed number, the runs that test a reason beside them, and the statements of §5.2."""
-    same_size = list(found) == theirs_at.columns
-    said = at_size([*statements(found), *expectations(text, found)], not same_size)
-    for (quantity, method), cells in printed(text).items():
-        for theirs, (n, k), methods in zip(cells, theirs_at.columns, found.values(), strict=True):
-            assert theirs is not None
-            j, what = QUANTITIES.index(quantity), f"{quantity}, {method}, N = {n}, K = {k}"
-            reason = REASONS["seconds"] if quantity == "seconds" else REASONS.get(method) or OTHER[quantity]
-            said.append(compared(what, theirs, measured(methods[method][:, j]), reason, same_size))
-            if method in TESTED and quantity != "seconds":
-                line, tested = (
-                    f"{quantity}, {TESTED[method]}, N = {n}, K = {k}",
-                    measured(methods[TESTED[method]][:, j]),
-                )
-                said.append(compared(line, theirs, tested, BETWEEN, same_size))
-    return said
-
-
-def statements(found: Found) -> list[Claim]:
-    """What §5.2 says of the tables in words."""
-    means = {column: {name: v.mean(axis=0) for name, v in methods.items()} for column, methods in found.items()}
-    by_rows = [means[column]["Chev"][1] for column in list(means)[::2]]
-    rises = bool(np.all(np.diff(by_rows) > 0.0))
-    spread = max(np.ptp([methods[name][2] for name in CONSTRAINED]) / methods["Chev"][2] for methods in means.values())
-    ahead = [min(methods[name][3] for name in CONSTRAINED) - methods["LVB"][3] for methods in means.values()]
-    few = list(means.values())[:4]
-    near = max(max(methods["FA"][1], methods["Chev"][1]) - methods["Band"][1] for methods in few)
-    below = min(methods["Full"][1] - max(methods[name][1] for name in CONSTRAINED) for methods in means.values())
-    return [
-        Claim("bound a row against N, chevron", "rises", " < ".join(f"{b:.3f}" for b in by_rows), rises),
-        Claim(
-            "the mean, over Chev, Band and FA",
-            "broadly the same",
-            f"distances within {spread:.1%}",
-            bool(spread < 0.02),
-        ),
-        Claim(
-            "held-out score of LVB below the others'",
-            "noticeably",
-            f"by {min(ahead):.3f} to {max(ahead):.3f}",
-            min(ahead) > 0.0,
-            REASONS["LVB"],
-        ),
-        Claim(
-            "largest bound where N ≤ D",
-            "Band, then Chev and FA close by",
-            f"the others exceed Band by {near:+.3f} at most",
-            bool(near <= 0.005),
-            "the order of the columns is chance; where N = 5D the table has FA above Band, as we have",
-        ),
-        Claim(
-            "the full covariance, which they leave out",
-            "must be above all",
-            f"by {below:.3f} at least",
-            bool(below > -1e-6),
-        ),
-    ]
-
-
-def expectations(text: str, found: Found) -> list[Claim]:
-    """What theory demands of every data set, and how near the bounds come where data are many."""
-    bounds = [{name: values[:, 1] for name, values in methods.items()} for methods in found.values()]
-    above = min(float((b[name] - b["Diag"]).min()) for b in bounds for name in CONSTRAINED)
-    below = min(float((b["Full"] - b[name]).min()) for b in bounds for name in CONSTRAINED)
-    gain = [float((b["Sub"] - b[SMALLEST]).min()) for b in bounds]
-    many = [
-        (name, theirs, b)
-        for name in CONSTRAINED
-        for theirs, b in list(zip(_bounds(text, name), bounds, strict=True))[-2:]
-    ]
-    off = max(abs(float(b[name].mean()) - theirs) for name, theirs, b in many)
-    few = list(found.values())[:4]
-    ahead = min(float(m[name][:, 3].mean() - m["LVB"][:, 3].mean()) for m in few for name in CONSTRAINED)
-    return [
-        Claim(
-            "bounds, data set by data set",
-            "diagonal ≤ Chev, Band, FA ≤ full",
-            f"above the diagonal by {above:.4f} at least, below the full one by {below:.4f}",
-            above > -NEAR and below > -NEAR,
-        ),
-        Claim("bounds of Chev, Band and FA, N = 5D", "within 0.03", f"within {off:.3f}", off <= 0.03, OTHER["bound"]),
-        Claim("held-out score of Chev, Band and FA over LVB, N ≤ D", "above", f"by {ahead:.3f} at least", ahead > 0.0),
-        Claim(
-            "bound of the subspace over that of the basis in the text",
-            "never below",
-            f"by {min(gain):.4f} to {max(gain):.4f} at least, by column",
-            min(gain) > -NEAR,
-        ),
-    ]
-
-
-def _bounds(text: str, method: str) -> list[float]:
-    """The printed ones, column by column."""
-    return [cell.value for cell in printed(text)["bound", method] if cell is not None]
-
-
 def figure_of(path: Path, found: Found, quick: bool) -> Picture:
     """Bound and held-out score against (N, K)."""
     figure = new_figure(path.stem, 9.0, 3.6)
-    labels = [f"{n}, {k}" for n, k in found]
+    done = {column: methods for column, methods in found.items() if methods}
+    labels = [f"{n}, {k}" for n, k in done]
     for axes, j, title in zip(figure.subplots(1, 2), (1, 3), ("bound a row", "held-out log probability"), strict=True):
-        for name in next(iter(found.values())):
-            axes.plot(labels, [methods[name][:, j].mean() for methods in found.values()], "o-", label=name, ms=3)
+        for name in (*engines(1), SLIP, MODE):
+            heights = [methods[name][:, j].mean() if name in methods else np.nan for methods in done.values()]
+            axes.plot(labels, heights, "o-", label=name, ms=3)
         axes.set(title=title, xlabel="N, K")
     axes.legend(fontsize=7)
     return drawn(figure, path, "Bound and held-out score of every covariance against numbers of rows and sizes", quick)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from latlin.reproduce.registry import described
 
 SMALLER = "not compared: this run is smaller than the document's; run without --quick"
+UNTESTED = "not explained: no run tests it"
 FAILED = "fails at the size of --quick; the run without it decides"
 
 
@@ -33,13 +34,17 @@ class Picture(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A printed number or statement beside ours; `agrees` is None where this run cannot tell, and `reason` says why."""
+    """A printed number or statement beside ours; `agrees` is None where this run cannot tell, and `reason` says why.
+
+    A `test` is a run beside ours that tests a reason: it meets what is printed or not, and is not counted.
+    """
 
     what: str
     theirs: str
     ours: str
     agrees: bool | None
     reason: str = ""
+    test: bool = False
 
 
 class Measured(NamedTuple):
@@ -77,9 +82,29 @@ def compared(what: str, theirs: Measured, ours: Measured, reason: str, comparabl
     return Claim(what, str(theirs), str(shown), agrees, "" if agrees else reason)
 
 
+def verdict(met: Sequence[str], missed: Sequence[str]) -> str:
+    """What the runs that test a reason showed: which have the printed number, and which have not.
+
+    Examples
+    --------
+    >>> verdict(['row "a" (1.2)'], ['row "b" (3.4)'])
+    'met by row "a" (1.2); not by row "b" (3.4)'
+    >>> verdict([], ['row "b" (3.4)'])
+    'not explained: tested and refuted by row "b" (3.4)'
+    """
+    if not met:
+        return "not explained: tested and refuted by " + ", ".join(missed)
+    return "met by " + ", ".join(met) + ("; not by " + ", ".join(missed) if missed else "")
+
+
 def at_size(claims: Sequence[Claim], quick: bool) -> list[Claim]:
     """Statements that fail in a quick run are said to fail in it, with the remark that the whole run decides."""
-    return [_failed(claim) if quick and claim.agrees is not None and not claim.agrees else claim for claim in claims]
+    return [_failed(claim) if quick and differs(claim) else claim for claim in claims]
+
+
+def differs(claim: Claim) -> bool:
+    """Whether a printed number or statement is not ours."""
+    return claim.agrees is not None and not claim.agrees and not claim.test
 
 
 def _failed(claim: Claim) -> Claim:
@@ -110,16 +135,26 @@ COLUMNS = ("what", "theirs", "ours", "agree", "why they differ, and the run that
 WORDS = {True: "yes", False: "no", None: "–"}
 
 
+TESTS = {True: "test: met", False: "test: not met", None: "test: –"}
+
+
 def _row(claim: Claim) -> tuple[str, ...]:
-    reason = "" if claim.agrees else claim.reason or "not explained"
-    return (claim.what, claim.theirs, claim.ours, WORDS[claim.agrees], reason)
+    reason = "" if claim.agrees else claim.reason or (UNTESTED if differs(claim) else "")
+    return (claim.what, claim.theirs, claim.ours, (TESTS if claim.test else WORDS)[claim.agrees], reason)
 
 
 def _summary(claims: Sequence[Claim]) -> str:
-    verdicts = [WORDS[claim.agrees] for claim in claims]
-    counts = {verdict: verdicts.count(word) for verdict, word in WORDS.items()}
-    text = f"{counts[True]} of {len(claims)} agree, {counts[False]} differ"
+    own = [claim for claim in claims if not claim.test]
+    words = [WORDS[claim.agrees] for claim in own]
+    counts = {agrees: words.count(word) for agrees, word in WORDS.items()}
+    text = f"{counts[True]} of {len(own)} agree, {counts[False]} differ"
+    if open_ones := sum(differs(claim) and _is_open(claim.reason) for claim in own):
+        text += f" ({open_ones} not explained)"
     return f"{text}, {counts[None]} are not compared." if counts[None] else f"{text}."
+
+
+def _is_open(reason: str) -> bool:
+    return not reason or "not explained" in reason
 
 
 def _markdown(columns: Sequence[str], rows: Any) -> str:

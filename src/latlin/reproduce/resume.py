@@ -24,12 +24,21 @@ def remembered(folder: Path, key: str, compute: Callable[[], dict[str, Array]]) 
 
     What a file name cannot hold becomes an underscore.
     """
-    path = folder / "runs" / (re.sub(r"[^\w.-]+", "_", key) + ".npz")
+    path = _file(folder, key)
     if path.exists():
         return recalled(path)
     found = compute()
     keep(path, found)
     return found
+
+
+def is_kept(folder: Path, key: str) -> bool:
+    """Whether a run is finished."""
+    return _file(folder, key).exists()
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / "runs" / (re.sub(r"[^\w.-]+", "_", key) + ".npz")
 
 
 def recalled(path: Path) -> dict[str, Array]:
