@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from logging import CRITICAL
 from typing import Any
 
 from latlin.distributed.workers import WORKER_SETTINGS
 
 #: seconds to wait for the answer of a scheduler
-PATIENCE = 20
+PATIENCE = 10
 
 
 @contextmanager
@@ -50,6 +51,7 @@ def _local() -> Iterator[None]:
     from distributed import Client, LocalCluster
 
     options: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    options["silence_logs"] = CRITICAL  # what a block refuses is said here, once
     with (
         dask.config.set(WORKER_SETTINGS),
         LocalCluster(n_workers=os.cpu_count(), processes=True, **options) as cluster,
@@ -63,7 +65,7 @@ def _cluster(address: str) -> Iterator[None]:
 
     try:
         client = Client(address, timeout=PATIENCE)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"no scheduler answers at {address}: {error}") from error
     with client:
         yield
