@@ -97,7 +97,7 @@ def test_answers_are_lazy(number, question, X):
 
 
 def test_answers_in_blocks_take_no_options(X):
-    with pytest.raises(ValueError, match="transform of blocks of rows takes X alone"):
+    with pytest.raises(ValueError, match="return_cov is for rows in memory"):
         fitted(MODELS[0], X).transform(da.from_array(X, chunks=60), return_cov=True)
 
 

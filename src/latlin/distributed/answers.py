@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from scipy import sparse
 
 from latlin.distributed.blocks import Block
 from latlin.distributed.opening import is_blocked, is_dask, open_blocks
@@ -14,59 +16,71 @@ from latlin.distributed.opening import is_blocked, is_dask, open_blocks
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def answers_by_block(width: str | None = None, dtype: Any = np.float64) -> Callable[[Method], Method]:
-    """A method of X whose answer has an entry (or a row) for every row of X may be asked for rows in blocks too.
+def rowwise(method: Method) -> Method:
+    """A method of X (and of offsets, if it has them) with an answer, or a row of them, for every row of X.
 
-    Parameters
-    ----------
-    width : str or None
-        The estimator's attribute that says how many columns the answer has; None is one number a row.
-    dtype : dtype
-        Of the answer.
+    It may be asked for X in blocks as well; its other options are for rows in memory.
     """
 
-    def decorate(method: Method) -> Method:
-        @wraps(method)
-        def ask(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
-            if not is_blocked(X):
-                return method(self, X, *arguments, **options)
-            if arguments or any(options.values()):
-                raise ValueError(f"{method.__name__} of blocks of rows takes X alone")
-            columns = None if width is None else int(getattr(self, width))
-            return map_rows(X, getattr(self, method.__name__), columns, dtype)
+    @wraps(method)
+    def ask(self: Any, X: Any, *offset: Any, **options: Any) -> Any:
+        if not is_blocked(X):
+            return method(self, X, *offset, **options)
+        beside = offset[0] if offset else options.pop("offset", None)
+        given = sorted(name for name, value in options.items() if value)
+        if given:
+            raise ValueError(f"{given[0]} is for rows in memory: ask for it block by block")
+        answer = Answer(self, method.__name__)
+        return _lazily(answer, X, beside) if is_dask(X) else _eagerly(answer, X, beside)
 
-        return cast(Method, ask)
-
-    return decorate
-
-
-def map_rows(X: Any, function: Callable[[Any], Any], width: int | None, dtype: Any) -> Any:
-    """`function` of every block of X, one after the other: lazy for Dask, else in memory.
-
-    Examples
-    --------
-    >>> from latlin.distributed.blocks import LocalBlocks
-    >>> map_rows(LocalBlocks.of(np.ones((5, 2)), rows=2), lambda x: x.sum(axis=1), None, float)
-    array([2., 2., 2., 2., 2.])
-    """
-    if not is_dask(X):
-        return np.concatenate(open_blocks(X).each(_answer, function)).astype(dtype, copy=False)
-    empty = np.empty((0,) if width is None else (0, width), dtype=dtype)
-    if hasattr(X, "to_delayed") and hasattr(X, "columns"):
-        return _map_frame(X, function, empty)
-    columns = {"drop_axis": [1]} if width is None else {"chunks": (X.chunks[0], (width,))}
-    return X.rechunk({1: -1}).map_blocks(function, dtype=dtype, meta=empty, **columns)
+    return cast(Method, ask)
 
 
-def _map_frame(X: Any, function: Callable[[Any], Any], empty: Any) -> Any:
+@dataclass(frozen=True)
+class Answer:
+    """What a fitted estimator says of some rows; the rows it was fitted to do not travel with it."""
+
+    estimator: Any
+    method: str
+
+    def __call__(self, X: Any, offset: Any = None) -> Any:
+        asked = getattr(self.estimator, self.method)
+        return asked(X) if offset is None else asked(X, offset)
+
+    def of_columns(self, X: Any, offset: Any) -> Any:
+        """With offsets that came as a column, so that they have the axes of X."""
+        return self(X, offset[:, 0])
+
+    def of_block(self, block: Block) -> Any:
+        return self(block.X if sparse.issparse(block.X) else np.asarray(block.X), block.offset)
+
+
+def _eagerly(answer: Answer, X: Any, offset: Any) -> Any:
+    return np.concatenate(open_blocks(X, offset=offset).each(answer.of_block))
+
+
+def _lazily(answer: Answer, X: Any, offset: Any) -> Any:
+    """A Dask array; nothing is computed yet but the answer to one made-up row, for its kind."""
+    if hasattr(X, "columns"):
+        if offset is not None:
+            raise ValueError("offset is for arrays: give X as a dask.array, or ask block by block")
+        return _of_frame(X, answer, np.asarray(answer(X._meta_nonempty.astype(float)))[:0])
+    kind = np.asarray(answer(np.zeros((1, X.shape[1]), X.dtype)))[:0]
+    rows = X.rechunk({1: -1})
+    shape: dict[str, Any] = {"drop_axis": 1} if kind.ndim == 1 else {"chunks": (rows.chunks[0], kind.shape[1:])}
+    if offset is None:
+        return rows.map_blocks(answer, dtype=kind.dtype, meta=kind, **shape)
+    import dask.array as da
+
+    column = da.asarray(offset)[:, None].rechunk((rows.chunks[0], 1))
+    return da.map_blocks(answer.of_columns, rows, column, dtype=kind.dtype, meta=kind, **shape)
+
+
+def _of_frame(X: Any, answer: Answer, empty: Any) -> Any:
     """The partitions stay data frames, with the names of their columns; how many rows they have is not known."""
     import dask
     import dask.array as da
 
     shape = (np.nan, *empty.shape[1:])
-    parts = [da.from_delayed(dask.delayed(function)(part), shape, meta=empty) for part in X.to_delayed()]
+    parts = [da.from_delayed(dask.delayed(answer)(part), shape, meta=empty) for part in X.to_delayed()]
     return da.concatenate(parts, axis=0, allow_unknown_chunksizes=True)
-
-
-def _answer(block: Block, function: Callable[[Any], Any]) -> Any:
-    return function(block.X if not isinstance(block.X, np.memmap) else np.asarray(block.X))

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.distributed.answers import answers_by_block
+from latlin.distributed.answers import rowwise
 from latlin.factor._group_activity import FactorActivity
 from latlin.factor._group_data import Labels, Patterns, find_patterns
 from latlin.factor._group_rows import product
@@ -51,7 +51,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     views_: Views
     factor_activity_: FactorActivity
 
-    @answers_by_block("_n_features_out")
+    @rowwise
     def transform(self, X: Any, *, return_cov: bool = False) -> Any:
         """Posterior of the latents of unseen samples, from all views or from some of them.
 
@@ -105,7 +105,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         filled = self.views_.split(np.where(gap, mean, rows))
         return (filled, self.views_.split(np.where(gap, std, 0.0))) if return_std else filled
 
-    @answers_by_block()
+    @rowwise
     def score_samples(self, X: Any) -> Array:
         """log p(observed entries) of every row with loadings and noise at their posterior means, constants included."""
         rows = self._joined(X)

@@ -9,7 +9,7 @@ from scipy.special import chdtr
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.distributed.answers import answers_by_block
+from latlin.distributed.answers import rowwise
 from latlin.factor._missing import BLOCK, posterior
 from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
@@ -48,7 +48,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "components_")
         return validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
 
-    @answers_by_block("_n_features_out")
+    @rowwise
     def transform(self, X: Any, *, return_cov: bool = False) -> Any:
         """Posterior means of the latents.
 
@@ -84,7 +84,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(f"Z must have {len(self.components_)} columns, got {z.shape[1]}")
         return z @ self.components_ + self.mean_
 
-    @answers_by_block()
+    @rowwise
     def score_samples(self, X: Any) -> Array:
         """log p(x) of every row, of its observed entries when some are missing; every constant included."""
         rows, density = self._rows(X), self._density
@@ -97,7 +97,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Mean log p(x) of the rows."""
         return float(self.score_samples(X).mean())
 
-    @answers_by_block()
+    @rowwise
     def novelty(self, X: Any) -> Array:
         """How surprising every row is: P(χ² ≤ its squared Mahalanobis distance), near 1 for outliers.
 
@@ -128,7 +128,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         scaled = density.loadings / density.noise
         return np.diag(1.0 / density.noise) - scaled.T @ density.latent_precision().solve(scaled)
 
-    @answers_by_block("n_features_in_")
+    @rowwise
     def impute(self, X: Any, *, return_std: bool = False) -> Any:
         """Fill missing entries by their conditional means given the observed entries of the row.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.distributed.answers import rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.columns import remember_columns
@@ -30,7 +31,6 @@ from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
-from latlin.linear._rowwise import rowwise
 from latlin.linear._summary import Summary, coefficient_rows
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable

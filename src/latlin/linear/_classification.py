@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from latlin.distributed.answers import rowwise
 from latlin.distributed.checkpoints import refuse_checkpoint
 from latlin.distributed.opening import is_blocked
 from latlin.inference.engine import Engine
@@ -21,7 +22,6 @@ from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import Latent
-from latlin.linear._rowwise import rowwise
 from latlin.numerics.rng import RandomState
 
 Array = NDArray[np.float64]

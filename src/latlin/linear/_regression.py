@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from latlin.distributed.answers import rowwise
 from latlin.distributed.checkpoints import refuse_checkpoint
 from latlin.distributed.opening import is_blocked
 from latlin.linear import _checks
@@ -23,7 +24,6 @@ from latlin.linear._predict import (
     predictive_quantiles,
     tails,
 )
-from latlin.linear._rowwise import rowwise
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 

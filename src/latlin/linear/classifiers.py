@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
 from latlin import potentials
+from latlin.distributed.answers import rowwise
 from latlin.linear import _checks
 from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Positive
 from latlin.linear._families import Binary, Family
 from latlin.linear._predict import Latent, levels, log_density, tails
-from latlin.linear._rowwise import rowwise
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.answers import answers_by_block
+from latlin.distributed.answers import rowwise
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
@@ -339,12 +339,12 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
                 answer[chosen[part]] = getattr(mixture, ask)(rows, belief)
         return answer
 
-    @answers_by_block("n_components")
+    @rowwise
     def predict_proba(self, X: ArrayLike) -> Array:
         """Responsibilities of the components for each row, shape (n_samples, n_components)."""
         return softmax(self._each(X, "log_joint", self.n_components), axis=1)
 
-    @answers_by_block(dtype=np.intp)
+    @rowwise
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """The component most responsible for each row."""
         return self._each(X, "log_joint", self.n_components).argmax(axis=1)
@@ -353,7 +353,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         """Fit and predict the same rows."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
-    @answers_by_block()
+    @rowwise
     def score_samples(self, X: ArrayLike) -> Array:
         """Log density of each row under the posterior predictive: a mixture of Student's t (normals if "fixed")."""
         return self._each(X, "log_predictive", None)
