@@ -29,12 +29,15 @@ class Trial(NamedTuple):
     flops : callable or None
         Floating-point operations of the matrix products and factorisations that the last result cannot do without; the
         page then says at which share of the machine's rate of products they were done.
+    moved : callable or None
+        Bytes that the last result had to read and write, likewise, for what memory bandwidth limits.
     """
 
     action: Callable[[], Any]
     judge: Callable[[Any], dict[str, float | str]] = _nothing
     cost: Callable[[Any], float] | None = None
     flops: Callable[[Any], float] | None = None
+    moved: Callable[[Any], float] | None = None
 
 
 class Task(NamedTuple):

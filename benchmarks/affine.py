@@ -20,29 +20,29 @@ from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.densities.bases import GeneralisedNormal, SkewNormal
+from latlin.densities.bases import SkewNormal
 from latlin.engines import AffineKL
 from latlin.inference.affine_bound import AffineBound
 from latlin.inference.site_form import site_form
-from latlin.reproduce import figure_6_4, table_6_1
+from latlin.reproduce import figure_6_4
+from latlin.reproduce.kernel_regression import Setting, affine, friedman, model_of
 
 
 def fits(repeats: int, quick: bool) -> list[tuple]:
     """Rows: setting, seconds of both engines, their ratio, ratio to the source, gain in the bound, steps, error."""
     size = 30 if quick else 100
-    kernel = table_6_1.model_of(table_6_1.friedman(0, size, 1))
-    fixed = GeneralisedNormal(table_6_1.SHAPE)
+    kernel = model_of(friedman(0, size, 1), Setting())
     cases = [
         ("logistic D = N = 10, skew-normal", figure_6_4.problem(0, 10, 0)[0], AffineKL("skew-normal"), 8.0),
-        (f"kernel D = N = {size}, tol 1e-3", kernel, AffineKL(fixed, optimise_shape=False, tol=1e-3), 250.0),
-        (f"kernel D = N = {size}, tol 1e-4", kernel, AffineKL(fixed, optimise_shape=False, tol=1e-4), 250.0),
+        (f"kernel D = N = {size}, tol 1e-3", kernel, affine(1e-3), 250.0),
+        (f"kernel D = N = {size}, tol 1e-4", kernel, affine(1e-4), 250.0),
     ]
     rows = []
     for name, model, engine, source in cases:
         plain, gaussian = seconds(lambda model=model: infer(model, "gkl"), repeats)
-        cost, affine = seconds(lambda model=model, engine=engine: infer(model, engine), repeats)
-        gain = affine.log_evidence - gaussian.log_evidence
-        rows.append((name, plain, cost, cost / plain, source / cost, gain, affine.n_iter, affine.bound_error))
+        cost, bent = seconds(lambda model=model, engine=engine: infer(model, engine), repeats)
+        gain = bent.log_evidence - gaussian.log_evidence
+        rows.append((name, plain, cost, cost / plain, source / cost, gain, bent.n_iter, bent.bound_error))
     return rows
 
 
@@ -84,12 +84,11 @@ def main() -> None:
 def tasks(size: str) -> list[Task]:
     """Both engines on both problems of the source; Gaussian KL, which does less, is the yardstick."""
     n = {"small": 30, "full": 100}[size]
-    fixed = GeneralisedNormal(table_6_1.SHAPE)
     cases: dict[str, tuple[Callable[[], LatentLinearModel], AffineKL]] = {
         "logistic, D = N = 10, skew-normal": (lambda: figure_6_4.problem(0, 10, 0)[0], AffineKL("skew-normal")),
         f"kernel regression, D = N = {n}": (
-            lambda: table_6_1.model_of(table_6_1.friedman(0, n, 1)),
-            AffineKL(fixed, optimise_shape=False, tol=1e-3),
+            lambda: model_of(friedman(0, n, 1), Setting()),
+            affine(1e-3),
         ),
     }
     found = []

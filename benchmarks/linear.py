@@ -80,7 +80,7 @@ def ridge_peer(X: Any, y: Array, new: Any, held: Array) -> Array:
 
 def poisson_peer(X: Any, y: Array, new: Any, held: Array) -> Array:
     """Log probabilities of held-out counts."""
-    pipeline = make_pipeline(StandardScaler(), PoissonRegressor(max_iter=1000))
+    pipeline = make_pipeline(StandardScaler(), PoissonRegressor(solver="newton-cholesky", max_iter=1000))
     grid = {"poissonregressor__alpha": np.logspace(-6, 2, 9)}
     peer = GridSearchCV(pipeline, grid, scoring="neg_mean_poisson_deviance").fit(X, y)
     return poisson.logpmf(held, peer.predict(new))

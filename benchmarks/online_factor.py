@@ -87,7 +87,7 @@ def measure(dim: int, rank: int, repeats: int) -> list[object]:
     state = stream.state
     vectors = np.stack([state.mean, state.noise])
     yardstick, _ = seconds(lambda: touch(state.loadings, vectors, row, np.float32(1.0)), repeats)
-    moved = 4 * dim * (3 * rank + 8) / 1e9
+    moved = bytes_of(dim, rank) / 1e9
     return [f"{dim:.0e}", update, yardstick, update / yardstick, moved / yardstick]
 
 
@@ -127,12 +127,17 @@ def tasks(size: str) -> list[Task]:
 def update_trial(dim: int, rank: int) -> Trial:
     stream, rng = stream_of(dim, rank)
     row = rng.standard_normal(dim, dtype=np.float32)
-    return Trial(lambda: stream.update(row))
+    return Trial(lambda: stream.update(row), moved=lambda _: bytes_of(dim, rank))
+
+
+def bytes_of(dim: int, rank: int) -> float:
+    """Loadings and vectors read by one pass, read and written by another, in single precision."""
+    return 4.0 * dim * (3 * rank + 8)
 
 
 def pass_trial(dim: int, rank: int) -> Trial:
     loadings, vectors = np.ones((rank, dim), np.float32), np.ones((2, dim), np.float32)
-    row, moved = np.ones(dim, np.float32), 4 * dim * (3 * rank + 8) / 1e9
+    row, moved = np.ones(dim, np.float32), bytes_of(dim, rank) / 1e9
     touch(loadings, vectors, row, np.float32(1.0))
 
     def judge(_: float) -> dict[str, float | str]:
