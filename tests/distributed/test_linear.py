@@ -77,3 +77,35 @@ def test_blocks_of_weight_zero_and_labels_that_some_blocks_lack():
     memory = BayesianLogisticRegression(prior_scale=1.0).fit(X[order], LABELS[order], weight)
     assert dask.coef_ == pytest.approx(memory.coef_, abs=1e-7)
     assert dask.log_evidence_ == pytest.approx(memory.log_evidence_, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["int8", "bool", "object", "category", "Int64", "boolean", "string"])
+def test_classes_are_those_of_memory(kind):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    labels = LABELS if kind in ("object", "category", "string") else LABELS == "yes"
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=pd.Series(labels).astype(kind))
+    parts = dd.from_pandas(frame, npartitions=3)
+    dask, memory = (
+        BayesianLogisticRegression(prior_scale=1.0, engine="map").fit(rows[["a", "b", "c"]], rows["y"])
+        for rows in (parts, frame)
+    )
+    assert dask.classes_.dtype == memory.classes_.dtype
+    assert dask.classes_.tolist() == memory.classes_.tolist()
+    assert [type(label) for label in dask.classes_] == [type(label) for label in memory.classes_]
+
+
+def test_labels_that_are_missing_are_refused_as_in_memory():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    labels = pd.Series((LABELS == "yes").astype(int)).astype("Int64").mask(np.arange(N) == 40)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=labels)
+    for rows in (frame, dd.from_pandas(frame, npartitions=3)):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            BayesianLogisticRegression(prior_scale=1.0).fit(rows[["a", "b", "c"]], rows["y"])
+
+
+@pytest.mark.parametrize(("label", "told"), [(0, "0"), (np.str_("no"), "'no'"), (2.0, "2.0"), (True, "True")])
+def test_one_class_is_named_plainly(label, told):
+    y = np.full(N, label)
+    for rows, labels in ((X, y), (cut(X), cut(y))):
+        with pytest.raises(ValueError, match=f"got one class: {told}$"):
+            BayesianLogisticRegression().fit(rows, labels)

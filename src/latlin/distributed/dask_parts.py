@@ -111,7 +111,18 @@ def _matrix(X: Any) -> Any:
 
 
 def _values(values: Any) -> Any:
+    if _is_nullable(getattr(values, "dtype", None)):
+        return values.to_numpy(float, na_value=np.nan)
     return None if values is None else aligned(np.asarray(values))
+
+
+def _is_nullable(kind: Any) -> bool:
+    """Whether pandas keeps such numbers beside a mask: they become floats, as scikit-learn makes them in memory."""
+    if kind is None or isinstance(kind, np.dtype):
+        return False
+    from pandas.api import types
+
+    return bool(types.is_numeric_dtype(kind))
 
 
 def _is_array(values: Any) -> bool:

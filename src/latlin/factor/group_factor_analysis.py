@@ -69,7 +69,8 @@ class GroupFactorAnalysis(GroupQueries):
     n_init : int
         Climbs; the first starts at principal components, the others at random, the best bound is kept.
     n_jobs : int, optional
-        Processes for the climbs, as joblib counts them; the result does not depend on it.
+        Processes for the climbs, as joblib counts them; the result does not depend on it. Of rows in blocks the climbs
+        come one after the other, whatever this says: there the blocks are worked on side by side.
     tol : float
         Largest change of a log noise level and relative change of the loadings at convergence.
     max_iter : int
@@ -186,7 +187,8 @@ class GroupFactorAnalysis(GroupQueries):
         told = digest_of(data.rows.blocks, checkpoint) if isinstance(data.rows, RowsInBlocks) else ""
         files = CheckpointFiles(checkpoint, signature(self, data.view, scaling.centre, scaling.scale, told))
         rng = generator(self.random_state)
-        ascent = climb(model, self.n_components, self.n_init, self.n_jobs, step, rules, rng, self.verbose, files)
+        jobs = None if blocked else self.n_jobs
+        ascent = climb(model, self.n_components, self.n_init, jobs, step, rules, rng, self.verbose, files)
         self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
         self.message_ = ascent.message
         self._store(model, ascent.state, views, scaling)

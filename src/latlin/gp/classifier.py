@@ -116,7 +116,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_[0]!r}")
+            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_.tolist()[0]!r}")
         rng = generator(self.random_state)
         template = _template(self.link)
         self._engine = resolve_engine(self.engine, template)

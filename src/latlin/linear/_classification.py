@@ -177,5 +177,5 @@ def _classes(y: NDArray[Any], weight: Array | None) -> NDArray[Any]:
 def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
     """The classes, if there is something to tell apart."""
     if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
+        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
     return classes

@@ -107,7 +107,8 @@ class BayesianLogisticRegression(OneVersusRest):
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
     n_jobs : int, optional
-        Classes fitted at the same time.
+        Classes fitted at the same time. Of rows in blocks the classes are fitted one after the other, whatever this
+        says: there the blocks are worked on side by side.
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
