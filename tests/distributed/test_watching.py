@@ -9,6 +9,7 @@ import pytest
 from latlin.distributed.blocks import LocalBlocks
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.watching import counted
+from latlin.linear import BayesianLogisticRegression
 from latlin.numerics import progress
 from latlin.numerics.ascent import Measure, Rules, ascend
 
@@ -114,3 +115,12 @@ def test_a_bar_that_was_drawn_just_now_is_not_drawn_again(monkeypatch, capsys):
         tell(1)
     assert "block" not in capsys.readouterr().err
     assert progress.begin_pass(5) is None
+
+
+def test_the_search_for_hyperparameters_shows_its_passes(every_block, capsys):
+    y = X[:, 0] > 0.3
+    silent = BayesianLogisticRegression(engine="laplace").fit(LocalBlocks.of(X, y, rows=30))
+    capsys.readouterr()
+    shown = BayesianLogisticRegression(engine="laplace", verbose=True).fit(LocalBlocks.of(X, y, rows=30))
+    assert re.search(r"evidence of .* log evidence -\d.*, pass \d+, block 2 of 3", capsys.readouterr().err)
+    assert shown.log_evidence_ == silent.log_evidence_

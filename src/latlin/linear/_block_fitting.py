@@ -59,7 +59,7 @@ def fit_block_problem(
         asked = FINER["gkl"] if small and asked.covariance == "full" else asked
     if free:
         accuracy = FINE if small else PLAIN
-        fit = maximise_evidence(problem, OnBlocks(asked), values, free, start, accuracy, checkpoint)
+        fit = maximise_evidence(problem, OnBlocks(asked), values, free, start, accuracy, checkpoint, verbose)
     else:
         model = problem.model(values)
         fit = Fit(infer_blocks(model, asked, start=start, verbose=verbose, checkpoint=checkpoint), dict(values))

@@ -19,6 +19,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._problem import Learnable
 from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.progress import SILENT, Progress, progress
 
 Array = NDArray[np.float64]
 MAX_FITS = 100
@@ -129,8 +130,9 @@ class _Search:
         free: Sequence[str],
         start: Posterior | None,
         checkpoint: str | os.PathLike[str] | None = None,
+        bar: Progress = SILENT,
     ) -> None:
-        self.checkpoint = checkpoint
+        self.checkpoint, self.bar = checkpoint, bar
         self.problem, self.engine, self.values, self.start = problem, engine, dict(values), start
         known = coordinates(problem)
         self.coordinates = {name: known[name] for name in free}
@@ -155,6 +157,7 @@ class _Search:
         file = None if self.checkpoint is None else f"{os.fspath(self.checkpoint)}.{self.n_fits}"
         posterior = self.engine.run(self.problem.model(values), start=self.start, checkpoint=file)
         self.start, self.n_fits = posterior, self.n_fits + 1
+        self.bar.advance(f"log evidence {posterior.log_evidence:.6g}")
         if self.best is None or posterior.log_evidence > self.best.posterior.log_evidence:
             self.best = Fit(posterior, values)
         slopes = self.problem.gradient(posterior, values)
@@ -170,6 +173,7 @@ def maximise_evidence(
     start: Posterior | None = None,
     accuracy: Accuracy = PLAIN,
     checkpoint: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
 ) -> Fit:
     """The fit at the hyperparameters `free` of largest log evidence, from those in `values`.
 
@@ -184,10 +188,12 @@ def maximise_evidence(
     accuracy : Accuracy
     checkpoint : path, optional
         Where the fits keep their states: this name and ".0", ".1", … for one after the other.
+    verbose : bool
+        Show a bar, a step a fit.
     """
-    search = _Search(problem, engine, values, free, start, checkpoint)
-    first = np.concatenate(search.parts)
-    with warnings.catch_warnings():
+    with progress("evidence of hyperparameters", MAX_FITS, verbose) as bar, warnings.catch_warnings():
+        search = _Search(problem, engine, values, free, start, checkpoint, bar)
+        first = np.concatenate(search.parts)
         warnings.simplefilter("ignore", ConvergenceWarning)
         # a first step of at most one in the logarithms
         unit = max(1.0, float(np.abs(search(first)[1]).max()))

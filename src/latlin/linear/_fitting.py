@@ -90,7 +90,7 @@ def fit_problem(
     if not free:
         posterior = chosen.run(problem.model(values), start=start, verbose=verbose)
         return Fit(_explained(posterior, reason), dict(values))
-    fit = maximise_evidence(problem, chosen, values, free, start, FINE if small else PLAIN)
+    fit = maximise_evidence(problem, chosen, values, free, start, FINE if small else PLAIN, verbose=verbose)
     return fit._replace(posterior=_explained(fit.posterior, reason))
 
 

@@ -26,6 +26,10 @@ class _Silent:
         pass
 
 
+#: no bar
+SILENT: Progress = _Silent()
+
+
 class _Bar:
     def __init__(self, bar: Any) -> None:
         self._bar, self._drawn = bar, time.perf_counter()
@@ -66,7 +70,7 @@ def begin_pass(count: int) -> Callable[[int], None] | None:
 def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]:
     """Show a bar on standard error while the block runs, if `verbose`."""
     if not verbose:
-        yield _Silent()
+        yield SILENT
         return
     try:
         from tqdm.auto import tqdm
