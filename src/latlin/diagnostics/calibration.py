@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from latlin.numerics.progress import progress
+from latlin.numerics.progress import Progress, progress
 from latlin.numerics.rng import RandomState, generator
 
 Array = NDArray[np.float64]
+Simulate = Callable[[np.random.Generator], tuple[Any, Any]]
+#: data, count, generator → draws
+Fitter = Callable[[Any, int, np.random.Generator], Array]
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
@@ -68,7 +71,7 @@ class Calibration:
 
 def calibrate(
     estimator: Any,
-    simulate: Callable[[np.random.Generator], tuple[Any, Any]],
+    simulate: Simulate,
     *,
     n_runs: int = 200,
     n_draws: int = 199,
@@ -115,23 +118,28 @@ def calibrate(
     """
     if n_runs < 1 or n_draws < 1:
         raise ValueError(f"n_runs and n_draws must be positive, got {n_runs} and {n_draws}")
-    fit = _fitter(estimator)
-    rng = generator(random_state)
-    ranks = []
+    fit, rng = _fitter(estimator), generator(random_state)
     with progress("calibrate", n_runs, verbose) as bar:
-        for _ in range(n_runs):
-            truth, data = simulate(rng)
-            ranks.append(_rank(np.ravel(truth), fit(data, n_draws, rng), rng))
-            bar.advance("")
-    stacked = np.stack(ranks)
-    labels = tuple(names) if names is not None else tuple(f"θ{i}" for i in range(stacked.shape[1]))
-    if len(labels) != stacked.shape[1]:
-        raise ValueError(f"names must be {stacked.shape[1]}, as many as parameters, got {len(labels)}")
-    return Calibration(stacked, n_draws, labels, tuple(levels))
+        ranks = np.stack([_run(simulate, fit, n_draws, rng, bar) for _ in range(n_runs)])
+    return Calibration(ranks, n_draws, _labels(names, ranks.shape[1]), tuple(levels))
 
 
-def _fitter(estimator: Any) -> Callable[[Any, int, np.random.Generator], Array]:
-    """data, count, generator → draws."""
+def _run(simulate: Simulate, fit: Fitter, n_draws: int, rng: np.random.Generator, bar: Progress) -> NDArray[np.int64]:
+    """The ranks of one truth."""
+    truth, data = simulate(rng)
+    ranks = _rank(np.ravel(truth), fit(data, n_draws, rng), rng)
+    bar.advance("")
+    return ranks
+
+
+def _labels(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    labels = tuple(names) if names is not None else tuple(f"θ{i}" for i in range(count))
+    if len(labels) != count:
+        raise ValueError(f"names must be {count}, as many as parameters, got {len(labels)}")
+    return labels
+
+
+def _fitter(estimator: Any) -> Fitter:
     if hasattr(estimator, "fit"):
         own = copy.deepcopy(estimator)
 

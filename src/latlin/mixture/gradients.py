@@ -115,30 +115,8 @@ def compare_estimators(
     -----
     The importance-weighted gradient is that of another, tighter bound: its "bias" is the difference of the two.
     """
-    coordinates = Coordinates.of(mixture.components, len(point.alpha))
-    target = mixture.evaluate(data, point.belief()).moments
-    exact = coordinates.pull_back(point, in_root(exact_gradient(mixture, point, target), point))
-    rng = generator(random_state)
-
-    def measure(name: str, algorithm: str, **changes: Any) -> EstimatorRow:
-        defaults: dict[str, Any] = {
-            "step": Constant(),
-            "batch_size": len(data),
-            "n_draws": 1,
-            "control_variate": None,
-            "labels": "exact",
-            "temperature": temperature,
-            "updates": 1,
-        }
-        options = Options(**(defaults | changes))
-        climb = EuclideanClimb(mixture, data, options, rng, ESTIMATES[algorithm], noisy=True)
-        return _row(
-            name,
-            exact,
-            lambda: coordinates.pull_back(point, ESTIMATES[algorithm](climb, point, target)),
-            repeats,
-        )
-
+    bench = _Bench.of(mixture, data, point, repeats, temperature, generator(random_state))
+    measure = bench.measure
     rows = [measure(f"mini-batch, S = {s}", "sgd", batch_size=s) for s in batch_sizes if s <= len(data)]
     rows += [measure(f"score, plain, L = {l}", "score", n_draws=l) for l in n_draws]
     for variate in ("baseline", "regression"):
@@ -149,6 +127,48 @@ def compare_estimators(
     rows += [measure(f"pathwise, Gumbel labels, τ = {temperature:g}", "pathwise", labels="gumbel")]
     rows += [measure(f"importance-weighted, L = {l}", "iwae", n_draws=l) for l in n_draws]
     return EstimatorTable(rows)
+
+
+class _Bench(NamedTuple):
+    """A point at which estimators are asked, and the exact gradient there."""
+
+    mixture: Mixture
+    data: Rows
+    point: Point
+    repeats: int
+    temperature: float
+    rng: np.random.Generator
+    coordinates: Coordinates
+    target: Any
+    exact: Array
+
+    @classmethod
+    def of(
+        cls, mixture: Mixture, data: Rows, point: Point, repeats: int, temperature: float, rng: np.random.Generator
+    ) -> _Bench:
+        coordinates = Coordinates.of(mixture.components, len(point.alpha))
+        target = mixture.evaluate(data, point.belief()).moments
+        exact = coordinates.pull_back(point, in_root(exact_gradient(mixture, point, target), point))
+        return cls(mixture, data, point, repeats, temperature, rng, coordinates, target, exact)
+
+    def measure(self, name: str, algorithm: str, **changes: Any) -> EstimatorRow:
+        """One row, by an algorithm whose options are changed."""
+        defaults: dict[str, Any] = {
+            "step": Constant(),
+            "batch_size": len(self.data),
+            "n_draws": 1,
+            "control_variate": None,
+            "labels": "exact",
+            "temperature": self.temperature,
+            "updates": 1,
+        }
+        options = Options(**(defaults | changes))
+        climb = EuclideanClimb(self.mixture, self.data, options, self.rng, ESTIMATES[algorithm], noisy=True)
+
+        def estimate() -> Array:
+            return self.coordinates.pull_back(self.point, ESTIMATES[algorithm](climb, self.point, self.target))
+
+        return _row(name, self.exact, estimate, self.repeats)
 
 
 def _row(name: str, exact: Array, estimate: Callable[[], Array], repeats: int) -> EstimatorRow:

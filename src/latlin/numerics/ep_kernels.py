@@ -102,6 +102,34 @@ def _solve(factor: Array, h: Array, half: Array, full: Array) -> float:
 
 
 @njit(cache=True, error_model="numpy")
+def _along(h: Array, u: Array) -> float:
+    """hᵀu."""
+    total = 0.0
+    for j in range(u.size):
+        total += h[j] * u[j]
+    return total
+
+
+@njit(cache=True, error_model="numpy")
+def _step(
+    gamma: float, nu: float, m_out: float, v_out: float, m_in: float, v_in: float, power: float, length: float
+) -> tuple[float, float]:
+    """Δγ and Δν of a site towards the moments of the tilted distribution, given those of the cavity."""
+    target = (1.0 / v_in - 1.0 / v_out) / power
+    return length * (target - gamma), length * ((m_in - m_out) / (v_in * power) + m_out * target - nu)
+
+
+@njit(cache=True, error_model="numpy")
+def _absorb(factor: Array, u: Array, h: Array, half: Array, full: Array, d_gamma: float, pull: float) -> bool:
+    """P ← P + Δγhhᵀ and u ← u + P⁻¹h·pull, pull = (Δν − Δγm)/(1 + Δγv), from full = P⁻¹h; false if P breaks."""
+    scale = math.sqrt(abs(d_gamma))
+    for j in range(u.size):
+        u[j] += full[j] * pull
+        half[j] = h[j] * scale
+    return rank_one(factor, half, 1.0 if d_gamma > 0.0 else -1.0)
+
+
+@njit(cache=True, error_model="numpy")
 def visit_sites(
     factor: Array,
     u: Array,
@@ -136,13 +164,9 @@ def visit_sites(
     -------
     (sites visited, whether the factor is intact)
     """
-    d, work = u.size, np.empty(nodes.shape[1])
-    half, full = np.empty(d), np.empty(d)
+    work, half, full = np.empty(nodes.shape[1]), np.empty(u.size), np.empty(u.size)
     for n in range(rows.shape[0]):
-        v = _solve(factor, rows[n], half, full)
-        m = 0.0
-        for j in range(d):
-            m += rows[n, j] * u[j]
+        v, m = _solve(factor, rows[n], half, full), _along(rows[n], u)
         # cavity: the marginal without the site to the power η
         share = 1.0 - power * gamma[n] * v
         if not (share > PROPER and v > FIXED):
@@ -156,21 +180,13 @@ def visit_sites(
             return n, True
         if not v_in > FIXED:
             continue
-        target = (1.0 / v_in - 1.0 / v_out) / power
-        d_gamma = length * (target - gamma[n])
-        d_nu = length * ((m_in - m_out) / (v_in * power) + m_out * target - nu[n])
+        d_gamma, d_nu = _step(gamma[n], nu[n], m_out, v_out, m_in, v_in, power, length)
         kept = 1.0 + d_gamma * v
         if not kept > DEFINITE:
             continue
-        # P ← P + Δγhhᵀ, u ← u + P⁻¹h(Δν − Δγm)/(1 + Δγv)
-        pull = (d_nu - d_gamma * m) / kept
-        scale = math.sqrt(abs(d_gamma))
-        for j in range(d):
-            u[j] += full[j] * pull
-            half[j] = rows[n, j] * scale
         gamma[n] += d_gamma
         nu[n] += d_nu
-        if not rank_one(factor, half, 1.0 if d_gamma > 0.0 else -1.0):
+        if not _absorb(factor, u, rows[n], half, full, d_gamma, (d_nu - d_gamma * m) / kept):
             return n + 1, False
     return rows.shape[0], True
 

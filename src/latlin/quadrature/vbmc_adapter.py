@@ -136,25 +136,13 @@ def vbmc(
     IntegrandError
         When the log joint raises or is no number; the evaluations so far are in it.
     """
-    try:
-        from pyvbmc import VBMC
-    except ImportError as error:
-        raise ImportError("vbmc() needs PyVBMC: install latlin[vbmc]") from error
     started = time.perf_counter()
     start = np.atleast_1d(np.asarray(x0, dtype=float))
-    d = len(start)
-    lower, upper = _box(bounds, (-np.inf, np.inf), d, "bounds")
-    plausible_lower, plausible_upper = _box(plausible, (start - 1.0, start + 1.0), d, "plausible")
-    recorder = _Recorder(log_joint, d)
+    lower, upper = _box(bounds, (-np.inf, np.inf), len(start), "bounds")
+    boxes = (lower, upper, *_box(plausible, (start - 1.0, start + 1.0), len(start), "plausible"))
+    recorder = _Recorder(log_joint, len(start))
     settings = {"display": "off", **({"max_fun_evals": max_evaluations} if max_evaluations else {}), **(options or {})}
-    boxes = (lower, upper, plausible_lower, plausible_upper)
-    seed = int(generator(random_state).integers(2**31))
-    engine = VBMC(recorder, start[None], *(b[None] for b in boxes), options=settings, seed=seed)
-    variational, results = engine.optimize()
-    if not results["success_flag"]:
-        text = f"vbmc did not converge: {results['message']}; raise max_evaluations"
-        warnings.warn(text, ConvergenceWarning, stacklevel=2)
-    trace = np.array(engine.iteration_history["elbo"], dtype=float)
+    variational, results, trace = _run(recorder, start, boxes, settings, random_state)
     return VBMCPosterior(
         density=_density(variational, bool(np.all(np.isinf(lower)) and np.all(np.isinf(upper)))),
         log_evidence=float(results["elbo"]),
@@ -169,6 +157,23 @@ def vbmc(
         evaluations=recorder.evaluations,
         log_joint=log_joint,
     )
+
+
+def _run(
+    recorder: _Recorder, start: Array, boxes: tuple[Array, ...], settings: dict[str, Any], random_state: RandomState
+) -> tuple[Any, dict[str, Any], Array]:
+    """PyVBMC's mixture, its results, and the bound after each iteration."""
+    try:
+        from pyvbmc import VBMC
+    except ImportError as error:
+        raise ImportError("vbmc() needs PyVBMC: install latlin[vbmc]") from error
+    seed = int(generator(random_state).integers(2**31))
+    engine = VBMC(recorder, start[None], *(b[None] for b in boxes), options=settings, seed=seed)
+    variational, results = engine.optimize()
+    if not results["success_flag"]:
+        text = f"vbmc did not converge: {results['message']}; raise max_evaluations"
+        warnings.warn(text, ConvergenceWarning, stacklevel=3)
+    return variational, results, np.array(engine.iteration_history["elbo"], dtype=float)
 
 
 class _Recorder:

@@ -145,7 +145,6 @@ def gather(
         target=target,
         family=family,
         model=model,
-        engine=posteriors[0].engine,
         rows=int(rows),
         features=int(estimator.n_features_in_),
         columns=[dict(column) for column in columns],
@@ -154,18 +153,26 @@ def gather(
         log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
         evidence_kind=str(estimator.evidence_kind_),
         learnt=_learnt(estimator),
-        converged=bool(estimator.converged_),
-        steps=int(np.sum(estimator.n_iter_)),
-        trace=_thinned(np.asarray(posteriors[0].trace, float)),
-        message=str(posteriors[0].message),
-        seconds=float(sum(p.elapsed for p in posteriors)),
         coverage=COVERAGE,
         coefficients=_coefficients(estimator, spread or {}),
         diagnosis=[(str(label), str(text)) for label, text in diagnosis],
         engines=[dict(line) for line in engines],
         assessment=assessment,
         version=latlin.__version__,
+        **_way(estimator, posteriors),
     )
+
+
+def _way(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
+    """How the fit went."""
+    return {
+        "engine": posteriors[0].engine,
+        "converged": bool(estimator.converged_),
+        "steps": int(np.sum(estimator.n_iter_)),
+        "trace": _thinned(np.asarray(posteriors[0].trace, float)),
+        "message": str(posteriors[0].message),
+        "seconds": float(sum(p.elapsed for p in posteriors)),
+    }
 
 
 def _label(value: Any) -> str:
