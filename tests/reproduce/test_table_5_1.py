@@ -6,8 +6,8 @@ from scipy.stats import laplace, norm, t
 
 from latlin.reproduce import table_5_1
 from latlin.reproduce.page import Measured
-from latlin.reproduce.robust_reasons import Runs, log_constant, mean_of, reasons_for
-from latlin.reproduce.robust_regression import Fit, Sizes, fits, neal, part_of
+from latlin.reproduce.robust_reasons import VARIANTS, Runs, log_constant, mean_of, reasons_for, variants_for
+from latlin.reproduce.robust_regression import Fit, Sizes, clean_part_of, fits, neal, part_of
 
 TINY = Sizes(16, 8, 12, 2, (0.2,))
 
@@ -67,15 +67,39 @@ def test_rows_say_what_they_suppose():
     # log 1/(2τ) off for every row of the training part
     assert rows["potentials without their constant"].ours.value == pytest.approx(-2.5 + 5.0 * np.log(0.8 * 0.2))
     assert rows["density of y"].ours.value == pytest.approx(-2.5 - 10.0 * np.log(2.0))
+    by_scale = rows["potentials without their constant, scale 0.1"].ours.value
+    assert by_scale == pytest.approx(-2.0 + 10.0 * np.log(0.2))
     assert rows["scale 0.1"].against == ""
     assert "TLP" in rows["scale 0.4"].against
 
 
-@pytest.mark.parametrize(("quantity", "row", "value"), [("MSE", "units of y", 0.0), ("TLP", "scale 0.1", 0.4)])
+@pytest.mark.parametrize(("quantity", "row", "value"), [("MSE", "in hundredths", 0.0), ("TLP", "scale 0.1", 0.4)])
 def test_other_numbers_have_rows_too(quantity, row, value):
     rows = {trial.run: trial for trial in reasons_for(quantity, _runs(), "G-KL", True, Measured(0.4, 0.01))}
     assert rows[row].ours.value == pytest.approx(value)
     assert any(name.startswith("outliers elsewhere") for name in rows)
+
+
+def test_a_row_made_anew_must_have_the_printed_score():
+    score = Measured(0.25, 0.01)
+    (evidence,) = variants_for("LML", {"one length": _runs()}, score)
+    assert evidence.reason == VARIANTS["one length"].reason
+    assert evidence.against == ""
+    (contradicted,) = variants_for("LML", {"one length": _runs()}, Measured(0.9, 0.01))
+    assert "TLP" in contradicted.against
+    (itself,) = variants_for("TLP", {"one length": _runs()}, Measured(0.9, 0.01))
+    assert itself.against == ""
+
+
+def test_variants_change_what_they_say():
+    plain, clean = part_of("Neal", 0, TINY, None), clean_part_of("Neal", 0, TINY, None)
+    assert clean.split.unit <= plain.split.unit
+    np.testing.assert_array_equal(clean.other_y, clean.split.new_y)
+    start = VARIANTS["kernel as it started"].fits("Neal", 0, TINY, None, "Laplace", "gkl")
+    found = fits(plain, "Laplace", "gkl", TINY)
+    assert Fit(*start[0]).evidence == pytest.approx(Fit(*found[0]).after_1, rel=1e-6)
+    length = VARIANTS["one length"].fits("Friedman", 0, TINY, None, "Gauss", "auto")
+    assert np.all(np.isfinite(length))
 
 
 def test_the_page_is_written(tmp_path, monkeypatch):
@@ -83,13 +107,13 @@ def test_the_page_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(table_5_1, "SIZES", dict.fromkeys(table_5_1.SIZES, TINY))
     rng = np.random.default_rng(0)
 
-    def drawn(part, likelihood, engine, sizes):
+    def drawn(part, likelihood, engine, sizes, kernel):
         assert len(part.split.y) == sizes.train
         table = rng.standard_normal((len(sizes.scales), len(Fit._fields)))
         table[:, 0] = sizes.scales
         return table
 
-    monkeypatch.setattr(table_5_1, "fits", drawn)
+    monkeypatch.setattr("latlin.reproduce.robust_reasons.fits", drawn)
     np.savetxt(tmp_path / "boston_housing.csv.gz", np.random.default_rng(0).random((70, 4)), delimiter=",", header="a")
     quick = table_5_1.run(tmp_path, quick=True, data=tmp_path)[0].read_text(encoding="utf8")
     assert "Boston" in quick

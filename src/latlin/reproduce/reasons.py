@@ -63,14 +63,14 @@ def judged(line: Line, comparable: bool = True) -> Claim:
 
 
 def verdict(line: Line) -> str:
-    """The rows that meet a number, nearest first; or that none does, and which were tried."""
+    """The rows that meet a number, in the order given; or that none does, and which were tried, nearest first."""
     if not line.tests:
         return "not explained: no run tests a reason"
-    tests = sorted(line.tests, key=lambda test: _distance(line, test))
-    met = [test for test in tests if line.meets(test)]
+    met = [test for test in line.tests if line.meets(test)]
     if met:
         said = [f'{test.reason}: row "{test.run}" meets it, {_shown(line, test)}' for test in met[:QUOTED]]
         return "; ".join([*said, *_others("so do", met[QUOTED:])])
+    tests = sorted(line.tests, key=lambda test: _distance(line, test))
     nearer = [test for test in tests if _distance(line, test) < abs(line.theirs.value - line.ours.value)]
     said = [f'"{test.run}", {_shown(line, test)}{_but(line, test)}' for test in nearer[:QUOTED]]
     nearest = f"; nearest are {'; '.join(said)}" if said else "; none is nearer than ours"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +94,24 @@ def part_of(name: str, seed: int, sizes: Sizes, path: Path | None) -> Part:
         x, y, clean = neal(seed, sizes.train + rest)
         split = standardised(x, y, sizes.train, rest)
         return Part(split, (clean[sizes.train :] - y[: sizes.train].mean()) / split.unit)
+    return _read(path, seed, sizes)
+
+
+def clean_part_of(name: str, seed: int, sizes: Sizes, path: Path | None) -> Part:
+    """The same without an outlier anywhere; real sets as they are."""
+    rest = sizes.validation + sizes.test
+    if path is not None:
+        return _read(path, seed, sizes)
+    if name == "Friedman":
+        split = friedman(seed, sizes.train, rest, "no outliers")
+    else:
+        x, _, clean = neal(seed, sizes.train + rest)
+        split = standardised(x, clean, sizes.train, rest)
+    return Part(split, split.new_y)
+
+
+def _read(path: Path, seed: int, sizes: Sizes) -> Part:
+    rest = sizes.validation + sizes.test
     rows = np.genfromtxt(path, delimiter=",", skip_header=1)
     rows = rows[np.random.default_rng(seed).permutation(len(rows))]
     split = standardised(rows[:, :-1], rows[:, -1], sizes.train, min(rest, len(rows) - sizes.train))
@@ -112,14 +131,25 @@ def kernel_of(columns: int) -> ConstantKernel:
     return ConstantKernel(1.0, (1e-3, 1e3)) * RBF(lengths, (1e-2, 1e3)) + WhiteKernel(1e-2, (1e-6, 1.0))
 
 
-def fits(part: Part, likelihood: str, engine: str, sizes: Sizes) -> Array:
-    """One `Fit` a scale, (scales, fields)."""
-    return np.array([_fit(part, LIKELIHOODS[likelihood](scale), scale, engine, sizes) for scale in sizes.scales])
+def round_kernel_of(columns: int) -> ConstantKernel:
+    """The same with one length for all columns."""
+    return ConstantKernel(1.0, (1e-3, 1e3)) * RBF(np.sqrt(columns), (1e-2, 1e3)) + WhiteKernel(1e-2, (1e-6, 1.0))
 
 
-def _fit(part: Part, template: Potential, scale: float, engine: str, sizes: Sizes) -> Fit:
+def fits(
+    part: Part, likelihood: str, engine: str, sizes: Sizes, kernel: Callable[[int], ConstantKernel] = kernel_of
+) -> Array:
+    """One `Fit` a scale, (scales, fields); with no steps the kernel stays as it starts."""
+    setting = partial(Setting, kernel(part.split.x.shape[1]))
+    return np.array([_fit(part, setting, likelihood, scale, engine, sizes) for scale in sizes.scales])
+
+
+def _fit(
+    part: Part, setting: Callable[[Likelihood], Setting], likelihood: str, scale: float, engine: str, sizes: Sizes
+) -> Fit:
     started = time.perf_counter()
-    found = _found(part.split, template, engine, sizes)
+    template = LIKELIHOODS[likelihood](scale)
+    found = _found(part.split, setting(Likelihood.of(template, template.parameters)), engine, sizes.steps)
     if found is None:
         return Fit._make([scale, *[np.nan] * (len(Fit._fields) - 3), 0.0, time.perf_counter() - started])
     best = np.maximum.accumulate(found.trace)
@@ -137,13 +167,12 @@ def _fit(part: Part, template: Potential, scale: float, engine: str, sizes: Size
     return Fit._make([scale, post.log_evidence, *scores, plain, *early, float(post.converged), seconds])
 
 
-def _found(split: Split, template: Potential, engine: str, sizes: Sizes) -> Found | None:
-    setting = Setting(kernel_of(split.x.shape[1]), Likelihood.of(template, template.parameters))
-    rng = np.random.default_rng(0)
+def _found(split: Split, setting: Setting, engine: str, steps: int) -> Found | None:
+    rng, optimizer = np.random.default_rng(0), "l-bfgs-b" if steps else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            chosen = resolve_engine(engine, template)
-            return maximise_evidence(setting, split.x, split.y, chosen, "l-bfgs-b", 0, sizes.steps, rng, False)
+            chosen = resolve_engine(engine, setting.likelihood.template)
+            return maximise_evidence(setting, split.x, split.y, chosen, optimizer, 0, steps, rng, False)
         except ValueError:
             return None
