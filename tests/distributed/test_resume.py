@@ -94,6 +94,30 @@ def test_an_interrupted_fit_goes_on_to_the_same_numbers(model, missing, last, tm
     assert resumed.n_iter_ == expected.n_iter_
 
 
+@dataclass(frozen=True)
+class Interrupted(Fragile):
+    """Blocks whose user loses patience after some passes."""
+
+    def total(self, summand, *shared):
+        if next(self.passes) == self.last:
+            raise KeyboardInterrupt
+        return self.blocks.total(summand, *shared)
+
+
+def test_an_early_interrupt_leaves_a_checkpoint(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    blocks = LocalBlocks.of(X, X[:, 0] + rng.logistic(size=120) > 0.0, rows=50)
+    model, path = BayesianLogisticRegression(engine="laplace", prior_scale=1.0), tmp_path / "fit"
+    all_passes, passes = itertools.count(), itertools.count()
+    expected = model.fit(Fragile(blocks, all_passes, -1)).coef_
+    with pytest.raises(KeyboardInterrupt) as caught:
+        model.fit(Interrupted(blocks, itertools.count(), 3), checkpoint=path)
+    assert str(path) in caught.value.__notes__[0]
+    np.testing.assert_array_equal(model.fit(Fragile(blocks, passes, -1), checkpoint=path).coef_, expected)
+    assert next(passes) < next(all_passes)
+
+
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     blocks = LocalBlocks.of(draws(0.0), rows=50)
     FactorAnalysis(2).fit(blocks, checkpoint=tmp_path / "fit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from latlin.distributed.faults import RESUME, ClusterError, told_bytes
@@ -36,21 +37,25 @@ def answer(client: Any, wanted: Any) -> Any:
 
     Workers may still come: a cluster without any is waited for, after a warning.
     """
+    future = client.compute(wanted)
+    try:
+        _wait_for(client, future)
+        return future.result()
+    finally:
+        future.release()  # an interrupt is remembered with all that it passed through, and the work would go on
+
+
+def _wait_for(client: Any, future: Any) -> None:
     from distributed import wait
 
-    future, idle = client.compute(wanted), 0
-    while True:
-        try:
-            with client.as_current():
-                wait(future, timeout=LOOK)
-            return future.result()
-        except TimeoutError:
-            if future.done():
-                return future.result()
+    idle = 0
+    while not future.done():
+        with client.as_current(), suppress(TimeoutError):
+            wait(future, timeout=LOOK)
+            return
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         idle = idle + 1 if all(map(_is_stuck, workers)) else 0
         if idle == LOOKS and workers:
-            future.cancel()
             raise ClusterError(_told_paused(workers))
         if idle == LOOKS:
             alert("the cluster has no workers: the pass over the rows waits until there are some", UserWarning)
