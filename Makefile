@@ -4,8 +4,9 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 JOBS   ?= 2
 SIZE   ?= small
+OPTIONS ?=
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test lint format bench profile docs clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/latlin demo
@@ -23,7 +24,10 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
 
 bench: $(VENV)/.bench
-	$(RUN) benchmarks/run.py --size $(SIZE)
+	$(RUN) benchmarks/run.py --size $(SIZE) $(OPTIONS)
+
+profile: $(VENV)/.bench
+	$(RUN) benchmarks/profiles.py $(OPTIONS)
 
 docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(RUN) -m sphinx -b html -W --keep-going docs docs/_build/html

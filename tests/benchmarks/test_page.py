@@ -124,6 +124,18 @@ def test_runs_of_different_days_are_told_apart():
     assert re.search(r"2026-11-16 \(quick\):.*\n.*2026-12-01 \(slow\):", text)
 
 
+def test_a_run_that_was_resumed_is_one_run_and_says_how_long_it_took():
+    rest = RUN | {"versions": {"latlin": "0.1.0", "third": "3.0"}, "finished": ["slow"]}
+    records = [replace(r, wall=45.0) for r in (OURS, PEER)] + [replace(r, run=1, wall=3.0) for r in behind()]
+    text = page([Result("small", [RUN, rest], with_ratios(records))], REASONS, QUESTIONS)
+    (line,) = [line for line in text.splitlines() if line.startswith("* Size")]
+    assert "latlin 0.1.0, other 2.0, third 3.0" in line
+    assert line.endswith("It took 1.6 minutes.")
+    assert "`quick.py`: How quick? It took 1.5 minutes." in text
+    assert "`slow.py`: How slow? It took 6 s." in text
+    assert "It took" not in made([OURS, PEER])
+
+
 def test_being_behind_asks_for_a_reason():
     assert unexplained(with_ratios([OURS, PEER, *behind()]), REASONS) == ["slow"]
     assert unexplained(with_ratios(behind()), {"slow": {"why": "it does more"}}) == []

@@ -1,14 +1,18 @@
 """Tasks in processes of their own: whatever one of them does, there is a record and the others run."""
 
 import ast
+import importlib
 import json
+import re
 import tomllib
+from dataclasses import replace
 
 import pytest
 
+import _machine
 import _suite
 import run
-from _record import load
+from _record import Record, load, save
 from doc_pages import Page, read
 
 TOY = '''"""Toys: do they run?
@@ -155,6 +159,7 @@ def test_a_whole_run_writes_results_page_and_ratios(toy, monkeypatch, capsys):
         "benchmarks": lambda: ["broken", "toy"],
     }.items():
         monkeypatch.setattr(run, name, value)
+    monkeypatch.setattr(_machine, "revision", lambda: "abc1234")
     assert run.main(["--accept"]) == 0
     runs, records = load(toy / "results" / "small.json")
     assert [r.workload for r in records] == ["broken", "toy", "toy", "toy", "toy"]
@@ -165,13 +170,58 @@ def test_a_whole_run_writes_results_page_and_ratios(toy, monkeypatch, capsys):
     assert "failed: RuntimeError" in page
     kept = json.loads((toy / "ratios.json").read_text(encoding="utf8"))["small"]["toy"]["small"]["kept"]
     assert kept > 0.0
-    assert "[2/2" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "[2/2" in said
+    assert re.search(r"\| toy \| \d+ \|", said)
+    assert "2 files, " in said
+    assert all(r.wall > 0.0 for r in records)
+    assert run.main(["--resume"]) == 0
+    assert "[1/" not in capsys.readouterr().out
+    assert load(toy / "results" / "small.json") == (runs, records)
     # one that got slower is found, and only one file is run again
     (toy / "ratios.json").write_text(json.dumps({"small": {"toy": {"small": {"kept": kept / 1e3}}}}), "utf8")
     assert run.main(["--check"]) == 1
     assert "1 worse than accepted" in capsys.readouterr().out
     assert run.main(["--only", "broken"]) == 1
     assert [r.run for r in load(toy / "results" / "small.json")[1]] == [1, 0, 0, 0, 0]
+
+
+def test_a_resumed_run_leaves_out_what_this_revision_finished():
+    now = {"revision": "abc", "caches": "warm"}
+    runs = [now | {"finished": ["whole", "again"]}, now | {"revision": "old", "finished": ["older"]}, now]
+    records = [
+        Record("whole", "a", "x", run=0),
+        Record("again", "a", "x", run=0),
+        Record("again", "b", "x", run=2),
+        Record("older", "a", "x", run=1),
+    ]
+    assert run.finished((runs, records), now) == {"whole"}
+    assert run.finished((runs, records), now | {"caches": "cold"}) == set()
+
+
+def test_what_took_longer_than_planned_is_named():
+    records = [
+        Record("quick", "a", "x", wall=2.0),
+        Record("slow", "a", "x", wall=50.0),
+        Record("slow", "a", "y", wall=11.0),
+    ]
+    said = run.taken(records, {"quick": 10.0, "slow": 60.0})
+    assert "| slow | 61 | 60 |" in said
+    assert "2 files, 63 s = 1.1 minutes in all" in said
+    assert said.endswith("longer than planned: slow")
+
+
+def test_the_check_passes_on_what_is_stored_and_fails_on_a_doctored_ratio(tmp_path, monkeypatch, capsys):
+    assert run.main(["--check"]) == 0
+    runs, records = load(run.RESULTS / "small.json")
+    accepted = {(w, c, m) for w, cases in run.read(run.RATIOS, "small").items() for c, ms in cases.items() for m in ms}
+    number, victim = next((i, r) for i, r in enumerate(records) if r.key in accepted)
+    for factor, code in ((0.9, 0), (1.6, 1)):
+        doctored = [*records[:number], replace(victim, ratio=factor * victim.ratio), *records[number + 1 :]]
+        save(tmp_path / "small.json", "small", runs, doctored)
+        monkeypatch.setattr(run, "RESULTS", tmp_path)
+        assert run.main(["--check"]) == code
+    assert f"{victim.workload}: {victim.case}: {victim.method}" in capsys.readouterr().out
 
 
 def functions(stem):
@@ -193,7 +243,21 @@ def test_every_workload_has_its_words():
     for stem, reason in words.items():
         assert reason["title"], stem
         assert reason["why"].endswith("."), stem
-        assert set(reason) <= {"title", "why", "text"}
+        assert set(reason) <= {"title", "budget", "why", "text", "profile"}
+
+
+def test_the_small_size_is_planned_to_take_a_quarter_of_an_hour():
+    assert set(run.budgets()) == set(_suite.benchmarks())
+    assert sum(run.budgets().values()) <= 900.0
+
+
+@pytest.mark.parametrize("stem", _suite.benchmarks())
+def test_tasks_can_be_listed_at_both_sizes(stem):
+    module = importlib.import_module(stem)
+    for size in ("small", "full"):
+        tasks = module.tasks(size)
+        assert len({(task.case, task.method) for task in tasks}) == len(tasks) > 0
+        assert {task.role for task in tasks} <= {"latlin", "peer", "yardstick"}
 
 
 def test_the_links_of_the_words_lead_somewhere():
