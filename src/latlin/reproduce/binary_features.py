@@ -1,9 +1,9 @@
 """The eight 4×4 features of 003_acda9ca72b6854ce: Figures 1, 2, 4, 5 and 9–12.
 
 N = 400 images are sums of eight features, each on with probability 0.3, plus noise of standard deviation 0.1. The
-features are those the document reads off its data (§1.4); their strengths, which it does not give, are 1 here, and
-uniform on (½, 1) in the rows that say so. Where it finds seven in a typical run, the fit here finds all eight; its own
-programs, as printed and from random starts, stand beside it.
+features are those the document reads off its data (§1.4); it gives neither their number nor the strengths of the
+features, which are 1 here, and uniform on (½, 1) in the rows that say so. Where it finds seven in a typical run, the
+fit here finds all eight; its own programs, as printed and from random starts, stand beside it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from latlin.reproduce.resume import each, remembered
 Array = NDArray[np.float64]
 NOISES = (1.0, 2.0, 5.0)
 SIZES = (4, 8, 12, 16, 20, 24)
-#: the printed programs: the strength of the weakest feature, and σ at the start if it is not drawn
+#: the printed programs: the number of images, the strength of the weakest feature, σ at the start if it is not drawn
 PROGRAMS = {
-    "the programs as printed": (1.0, None),
-    "as printed, strengths ½ to 1": (0.5, None),
-    "as printed, strengths ½ to 1, σ from 1": (0.5, 1.0),
+    "the programs as printed": (400, 1.0, None),
+    "as printed, strengths ½ to 1": (400, 0.5, None),
+    "as printed, strengths ½ to 1, σ from 1": (400, 0.5, 1.0),
+    "as printed, strengths ½ to 1, σ from 1, 200 images": (200, 0.5, 1.0),
 }
 
 
@@ -144,9 +145,9 @@ def compute(
     x, _ = images(seed)
     eight = remembered(folder, f"binary_features_pixels_{starts}_{seed}", lambda: _eight(x, seed, starts))
     printed: dict[str, Array] = {}
-    for name, (weakest, scale) in each("binary factors as printed", PROGRAMS.items()):
-        key = f"binary_features_printed_{iterations}_{starts}_{weakest}_{scale}_{seed}"
-        rows = images(seed, weakest=weakest)[0]
+    for name, (count, weakest, scale) in each("binary factors as printed", PROGRAMS.items()):
+        key = f"binary_features_printed_{iterations}_{starts}_{count}_{weakest}_{scale}_{seed}"
+        rows = images(seed, count, weakest=weakest)[0]
         kept = remembered(folder, key, lambda r=rows, s=scale: _printed(r, iterations, sizes, starts, s))  # type: ignore[misc]
         printed |= {f"{name}{what}": values for what, values in kept.items()}
     slow, fits = {}, {}
@@ -263,7 +264,7 @@ def claims(found: Results) -> list[Claim]:
 def _of_starts(found: Results) -> list[Claim]:
     """Figure 2: seven of eight, and at least one missing in every run."""
     named = n_found(found.components)
-    programs = [name for name, (_, scale) in PROGRAMS.items() if scale is None]
+    programs = [name for name, (_, _, scale) in PROGRAMS.items() if scale is None]
     counts = {
         "our steps, random starts, error below 0.1": found.by_chance,
         "our steps, random starts, pixels cut at 0.4": found.drawn,
