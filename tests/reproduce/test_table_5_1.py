@@ -95,11 +95,23 @@ def test_variants_change_what_they_say():
     plain, clean = part_of("Neal", 0, TINY, None), clean_part_of("Neal", 0, TINY, None)
     assert clean.split.unit <= plain.split.unit
     np.testing.assert_array_equal(clean.other_y, clean.split.new_y)
-    start = VARIANTS["kernel as it started"].fits("Neal", 0, TINY, None, "Laplace", "gkl")
+    start = VARIANTS["kernel as it started"].run(plain, "Laplace", "gkl", TINY)
     found = fits(plain, "Laplace", "gkl", TINY)
     assert Fit(*start[0]).evidence == pytest.approx(Fit(*found[0]).after_1, rel=1e-6)
-    length = VARIANTS["one length"].fits("Friedman", 0, TINY, None, "Gauss", "auto")
+    length = VARIANTS["one length"].run(part_of("Friedman", 0, TINY, None), "Gauss", "auto", TINY)
     assert np.all(np.isfinite(length))
+    assert VARIANTS["widths of 1"].concerns("Neal", "Student t", "LVB")
+    assert not VARIANTS["widths of 1"].concerns("Neal", "Laplace", "LVB")
+
+
+def test_local_bounds_of_unit_width_are_below_the_best():
+    part = part_of("Neal", 0, TINY, None)
+    best, unit = (Fit(*run(part, "Student t", "lvb", TINY)[0]) for run in (fits, VARIANTS["widths of 1"].run))
+    assert unit.evidence < best.evidence
+    # touching where r² = (ν + 1)γ − νσ²
+    r, scale = np.sqrt(4.0 - 3.0 * 0.04), 0.2
+    site = t(3.0).logpdf(0.0) - np.log(scale) - 0.5 * (3.0 * 0.04 + 4.0 * (np.log(4.0 / 3.0 / 0.04) - 1.0)) - 0.5 * r**2
+    assert site == pytest.approx(t(3.0).logpdf(r / scale) - np.log(scale))
 
 
 def test_the_page_is_written(tmp_path, monkeypatch):
@@ -107,13 +119,15 @@ def test_the_page_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(table_5_1, "SIZES", dict.fromkeys(table_5_1.SIZES, TINY))
     rng = np.random.default_rng(0)
 
-    def drawn(part, likelihood, engine, sizes, kernel):
+    def drawn(part, likelihood, engine, sizes):
         assert len(part.split.y) == sizes.train
         table = rng.standard_normal((len(sizes.scales), len(Fit._fields)))
         table[:, 0] = sizes.scales
         return table
 
-    monkeypatch.setattr("latlin.reproduce.robust_reasons.fits", drawn)
+    monkeypatch.setattr(table_5_1, "PLAIN", table_5_1.PLAIN._replace(run=drawn))
+    anew = {row: variant._replace(run=drawn) for row, variant in VARIANTS.items()}
+    monkeypatch.setattr(table_5_1, "VARIANTS", anew)
     np.savetxt(tmp_path / "boston_housing.csv.gz", np.random.default_rng(0).random((70, 4)), delimiter=",", header="a")
     quick = table_5_1.run(tmp_path, quick=True, data=tmp_path)[0].read_text(encoding="utf8")
     assert "Boston" in quick

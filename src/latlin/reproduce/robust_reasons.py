@@ -9,8 +9,9 @@ with the printed one too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,35 +26,41 @@ from latlin.reproduce.robust_regression import (
     Sizes,
     clean_part_of,
     fits,
-    kernel_of,
     part_of,
     round_kernel_of,
+    unit_width_fits,
+    unsearched_fits,
 )
 
 Array = NDArray[np.float64]
 
 
 class Variant(NamedTuple):
-    """Other data, another kernel, or no search for it, fitted anew; which sets that changes, and what it supposes."""
+    """Fits made anew, with other data or in another way: what they suppose, of which sets, and of which columns."""
 
     reason: str
     sets: tuple[str, ...]
     part: Callable[[str, int, Sizes, Path | None], Part] = part_of
-    kernel: Callable[[int], Any] = kernel_of
-    searched: bool = True
+    run: Callable[[Part, str, str, Sizes], Array] = fits
+    columns: tuple[tuple[str, str], ...] = ()
 
-    def fits(self, name: str, seed: int, sizes: Sizes, path: Path | None, likelihood: str, engine: str) -> Array:
-        """See `robust_regression.fits`."""
-        steps = sizes.steps if self.searched else 0
-        part = self.part(name, seed, sizes, path)
-        return fits(part, likelihood, engine, sizes._replace(steps=steps), self.kernel)
+    def concerns(self, name: str, likelihood: str, label: str) -> bool:
+        return name in self.sets and (not self.columns or (likelihood, label) in self.columns)
 
 
 PLAIN = Variant("", ("Slump", "Boston", "Friedman", "Neal"))
 #: fits that are made anew, by the name of their row
 VARIANTS: dict[str, Variant] = {
-    "kernel as it started": Variant("the kernel was not searched for", PLAIN.sets, searched=False),
-    "one length": Variant("all columns have one length scale", PLAIN.sets[:3], kernel=round_kernel_of),
+    "widths of 1": Variant(
+        "the widths of the local bounds were left at 1",
+        PLAIN.sets,
+        run=unit_width_fits,
+        columns=(("Student t", "LVB"),),
+    ),
+    "kernel as it started": Variant("the kernel was not searched for", PLAIN.sets, run=unsearched_fits),
+    "one length": Variant(
+        "all columns have one length scale", PLAIN.sets[:3], run=partial(fits, kernel=round_kernel_of)
+    ),
     "no outliers at all": Variant("the generated set has none", PLAIN.sets[2:], part=clean_part_of),
 }
 

@@ -141,17 +141,40 @@ def fits(
 ) -> Array:
     """One `Fit` a scale, (scales, fields); with no steps the kernel stays as it starts."""
     setting = partial(Setting, kernel(part.split.x.shape[1]))
-    return np.array([_fit(part, setting, likelihood, scale, engine, sizes) for scale in sizes.scales])
+    found = []
+    for scale in sizes.scales:
+        template, started = LIKELIHOODS[likelihood](scale), time.perf_counter()
+        ended = _found(part.split, setting(Likelihood.of(template, template.parameters)), engine, sizes.steps)
+        found.append(_fit(part, ended, template, scale, sizes)._replace(seconds=time.perf_counter() - started))
+    return np.array(found)
 
 
-def _fit(
-    part: Part, setting: Callable[[Likelihood], Setting], likelihood: str, scale: float, engine: str, sizes: Sizes
-) -> Fit:
-    started = time.perf_counter()
-    template = LIKELIHOODS[likelihood](scale)
-    found = _found(part.split, setting(Likelihood.of(template, template.parameters)), engine, sizes.steps)
+def unsearched_fits(part: Part, likelihood: str, engine: str, sizes: Sizes) -> Array:
+    """The same with the kernel as it starts."""
+    return fits(part, likelihood, engine, sizes._replace(steps=0))
+
+
+def unit_width_fits(part: Part, likelihood: str, engine: str, sizes: Sizes) -> Array:
+    """Local bounds on Student t sites whose widths γ stay at 1, whatever the engine: Gaussian noise of variance 1.
+
+    With slope −1/(2γ) in r², log t(r) ≥ log t(0) − r²/(2γ) − ½[(ν + 1)(log(γ(1 + 1/ν)/σ²) − 1) + νσ²/γ].
+    """
+    template, started = Gaussian(scale=1.0), time.perf_counter()
+    setting = Setting(kernel_of(part.split.x.shape[1]), Likelihood.of(template, template.parameters))
+    ended, df = _found(part.split, setting, "auto", sizes.steps), 3.0
+    found = []
+    for scale in sizes.scales:
+        student = LIKELIHOODS[likelihood](scale)
+        height = df * scale**2 + (df + 1.0) * (np.log((1.0 + 1.0 / df) / scale**2) - 1.0)
+        site = float(student.log_density(np.zeros(1))[0]) - 0.5 * height + 0.5 * np.log(2.0 * np.pi)
+        fit = _fit(part, ended, student, scale, sizes)
+        found.append(fit._replace(evidence=fit.evidence + site * sizes.train, seconds=time.perf_counter() - started))
+    return np.array(found)
+
+
+def _fit(part: Part, found: Found | None, template: Potential, scale: float, sizes: Sizes) -> Fit:
     if found is None:
-        return Fit._make([scale, *[np.nan] * (len(Fit._fields) - 3), 0.0, time.perf_counter() - started])
+        return Fit._make([scale, *[np.nan] * (len(Fit._fields) - 3), 0.0, 0.0])
     best = np.maximum.accumulate(found.trace)
     early = [float(best[min(count, len(best)) - 1]) for count in EARLY]
     mean, variance = Process(part.split.x, found).marginals(part.split.new_x)
@@ -163,8 +186,7 @@ def _fit(
     white = found.setting.kernel.k2.noise_level
     plain = template.predictive(mean, np.maximum(variance - white, 0.0)).log_density(part.split.new_y)[test].mean()
     post = found.latent.posterior
-    seconds = time.perf_counter() - started
-    return Fit._make([scale, post.log_evidence, *scores, plain, *early, float(post.converged), seconds])
+    return Fit._make([scale, post.log_evidence, *scores, plain, *early, float(post.converged), 0.0])
 
 
 def _found(split: Split, setting: Setting, engine: str, steps: int) -> Found | None:

@@ -73,16 +73,22 @@ def run(
 
 
 def compute(
-    target: Path, files: dict[str, Path | None], quick: bool, partitions: int, row: str = "", variant: Variant = PLAIN
+    target: Path,
+    files: dict[str, Path | None],
+    quick: bool,
+    partitions: int,
+    row: str = "",
+    variant: Variant | None = None,
 ) -> dict[Key, Runs]:
     """The fits of every printed column, partition by partition; each is kept in `target`."""
+    variant = variant or PLAIN
     cells, names = printed(TABLE_5_1), [name for name in files if name in variant.sets]
     jobs = [
         (name, seed, method)
         for seed in range(partitions)
         for name in names
         for method, theirs in zip(METHODS, cells[name, "LML"], strict=True)
-        if theirs is not None
+        if theirs is not None and variant.concerns(name, *method[:2])
     ]
     sizes = dict.fromkeys(names, QUICK) if quick else SIZES
     found: dict[Key, list[Array]] = {}
@@ -91,7 +97,7 @@ def compute(
             target,
             f"table_5_1{'_quick' * quick}_fits_{row}{'_' * bool(row)}{name}_{seed}_{likelihood}_{label}",
             lambda n=name, s=seed, k=likelihood, e=engine: {  # type: ignore[misc]
-                "fits": variant.fits(n, s, sizes[n], files[n], k, e)
+                "fits": variant.run(variant.part(n, s, sizes[n], files[n]), k, e, sizes[n])
             },
         )
         found.setdefault((name, likelihood, label), []).append(kept["fits"])
