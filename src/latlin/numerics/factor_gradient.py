@@ -13,6 +13,7 @@ The running mean is θ̄_t = θ̄_{t−1} + (θ_t − θ̄_{t−1})/t, corrected
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,6 +71,24 @@ def _inputs(state: FactorState, latents: Latents, size: int) -> tuple[Floats, Fl
     return second, np.ascontiguousarray(latents.weights / size, dtype=kind)
 
 
+def _move(
+    step: ScaledGradient | PlainGradient,
+    chunks: Callable[..., None],
+    state: FactorState,
+    inputs: tuple[Floats, Floats, Floats],
+    rate: float,
+) -> None:
+    """A step of length `rate` in every chunk of coordinates."""
+    partial, floored = scratch(state)
+    kind = state.loadings.dtype.type
+    chunks(
+        state.loadings, state.noise, state.mean, *inputs,
+        kind(rate), state.count, state.tiny, partial, floored,
+    )  # fmt: skip
+    finish(state, partial, floored, step.isotropic)
+    step.averaging.advance(state)
+
+
 @dataclass(frozen=True)
 class ScaledGradient:
     """F ← F + α(Ψ + ½FFᵀ)∇_F, β ← β + 2α∇_β with α = learning_rate·γ_t, at most what keeps the step stable."""
@@ -83,18 +102,10 @@ class ScaledGradient:
         self.averaging.begin(state)
 
     def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
-        second, weights = _inputs(state, latents, len(rows))
         # F shrinks by I − ½α(H + I): α below 2/(λ_max(H) + 1) keeps that positive
         largest = float(np.linalg.eigvalsh(latents.second)[-1])
         rate = min(self.learning_rate * self.steps.block(state.count, len(rows)), 1.0 / (largest + 1.0))
-        partial, floored = scratch(state)
-        kind = state.loadings.dtype.type
-        scaled_gradient_chunks(
-            state.loadings, state.noise, state.mean, rows, second, weights,
-            kind(rate), state.count, state.tiny, partial, floored,
-        )  # fmt: skip
-        finish(state, partial, floored, self.isotropic)
-        self.averaging.advance(state)
+        _move(self, scaled_gradient_chunks, state, (rows, *_inputs(state, latents, len(rows))), rate)
 
     def density(self, state: FactorState) -> LowRankNormal:
         return self.averaging.density(state)
@@ -112,16 +123,8 @@ class PlainGradient:
         self.averaging.begin(state)
 
     def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
-        second, weights = _inputs(state, latents, len(rows))
         rate = self.learning_rate / np.sqrt(1.0 + state.updates)
-        partial, floored = scratch(state)
-        kind = state.loadings.dtype.type
-        gradient_chunks(
-            state.loadings, state.noise, state.mean, rows, second, weights,
-            kind(rate), state.count, state.tiny, partial, floored,
-        )  # fmt: skip
-        finish(state, partial, floored, self.isotropic)
-        self.averaging.advance(state)
+        _move(self, gradient_chunks, state, (rows, *_inputs(state, latents, len(rows))), rate)
 
     def density(self, state: FactorState) -> LowRankNormal:
         return self.averaging.density(state)

@@ -283,6 +283,27 @@ def weigh(
 
 
 @_compiled
+def _step(rho: float, mean: Array, work: Array) -> tuple[bool, float, float]:
+    """P ← (1 − ρ)P + ρΓ, its factor, inverse, and m + ρP⁻¹g; whether P is definite, log det P⁻¹, the largest move."""
+    k = mean.size
+    target, old, factor, new_cov = work[0], work[2], work[3], work[4]
+    slope, new_mean, column = work[5, 0], work[7, 0], work[8, 0]
+    for i in range(k):
+        new_mean[i] = rho * slope[i]
+        for j in range(k):
+            factor[i, j] = (1.0 - rho) * old[i, j] + rho * target[i, j]
+    if not cholesky_in_place(factor):
+        return False, 0.0, 0.0
+    log_det = inverse_from(factor, new_cov, column)
+    solve_in_place(factor, new_mean)
+    moved = 0.0
+    for i in range(k):
+        moved = max(moved, math.fabs(new_mean[i]))
+        new_mean[i] += mean[i]
+    return True, log_det, moved
+
+
+@_compiled
 def fit_row(
     row: Array,
     sites: Sites,
@@ -307,19 +328,10 @@ def fit_row(
     log_det = -inverse_from(factor, old, column)
     value = weigh(row, sites, prior, rules, spread, mean, cov, slope, target) + spread * 0.5 * log_det
     for _ in range(max_iter):
-        rho, accepted, gain, moved = 1.0, False, 0.0, 0.0
+        rho, accepted = 1.0, False
         for _ in range(30):
-            for i in range(k):
-                new_mean[i] = rho * slope[i]
-                for j in range(k):
-                    factor[i, j] = (1.0 - rho) * old[i, j] + rho * target[i, j]
-            if cholesky_in_place(factor):
-                new_log_det = inverse_from(factor, new_cov, column)
-                solve_in_place(factor, new_mean)
-                moved = 0.0
-                for i in range(k):
-                    moved = max(moved, math.fabs(new_mean[i]))
-                    new_mean[i] += mean[i]
+            definite, new_log_det, moved = _step(rho, mean, work)
+            if definite:
                 new_value = weigh(row, sites, prior, rules, spread, new_mean, new_cov, next_slope, next_target)
                 new_value += spread * 0.5 * new_log_det
                 if new_value >= value - 1e-12 * math.fabs(value):
