@@ -258,6 +258,22 @@ def test_what_is_not_concave_is_said():
     assert "not concave in a low-rank" in infer(logistic(), GaussianKL(covariance="low-rank", rank=1)).message
 
 
+@pytest.mark.parametrize("model", [logistic(), sparse_prior()], ids=["logistic", "sparse prior"])
+def test_a_chevron_goes_on_from_that_of_a_similar_model(model):
+    engine = GaussianKL(covariance="chevron", rank=3)
+    before = infer(model, engine)
+    more = LatentLinearModel([*model.gaussians, *model.sites, GaussianFactor(mean=0.5, cov=0.1, H=X[:2] + 0.3)])
+    after = infer(more, engine, start=before)
+    first = before.density.structure.structure.first
+    assert np.array_equal(after.density.structure.structure.first, first)
+    # the optimum for given coordinates is unique
+    cold = infer(more, GaussianKL(covariance="chevron", rank=3, order=first))
+    assert after.log_evidence == pytest.approx(cold.log_evidence, abs=1e-7)
+    np.testing.assert_allclose(after.covariance(), cold.covariance(), atol=1e-4)
+    other = GaussianKL(covariance="chevron", rank=3, order=np.arange(DIM)[::-1])
+    assert infer(more, other, start=before).log_evidence == pytest.approx(infer(more, other).log_evidence, abs=1e-7)
+
+
 def test_a_start_and_a_checkpoint_lead_to_the_same_optimum(tmp_path):
     engine = GaussianKL(covariance="chevron", rank=2)
     cold = infer(logistic(), engine)

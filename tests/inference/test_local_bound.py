@@ -7,8 +7,10 @@ from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFa
 from latlin.engines import LocalBound
 from latlin.inference.double_loop import centres, inner_objective, maximise_local_bound
 from latlin.inference.exact_family import ExactFamily
+from latlin.inference.lanczos_family import LanczosFamily
 from latlin.inference.site_form import site_form
 from latlin.inference.sites import SiteParameters
+from latlin.inference.structured_form import structured_form
 from latlin.numerics.ascent import Rules
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gaussian import Gaussian
@@ -170,6 +172,29 @@ def test_lanczos_improves_with_its_rank():
     # the complement's precisions are replaced by their mean, which only loses (log is concave)
     assert np.all(np.diff(found) > 0)
     assert found[-1] == pytest.approx(exact.log_evidence, abs=1e-7)
+
+
+def test_lanczos_starts_from_the_variances_of_a_start():
+    model = LatentLinearModel([GaussianFactor(0.2, 1.5), SiteFactor(ROWS, Laplace(VALUES, 0.5))])
+    engine = LocalBound(variances="lanczos", rank=D - 1, tol=1e-4)
+    before = infer(model, engine)
+    form = structured_form(LatentLinearModel([GaussianFactor(0.1, 0.7), SiteFactor(ROWS, Laplace(VALUES, 0.5))]))
+    _, x, variance = LanczosFamily(form, D - 1).inherited(before.density)
+    np.testing.assert_allclose(variance, before.project(ROWS).variance, rtol=1e-9)
+    np.testing.assert_allclose(x, ROWS @ (before.mean - 0.1), atol=1e-12)
+    assert infer(model, engine, start=before).n_iter < before.n_iter
+    with pytest.raises(ValueError, match="start has dimension"):
+        infer(LatentLinearModel([GaussianFactor(cov=np.ones(2))]), engine, start=before)
+
+
+def test_lanczos_ends_at_its_gradient_and_does_not_wait_for_an_evidence_that_fluctuates():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((80, 40))
+    measured = GaussianFactor(np.sin(rows[:30] @ np.ones(40)), 0.01, H=rows[:30])
+    model = LatentLinearModel([measured, SiteFactor(rows, Laplace())])
+    post = infer(model, LocalBound(variances="lanczos", rank=20, tol=0.1))
+    assert post.converged
+    assert post.n_iter < 15
 
 
 def test_lanczos_of_a_large_sparse_model():

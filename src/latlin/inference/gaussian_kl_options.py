@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.structured.chevron import Chevron
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.gaussian_kl_plans import (
@@ -17,6 +18,7 @@ from latlin.inference.gaussian_kl_plans import (
     ChevronPlan,
     Climber,
     DiagonalPlan,
+    Fit,
     LowRankPlan,
     Plan,
     SparsePlan,
@@ -126,7 +128,8 @@ def structured_posterior(
     form = structured_form(model, engine.probes)
     starts = structured_starts(form) if start is None else [_moments(form, start)]
     climber = Climber(form, rules, verbose, checkpoint_for(checkpoint, model, engine))
-    structure, ascent, note = best_fit(plan, climber, starts)
+    again = None if start is None else _continued(plan, climber, start)
+    structure, ascent, note = again or best_fit(plan, climber, starts)
     m, theta = ascent.state.point[: form.dim], ascent.state.point[form.dim :]
     local = "" if form.sites.log_concave else "; the sites are not log-concave, so this optimum may be local"
     return Posterior(
@@ -141,6 +144,21 @@ def structured_posterior(
         elapsed=time.perf_counter() - started,
         message=ascent.message + note + local + (PROBED if form.probed else ""),
     )
+
+
+def _continued(plan: Plan, climber: Climber, start: Posterior) -> Fit | None:
+    """The fit that starts from a chevron as the plan asks for it, with the coordinates that it gave full rows."""
+    covariance = getattr(start.density, "structure", None)
+    if not (isinstance(plan, ChevronPlan) and isinstance(covariance, StructuredCovariance)):
+        return None
+    form, structure = climber.form, covariance.structure
+    if not (isinstance(structure, Chevron) and plan.makes(structure) and len(start.mean) == form.dim):
+        return None
+    # S = L F̃ᵀF̃ L, so in the new coordinates F̃ L/L′
+    ratio = covariance.whitening.scale / form.whitening.scale
+    loadings, scale = structure.split(covariance.theta)
+    theta = structure.joined(ratio[:, None] * loadings, ratio * scale)
+    return plan.again(climber, form.coordinates(start.mean), structure, theta)
 
 
 def _moments(form: StructuredForm, start: Posterior) -> Moments:

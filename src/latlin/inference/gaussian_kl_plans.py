@@ -30,8 +30,8 @@ from latlin.numerics.rows import Rows
 Array = NDArray[np.float64]
 #: gradient at which a fit that only prepares another one may stop
 ROUGH = 1e-2
-#: columns of a covariance solved for at once
-COLUMNS = 16
+#: columns of a covariance solved for at once: at least some, and more while they have no more numbers than this
+COLUMNS, NUMBERS = 16, 2**20
 #: quasi-Newton steps are cheaper and more than Newton steps
 PATIENCE = 20
 
@@ -172,6 +172,19 @@ class ChevronPlan:
         start = np.concatenate([mean, structure.spread(scale) if theta is None else theta])
         return Fit(structure, climber.final(structure, start))
 
+    def again(self, climber: Climber, mean: Array, structure: Chevron, theta: Array) -> Fit:
+        """The fit from a chevron of a similar model, whose choice of coordinates is kept."""
+        mean, _, precision = climber.diagonal(mean, theta[structure.pivots])
+        best = best_chevron(precision, structure, near=theta)
+        return Fit(structure, climber.final(structure, np.concatenate([mean, theta if best is None else best])))
+
+    def makes(self, structure: Chevron) -> bool:
+        """Whether a structure is one that this plan may choose."""
+        rank = min(self.rank, structure.dim)
+        return structure.rank == rank and (
+            self.order is None or np.array_equal(structure.first, self._given(structure.dim, rank))
+        )
+
     def _given(self, dim: int, rank: int) -> NDArray[np.int64]:
         order = np.asarray(self.order)
         whole = order.ndim == 1 and np.issubdtype(order.dtype, np.integer) and len(order) >= rank
@@ -224,19 +237,23 @@ def entangled(precision: Precision, rank: int) -> NDArray[np.int64]:
     return np.array(taken, dtype=np.int64)
 
 
-def best_chevron(precision: Precision, structure: Chevron) -> Array | None:
+def best_chevron(precision: Precision, structure: Chevron, near: Array | None = None) -> Array | None:
     """θ of the best chevron for fixed site curvatures, None where a coordinate has none or rounding spoils it.
 
     With P = prior + HᵀΓH the best C has as full rows the first rows of the Cholesky factor of S = P⁻¹, which need only
-    the columns of S at the first coordinates, and P_jj^(−½) elsewhere.
+    the columns of S at the first coordinates, and P_jj^(−½) elsewhere. The columns are searched from those of the
+    chevron `near`.
     """
     diagonal = precision.diagonal()
     if not np.all(diagonal > 0.0):
         return None
     columns = np.empty((precision.dim, structure.rank))
-    for start in range(0, structure.rank, COLUMNS):
-        chosen = structure.first[start : start + COLUMNS]
-        columns[:, start : start + COLUMNS] = solve_columns(precision.times, unit(precision.dim, chosen), diagonal)
+    count = max(COLUMNS, NUMBERS // precision.dim)
+    for start in range(0, structure.rank, count):
+        span = slice(start, start + count)
+        chosen = structure.first[span]
+        first = None if near is None else structure.columns(near, chosen)
+        columns[:, span] = solve_columns(precision.times, unit(precision.dim, chosen), diagonal, start=first)
     try:
         chol = cholesky(0.5 * (columns[structure.first] + columns[structure.first].T))
     except ValueError:

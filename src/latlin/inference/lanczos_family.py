@@ -10,7 +10,7 @@ the mean of the precisions that are left (the best multiple of the identity, as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,18 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.double_loop import Fit
 from latlin.inference.gaussian_part import LOG_2PI
 from latlin.inference.sites import SiteParameters, Sites
 from latlin.inference.structured_form import StructuredForm
 from latlin.numerics.lanczos import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.rows import row_dots
 
 Array = NDArray[np.float64]
-CG_TOL, CG_STEPS = 1e-10, 1000
+#: steps of conjugate gradients for one mean, at most
+STEPS = 1000
 
 
 class LowRank(NamedTuple):
@@ -44,10 +47,11 @@ class LowRank(NamedTuple):
 
 @dataclass(frozen=True)
 class LanczosFamily:
-    """See the module; `rank` is the number of Lanczos steps."""
+    """See the module; `rank` is the number of Lanczos steps, `accuracy` the relative residual of a mean."""
 
     form: StructuredForm
     rank: int
+    accuracy: float = 1e-10
 
     @property
     def sites(self) -> Sites:
@@ -65,7 +69,7 @@ class LanczosFamily:
             return None
         scale = LinearOperator((self.form.dim,) * 2, matvec=lambda v: np.ravel(v) / diagonal)
         right = self.form.rows.transposed(nu)
-        u, _ = cg(self._precision(gamma), right, x0=guess, rtol=CG_TOL, maxiter=CG_STEPS, M=scale)
+        u, _ = cg(self._precision(gamma), right, x0=guess, rtol=self.accuracy, maxiter=STEPS, M=scale)
         return u, self.form.rows.times(u)
 
     def fit(self, parameters: SiteParameters, guess: Array) -> Fit | None:
@@ -81,6 +85,25 @@ class LanczosFamily:
         """The Gaussian that the sites' typical curvature makes: (u, x, variance)."""
         zero = np.zeros(self.form.dim)
         return zero, np.zeros(len(self.sites)), self._variances(self.precision(self.sites.typical_precision()))
+
+    def inherited(self, density: Any) -> tuple[Array, Array, Array]:
+        """(u, x, variance) of another Gaussian over w; of one that is not in this family the mean alone."""
+        if len(density.mean) != self.form.dim:
+            raise ValueError(f"start has dimension {len(density.mean)}, but the model has {self.form.dim}")
+        u = self.form.coordinates(density.mean)
+        structure = getattr(density, "structure", None)
+        own = isinstance(structure, SubspaceCovariance) and isinstance(structure.whitening, DiagonalWhitening)
+        variance = self._under(structure) if own else self.first()[2]
+        return u, self.form.rows.times(u), variance
+
+    def _under(self, structure: Any) -> Array:
+        """Variances of the projections, hL = h̃ diag(r) for the other Gaussian's L."""
+        ratio = structure.whitening.scale / self.form.whitening.scale
+        inside = self.form.rows.block_times(np.ascontiguousarray(ratio[:, None] * structure.basis))
+        root = structure.inner.whiten(np.asfortranarray(inside.T))
+        scaled = self.form.rows.scaled_image(ratio)
+        outside = np.maximum(self.form.rows.scaled_inner(scaled, scaled) - row_dots(inside, inside), 0.0)
+        return np.einsum("kn,kn->n", root, root) + structure.complement**2 * outside
 
     def precision(self, gamma: Array) -> LowRank:
         """P = prior·I + H̃ᵀΓH̃ after `rank` Lanczos steps."""

@@ -54,7 +54,12 @@ def solve(product: Callable[[Array], Array], rhs: Array, diagonal: Array, tol: f
 
 
 def solve_columns(
-    product: Callable[[Array], Array], rhs: Array, diagonal: Array, tol: float = 1e-2, max_iter: int = 100
+    product: Callable[[Array], Array],
+    rhs: Array,
+    diagonal: Array,
+    tol: float = 1e-2,
+    max_iter: int = 100,
+    start: Array | None = None,
 ) -> Array:
     """A⁻¹B for a symmetric positive definite A: one product with A serves all columns.
 
@@ -68,6 +73,8 @@ def solve_columns(
         Of A.
     tol : float
         Largest residual norm relative to that of its right-hand side, both scaled by the diagonal.
+    start : ndarray of shape (dim, columns), optional
+        Where to start; zero without it.
 
     Examples
     --------
@@ -75,10 +82,10 @@ def solve_columns(
     >>> bool(np.allclose(a @ solve_columns(a.dot, np.eye(2), np.diag(a), tol=1e-10), np.eye(2)))
     True
     """
-    x, r = np.zeros_like(rhs), rhs.copy()
+    goal = tol**2 * np.einsum("dk,dk,d->k", rhs, rhs, 1.0 / diagonal)
+    x, r = (np.zeros_like(rhs), rhs.copy()) if start is None else (start.copy(), rhs - product(start))
     p = r / diagonal[:, None]
     old = np.einsum("dk,dk->k", r, p)
-    goal = tol**2 * old
     for _ in range(max_iter):
         q = product(p)
         curvature = np.einsum("dk,dk->k", p, q)

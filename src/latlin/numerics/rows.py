@@ -8,7 +8,7 @@ and triangular ones with a sparsity pattern do this here, each kind of row in it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +22,8 @@ from latlin.numerics.patterns import Group, Pattern
 Array = NDArray[np.float64]
 #: (weights, image) pairs
 Terms = Sequence[tuple[Array, Any]]
-BLOCK = 1024
+#: numbers squared at once, so that they stay in the cache
+BLOCK = 2**18
 
 
 class Rows(Protocol):
@@ -136,18 +137,23 @@ class DenseRows(LoadingsByProducts):
 
     def energy(self, weights: Array) -> Array:
         total = np.zeros(self.shape[1])
-        for i in range(0, len(self.matrix), BLOCK):
-            part = self.matrix[i : i + BLOCK]
-            total += blas.dgemv(1.0, (part * part).T, weights[i : i + BLOCK])
+        for span, squares in self._squares():
+            total += blas.dgemv(1.0, squares.T, weights[span])
         return total
+
+    def _squares(self) -> Iterator[tuple[slice, Array]]:
+        """H∘H, some rows at a time."""
+        count = max(1, BLOCK // max(self.shape[1], 1))
+        for i in range(0, len(self.matrix), count):
+            part = self.matrix[i : i + count]
+            yield slice(i, i + count), part * part
 
     def scaled_image(self, scale: Array) -> Array:
         return scale
 
     def scaled_inner(self, a: Array, b: Array) -> Array:
         v = a * b
-        parts = (self.matrix[i : i + BLOCK] for i in range(0, len(self.matrix), BLOCK))
-        return np.concatenate([blas.dgemv(1.0, (part * part).T, v, trans=1) for part in parts])
+        return np.concatenate([blas.dgemv(1.0, squares.T, v, trans=1) for _, squares in self._squares()])
 
     def scaled_pull(self, terms: Terms) -> Array:
         return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)

@@ -1,7 +1,10 @@
 """Figure 5.3 of 002_71af9439e55c646f: images reconstructed from designed and random measurements.
 
 One pane an image: the true one, then a row a method with the estimates after 100, 400, 700, … measurements. The
-experiment is shared with figure 5.4.
+experiment is shared with figure 5.4, whose page says how much of it there is. What the source says about textures is
+measured: how rough an estimate is (mean absolute difference of neighbouring pixels) and how unevenly it errs (spread of
+the errors of 8×8 patches, relative to their mean). `latlin.reproduce.figure_5_3.write(folder, data=…)` writes the page
+from the runs that are there.
 """
 
 from __future__ import annotations
@@ -10,51 +13,114 @@ import os
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from latlin.reproduce.image_design import FULL, QUICK, all_runs
+from latlin.reproduce.figure_5_4 import Found, longest
+from latlin.reproduce.image_design import FULL, QUICK, Shelf, all_runs, shelf
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, drawn, write_page
+
+Array = NDArray[np.float64]
+#: image, method, measurements, error, roughness, unevenness
+Line = tuple[int, str, int, float, float, float]
+PATCH = 8
+PANES = 2
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.PathLike[str] | None = None) -> list[Path]:
     """The figure, a pane for each of the first two images; `data` names the folder with the images."""
-    target, plan = made(folder), QUICK if quick else FULL
-    images, found = all_runs(target, plan, data, "quick" if quick else "full")
-    pictures: list[Picture] = []
-    rows: list[tuple[int, str, int, float]] = []
-    for number, image in enumerate(images[:2]):
-        runs = {label: found[label][number] for label in plan.methods}
-        columns = max(len(kept["means"]) for kept in runs.values())
-        figure = new_figure("figure 5.3", 1.2 * columns + 1.2, 1.25 * len(runs))
-        panes = figure.subplots(len(runs), columns + 1, squeeze=False)
-        for axes in panes.flat:
-            axes.set_axis_off()
-        panes[0, columns].imshow(image, cmap="gray", vmin=-1, vmax=1)
-        for line, (label, kept) in zip(panes, runs.items(), strict=True):
-            for axes, mean, count in zip(line, kept["means"], kept["shown_counts"], strict=False):
-                axes.imshow(mean.reshape(image.shape), cmap="gray", vmin=-1, vmax=1)
-                axes.set_title(f"{label}, {int(count)}", fontsize=5)
-                rows.append((number, label, int(count), float(np.linalg.norm(mean - image.ravel()))))
-        alt = f"Image {number} as every method reconstructs it from more and more measurements"
-        pictures.append(drawn(figure, target / f"figure_5_3_{number}.png", alt, quick))
-    title = "Distance of the shown estimates from the images"
-    table = Table("figure_5_3", title, ("image", "method", "measurements", "error"), rows)
-    return write_page(target, "figure_5_3", at_size(claims(rows), quick), [table], pictures)
+    kept = shelf(made(folder), QUICK if quick else FULL, data, quick)
+    all_runs(kept, lambda: _write(kept, quick))
+    return _write(kept, quick)
 
 
-def claims(rows: list[tuple[int, str, int, float]]) -> list[Claim]:
-    """The images come nearer with more measurements; textures, which the text describes, are for the eye."""
+def write(folder: str | os.PathLike[str], data: str | os.PathLike[str] | None = None) -> list[Path]:
+    """The page from the runs that are there."""
+    return _write(shelf(made(folder), FULL, data, quick=False), quick=False)
+
+
+def _write(kept: Shelf, quick: bool) -> list[Path]:
+    found = kept.there()
+    numbers = sorted({number for runs in found.values() for number in runs})
+    lines = [line for number in numbers for line in _lines(found, kept.images[number], number)]
+    columns = ("image", "method", "measurements", "error", "roughness", "unevenness")
+    table = Table("figure_5_3", "The estimates that are shown", columns, lines)
+    pictures = [_pane(found, kept, number, quick) for number in numbers[:PANES]]
+    return write_page(kept.folder, "figure_5_3", at_size(claims(found, lines), quick), [table], pictures)
+
+
+def _pane(found: Found, kept: Shelf, number: int, quick: bool) -> Picture:
+    image = kept.images[number]
+    runs = {label: own[number] for label, own in found.items() if number in own}
+    columns = max(len(own["means"]) for own in runs.values())
+    figure = new_figure("figure 5.3", 1.2 * columns + 1.2, 1.25 * len(runs))
+    panes = figure.subplots(len(runs), columns + 1, squeeze=False)
+    for axes in panes.flat:
+        axes.set_axis_off()
+    panes[0, columns].imshow(image, cmap="gray", vmin=-1, vmax=1)
+    for line, (label, own) in zip(panes, runs.items(), strict=True):
+        for axes, mean, count in zip(line, own["means"], own["shown_counts"], strict=False):
+            axes.imshow(mean.reshape(image.shape), cmap="gray", vmin=-1, vmax=1)
+            axes.set_title(f"{label}, {int(count)}", fontsize=5)
+    alt = f"Image {number} as every method reconstructs it from more and more measurements"
+    return drawn(figure, kept.folder / f"figure_5_3_{number}.png", alt, quick)
+
+
+def _lines(found: Found, image: Array, number: int) -> list[Line]:
+    lines = []
+    for label, runs in found.items():
+        own = runs.get(number)
+        for mean, count in zip(own["means"], own["shown_counts"], strict=True) if own else ():
+            estimate = mean.reshape(image.shape)
+            error = float(np.linalg.norm(estimate - image))
+            lines.append((number, label, int(count), error, roughness(estimate), unevenness(estimate - image)))
+    return lines
+
+
+def roughness(image: Array) -> float:
+    """Mean absolute difference of neighbours."""
+    return float(np.mean([np.abs(np.diff(image, axis=axis)).mean() for axis in (0, 1)]))
+
+
+def unevenness(error: Array) -> float:
+    """Standard deviation of the patches' root mean square errors, relative to their mean."""
+    side = max(len(error) // PATCH, 1)
+    patches = error[: side * PATCH, : side * PATCH].reshape(side, -1, side, len(error) // side)
+    sizes = np.sqrt(np.mean(patches**2, axis=(1, 3)))
+    return float(sizes.std() / sizes.mean())
+
+
+def claims(found: Found, lines: list[Line]) -> list[Claim]:
+    """The images come nearer with more measurements, and differ in their textures."""
     said = []
-    for label in dict.fromkeys(label for _, label, _, _ in rows):
-        first, last = (
-            np.mean([error for image, own, count, error in rows if own == label and count == end(_counts(rows, label))])
-            for end in (min, max)
-        )
-        said.append(
-            Claim(f"{label}: error at first and at last", "falls", f"{first:.2f} and {last:.2f}", bool(last < first))
-        )
-    return said
+    for label in found:
+        counts = [line[2] for line in lines if line[1] == label]
+        first, last = (_mean(lines, label, end(counts), 3) for end in (min, max))
+        if min(counts) < max(counts):
+            ours = f"{first:.2f} and {last:.2f}"
+            said.append(Claim(f"{label}: error at first and at last", "falls", ours, last < first))
+    return [*said, *_textures(found, lines)]
 
 
-def _counts(rows: list[tuple[int, str, int, float]], label: str) -> list[int]:
-    return [count for _, own, count, _ in rows if own == label]
+def _textures(found: Found, lines: list[Line]) -> list[Claim]:
+    """Roughness and unevenness half-way, Gaussian KL against the other two."""
+    needed = [name for name in ("G-KL", "LVB") if any(label.startswith(name) for label in found)]
+    if len(needed) < 2 or "MAP, random rows" not in found:
+        return []
+    labels = [*(longest(found, name) for name in needed), "MAP, random rows"]
+    shared = set.intersection(*({line[2] for line in lines if line[1] == label} for label in labels))
+    middle = sorted(shared)[len(shared) // 2]
+    rough = [_mean(lines, label, middle, 4) for label in labels]
+    uneven = [_mean(lines, label, middle, 5) for label in labels]
+    why = "a matter of the eye there; the table has the numbers of every run"
+    return [
+        Claim(f"{what} at {middle}: {', '.join(labels)}", theirs, ", ".join(f"{v:.3f}" for v in values), agrees, why)
+        for what, theirs, values, agrees in (
+            ("roughness", "LVB and MAP more pixelated than G-KL", rough, rough[0] < min(rough[1:])),
+            ("unevenness", "G-KL with good and bad patches, LVB and MAP even", uneven, uneven[0] > max(uneven[1:])),
+        )
+    ]
+
+
+def _mean(lines: list[Line], label: str, count: int, column: int) -> float:
+    return float(np.mean([line[column] for line in lines if line[1] == label and line[2] == count]))

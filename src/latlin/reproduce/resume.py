@@ -24,7 +24,7 @@ def remembered(folder: Path, key: str, compute: Callable[[], dict[str, Array]]) 
 
     What a file name cannot hold becomes an underscore.
     """
-    path = _file(folder, key)
+    path = named(folder, key)
     if path.exists():
         return recalled(path)
     found = compute()
@@ -34,10 +34,11 @@ def remembered(folder: Path, key: str, compute: Callable[[], dict[str, Array]]) 
 
 def is_kept(folder: Path, key: str) -> bool:
     """Whether a run is finished."""
-    return _file(folder, key).exists()
+    return named(folder, key).exists()
 
 
-def _file(folder: Path, key: str) -> Path:
+def named(folder: Path, key: str) -> Path:
+    """The file of a run."""
     return folder / "runs" / (re.sub(r"[^\w.-]+", "_", key) + ".npz")
 
 
@@ -51,7 +52,7 @@ def keep(path: Path, arrays: dict[str, Array]) -> None:
     """Write arrays at once or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.stem}.part.npz")
-    np.savez_compressed(part, **arrays)  # type: ignore[arg-type]
+    np.savez(part, **arrays)  # type: ignore[arg-type]
     os.replace(part, path)
 
 

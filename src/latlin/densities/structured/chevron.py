@@ -51,6 +51,11 @@ class Chevron(Loadings, Triangular):
         rest = sparse.diags_array(scale, format="csr")[self.others]
         return sparse.csr_array(sparse.vstack([sparse.csr_array(loadings.T), rest]))
 
+    def columns(self, theta: Array, chosen: Index) -> Array:
+        """Columns of S at some of the coordinates with full rows."""
+        loadings, _ = self.split(theta)
+        return np.ascontiguousarray(loadings @ loadings[chosen].T)
+
     def flat(self, factor: Any) -> Array:
         dense = factor.toarray() if sparse.issparse(factor) else np.asarray(factor, float)
         scale = np.zeros(self.dim)
