@@ -35,7 +35,8 @@ class GaussianKL:
     bandwidth : int, optional
         Super-diagonals of a banded C (0 is diagonal), or of a subspace's inner factor.
     order : None, "natural" or array of int, optional
-        The coordinates that get a chevron's full rows; None chooses those most correlated with others.
+        The coordinates that get a chevron's full rows; None chooses those most correlated with others, or keeps those
+        of a chevron of this rank from which the fit starts.
     pattern : matrix of shape (dim, dim), optional
         Its non-zeros are the places of a sparse C (upper triangle; the diagonal is always there).
     basis : {"eigen", "lanczos", "pca", "projected"} or array of shape (dim, rank), optional
