@@ -3,7 +3,7 @@
 import pytest
 
 from latlin.reproduce.page import Measured
-from latlin.reproduce.reasons import Line, Trial, judged, scores_table, trials_table
+from latlin.reproduce.reasons import Line, Trial, judged, ranked, scores_table, trials_table
 
 THEIRS, OURS = Measured(-75.0, 2.0, 0), Measured(10.0, 3.0)
 
@@ -40,6 +40,19 @@ def test_a_row_that_contradicts_the_document_meets_nothing():
     reason = judged(_line(_trial("scale", -75.0, "its TLP is wrong"))).reason
     assert reason.startswith("not explained")
     assert "which meets it but its TLP is wrong" in reason
+
+
+def test_a_row_that_is_too_wide_explains_nothing():
+    line = _line(Trial("vague", "supposing much", Measured(-60.0, 50.0)))
+    assert not line.meets(line.tests[0])
+    assert "is too wide to tell" in judged(line).reason
+    assert trials_table("t", [line]).rows[0][-1] == "meets it, but is too wide to tell"
+
+
+def test_rows_are_ranked_by_what_they_do_for_all_lines():
+    broken = Line("TLP", THEIRS, Measured(-75.0), [_trial("breaks", 0.0), _trial("keeps", -75.0)])
+    first, second = ranked([_line(_trial("breaks", -75.0), _trial("keeps", -75.0)), broken])
+    assert [test.run for test in first.tests] == [test.run for test in second.tests] == ["keeps", "breaks"]
 
 
 def test_a_number_that_agrees_has_no_reason():

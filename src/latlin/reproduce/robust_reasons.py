@@ -36,13 +36,14 @@ Array = NDArray[np.float64]
 
 
 class Variant(NamedTuple):
-    """Fits made anew, with other data or in another way: what they suppose, of which sets, and of which columns."""
+    """Fits made anew, with other data or in another way: what they suppose, of which sets, columns and partitions."""
 
     reason: str
     sets: tuple[str, ...]
     part: Callable[[str, int, Sizes, Path | None], Part] = part_of
     run: Callable[[Part, str, str, Sizes], Array] = fits
     columns: tuple[tuple[str, str], ...] = ()
+    partitions: int = 3
 
     def concerns(self, name: str, likelihood: str, label: str) -> bool:
         return name in self.sets and (not self.columns or (likelihood, label) in self.columns)
@@ -56,8 +57,9 @@ VARIANTS: dict[str, Variant] = {
         PLAIN.sets,
         run=unit_width_fits,
         columns=(("Student t", "LVB"),),
+        partitions=10,
     ),
-    "kernel as it started": Variant("the kernel was not searched for", PLAIN.sets, run=unsearched_fits),
+    "kernel as it started": Variant("the kernel was not searched for", PLAIN.sets, run=unsearched_fits, partitions=10),
     "one length": Variant(
         "all columns have one length scale", PLAIN.sets[:3], run=partial(fits, kernel=round_kernel_of)
     ),

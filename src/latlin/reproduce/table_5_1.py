@@ -8,7 +8,7 @@ generated; Concrete Slump (`concrete_slump.csv.gz`) and Boston housing (`boston_
 column) are read from a folder of your own, or from `data` in the output folder. In Friedman's set a tenth of the
 training targets are N(15, 3²); in Neal's a twentieth of all have ten times the noise. From Python,
 `run(folder, partitions=4)` makes the page from the first four partitions; fits with other data or another kernel, which
-test a reason, are made for the first three.
+test a reason, are made for three at most.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, drawn, write_page
 from latlin.reproduce.printed import TABLE_5_1, printed
-from latlin.reproduce.reasons import Line, judged, scores_table, trials_table
+from latlin.reproduce.reasons import Line, judged, ranked, scores_table, trials_table
 from latlin.reproduce.resume import data_file, each, remembered
 from latlin.reproduce.robust_reasons import PLAIN, VARIANTS, Runs, Variant, mean_of, reasons_for, variants_for
 from latlin.reproduce.robust_regression import Sizes
@@ -65,7 +65,10 @@ def run(
     count = 2 if quick else partitions
     found = compute(target, paths, quick, count)
     anew = {} if quick else VARIANTS
-    others = {row: compute(target, paths, quick, min(count, 3), row, variant) for row, variant in anew.items()}
+    others = {
+        row: compute(target, paths, quick, min(count, variant.partitions), row, variant)
+        for row, variant in anew.items()
+    }
     lines = lines_of(found, others)
     said = [*_ordered(found), *claims(lines, quick)]
     tables = [_table(found)] if quick else [_table(found), *_tests(lines)]
@@ -122,7 +125,7 @@ def lines_of(found: dict[Key, Runs], others: dict[str, dict[Key, Runs]]) -> list
             tests += variants_for(quantity, anew, score)
             ours = mean_of(found[key].number(quantity))
             lines.append(Line(f"{quantity}, {', '.join(column)}, {name}", theirs, ours, tests))
-    return lines
+    return ranked(lines)
 
 
 def claims(lines: list[Line], quick: bool) -> list[Claim]:

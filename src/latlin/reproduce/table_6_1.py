@@ -35,7 +35,7 @@ from latlin.reproduce.kernel_regression import (
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Measured, Picture, Table, drawn, write_page
 from latlin.reproduce.printed import TABLE_6_1, printed
-from latlin.reproduce.reasons import Line, Trial, judged, scores_table, trials_table
+from latlin.reproduce.reasons import Line, Trial, judged, ranked, scores_table, trials_table
 from latlin.reproduce.resume import data_file, each, remembered
 
 Array = NDArray[np.float64]
@@ -131,7 +131,7 @@ def lines_of(found: dict[str, Array], tests: Tests) -> list[Line]:
                 ours = _measured(_columns(found[name])[:, column + (5 if what == "held-out" else 0)])
                 trials = _trials(what, column, found[name], tests.get(name, {}))
                 lines.append(Line(f"{what} {label}, {name}", theirs, ours, trials))
-    return lines
+    return ranked(lines)
 
 
 def _trials(what: str, column: int, found: Array, tests: dict[str, Array]) -> list[Trial]:
@@ -149,7 +149,7 @@ def _trials(what: str, column: int, found: Array, tests: dict[str, Array]) -> li
                 values[:, j] - 0.5,
             )
             for row, values in ({"": base[:, :, :2]} | tests).items()
-            if column < 2
+            if column < 2 and row not in SETTINGS
         ]
     trials = [(row, reason, _measured(_column(values, column))) for row, reason, values in rows]
     return [Trial(row, reason, ours) for row, reason, ours in trials if np.isfinite(ours.value)]
