@@ -107,7 +107,7 @@ def windows(unit: Array, table: Table) -> Windows:
     """The grid of each projection z = aᵀv, Σ a_d² = 1."""
     grid = table.grid
     # a projection on one coordinate reaches as far as that; one that mixes many is nearly Gaussian
-    reach = GAUSSIAN_REACH + (unit**4) @ (table.reach - GAUSSIAN_REACH)
+    reach = GAUSSIAN_REACH + np.square(np.square(unit)) @ (table.reach - GAUSSIAN_REACH)
     half_width = grid.widen * reach
     cuts = kernels.cut_frequencies(unit, table.row, table.log_size, grid.step, grid.floor, grid.last)
     return Windows(unit, half_width, cuts, np.ceil(cuts * half_width / np.pi).astype(np.int64))
