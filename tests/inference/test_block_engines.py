@@ -4,12 +4,14 @@ import pickle
 from dataclasses import dataclass
 from functools import partial
 
+import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
+from latlin.distributed.opening import open_blocks
 from latlin.inference import block_infer
 from latlin.inference.block_gradient import block_evidence_gradient
 from latlin.inference.block_infer import infer_blocks
@@ -119,6 +121,40 @@ def test_the_steps_are_those_in_memory(data, engine):
     agree(blocks, memory, 1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("prior", "family"),
+    [
+        *(("diagonal", family) for family in ("logit", "poisson", "student-t", "laplace")),
+        *((prior, "logit") for prior in ("full", "laplace", "student-t")),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_full_steps_by_sums_are_those_in_memory(data, prior, family, kind):
+    for steps in (1, 2, 3, 7):
+        short = engines.GaussianKL(tol=0.0, max_iter=steps, algorithm="sums")
+        memory = infer(in_memory(data, prior, family, kind), short)
+        assert len(memory.trace) == steps
+        for rows in (N, 25):
+            blocks = infer(in_blocks(data, prior, family, rows, kind), short)
+            agree(blocks, memory, 1e-10)
+            assert blocks.trace == pytest.approx(memory.trace, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+@pytest.mark.parametrize("family", ["logit", "poisson", "student-t"])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_full_steps_on_dask_threads_are_those_in_memory(data, family, kind):
+    X, *beside = data
+    chunks = (17, 20, 23)
+    rows = da.from_array(kind(X), chunks=(chunks, D), asarray=False)
+    there = open_blocks(rows, *(da.from_array(values, chunks=(chunks,)) for values in beside))
+    for steps in (1, 2, 3, 7):
+        short = engines.GaussianKL(tol=0.0, max_iter=steps, algorithm="sums")
+        memory = infer(in_memory(data, "diagonal", family, kind), short)
+        agree(infer(BlockModel(LatentLinearModel([PRIORS["diagonal"]]), there, Plain(family)), short), memory, 1e-10)
+
+
 @pytest.mark.parametrize(
     ("engine", "prior", "family"),
     [
@@ -223,6 +259,8 @@ def test_what_cannot_be_done_is_said(data):
     logistic, robust = in_blocks(data, "diagonal", "logit", 30), in_blocks(data, "diagonal", "laplace", 30)
     with pytest.raises(ValueError, match=r"engine 'ep' cannot be used.*'gkl'.*'laplace' and 'map'"):
         infer(logistic, "ep")
+    with pytest.raises(ValueError, match=r"algorithm='sites' cannot be used.*take the rows into memory"):
+        infer(logistic, engines.GaussianKL(algorithm="sites"))
     with pytest.raises(ValueError, match="subspace"):
         infer(logistic, engines.GaussianKL("subspace", rank=2))
     with pytest.raises(ValueError, match="Laplace sites have a kink; use engine 'gkl'"):

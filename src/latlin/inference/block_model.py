@@ -146,12 +146,8 @@ def pieces(block: Block, reading: Reading) -> Iterator[Observed]:
             yield observed
 
 
-def rows_a_piece(n_columns: int) -> int:
-    """Rows that stay in the cache."""
-    return int(np.clip(PIECE // max(n_columns, 1), *ROWS))
-
-
 def _cut(block: Block) -> Iterator[Block]:
-    for part in slices(block.n_rows, rows_a_piece(block.X.shape[1])):
+    size = int(np.clip(PIECE // max(block.X.shape[1], 1), *ROWS))
+    for part in slices(block.n_rows, size):
         X, y, weight, offset = (None if values is None else values[part] for values in block[:4])
         yield Block(X, y, weight, offset, block.number)

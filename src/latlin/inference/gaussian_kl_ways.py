@@ -59,7 +59,7 @@ class BySums:
 
     def told(self, ascent: Ascent[SumState]) -> FullFit:
         state, chol = ascent.state, cholesky(ascent.state.precision)
-        sites = self.form.parameters(state.m, chol.factor)
+        sites = self.form.stand_ins(state.m, chol.factor)
         return FullFit(ascent, self.form.gaussian(state.m, chol), state.bound, sites)
 
 

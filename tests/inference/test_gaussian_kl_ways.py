@@ -1,0 +1,159 @@
+"""Full Gaussian KL in memory: stand-ins for every site or sums over the rows, one optimum, and blocks' very steps."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin.distributed.blocks import LocalBlocks
+from latlin.inference import engine as engine_room
+from latlin.inference.block_model import BlockModel, Observed
+from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.gaussian_kl_sums import SumState
+from latlin.inference.gaussian_kl_ways import TALL, BySites, BySumsFirst, way_of
+from latlin.numerics.ascent import Checkpoint
+
+D = 3
+N = TALL * D
+rng = np.random.default_rng(5)
+X = rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.7)
+ETA = X @ [1.0, -0.5, 0.7]
+OFFSET, WEIGHT = 0.2 * rng.standard_normal(N), rng.random(N) + 0.5
+OBSERVED = {
+    "logit": (rng.random(N) < 1.0 / (1.0 + np.exp(-ETA))).astype(float),
+    "poisson": rng.poisson(np.exp(ETA)).astype(float),
+    "laplace": ETA + rng.laplace(size=N),
+}
+FAMILIES = {"logit": potentials.Logit, "poisson": potentials.Poisson, "laplace": potentials.Laplace}
+PRIOR = GaussianFactor([0.1, 0.0, -0.2], [1.0, 2.0, 0.5])
+SITES, SUMS = (engines.GaussianKL(tol=1e-9, algorithm=word) for word in ("sites", "sums"))
+
+
+@dataclass(frozen=True)
+class Plain:
+    family: str
+
+    def __call__(self, block):
+        return Observed(block.X, FAMILIES[self.family](block.y), block.weight, block.offset)
+
+    def kind(self):
+        return FAMILIES[self.family](0.0)
+
+
+def in_memory(family, kind=np.asarray, prior=PRIOR):
+    return LatentLinearModel([prior, SiteFactor(kind(X), FAMILIES[family](OBSERVED[family]), WEIGHT, OFFSET)])
+
+
+def in_blocks(family, kind=np.asarray, rows=20):
+    blocks = LocalBlocks.of(kind(X), OBSERVED[family], WEIGHT, OFFSET, rows=rows)
+    return BlockModel(LatentLinearModel([PRIOR]), blocks, Plain(family))
+
+
+def same(a, b, accuracy):
+    assert a.mean == pytest.approx(b.mean, abs=accuracy)
+    assert a.covariance() == pytest.approx(b.covariance(), abs=accuracy)
+    assert a.log_evidence == pytest.approx(b.log_evidence, rel=accuracy)
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_tall_model_takes_the_steps_of_blocks_unasked(family, kind):
+    for steps in (1, 2, 3, 7):
+        short = engines.GaussianKL(max_iter=steps)
+        memory, blocks = (infer(build(family, kind), short) for build in (in_memory, in_blocks))
+        same(blocks, memory, 1e-10)
+        assert blocks.n_iter == memory.n_iter
+        assert blocks.trace == pytest.approx(memory.trace, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "prior",
+    [PRIOR, GaussianFactor(0.3, np.eye(D) + 0.4), SiteFactor(None, potentials.Laplace(np.zeros(D), 0.7))],
+    ids=["diagonal", "full", "laplace"],
+)
+def test_both_ways_end_at_one_posterior_with_one_set_of_stand_ins(family, prior):
+    model = in_memory(family, prior=prior)
+    sites, sums = infer(model, SITES), infer(model, SUMS)
+    assert sites.converged
+    assert sums.converged
+    # a gradient of 1e-9 in whitened coordinates, where the curvature is at least one
+    same(sums, sites, 1e-7)
+    assert sums.sites.gamma == pytest.approx(sites.sites.gamma, rel=1e-6, abs=1e-7)
+    assert sums.sites.nu == pytest.approx(sites.sites.nu, rel=1e-6, abs=1e-7)
+    a, b = evidence_gradient(sums), evidence_gradient(sites)
+    for one, other in zip(a.gaussians, b.gaussians, strict=True):
+        assert one.d_mean == pytest.approx(other.d_mean, abs=1e-6)
+        assert one.d_cov == pytest.approx(other.d_cov, abs=1e-6)
+
+
+def test_stand_ins_come_in_the_order_of_the_factors():
+    first, second = X[:40], X[40:]
+    y = OBSERVED["logit"]
+    factors = [
+        SiteFactor(first, potentials.Logit(y[:40])),
+        SiteFactor(None, potentials.Laplace(np.zeros(D), 0.7)),
+        PRIOR,
+        SiteFactor(aslinearoperator(second), potentials.Probit(y[40:]), WEIGHT[40:]),
+    ]
+    sites, sums = (infer(LatentLinearModel(factors), way) for way in (SITES, SUMS))
+    same(sums, sites, 1e-7)
+    assert len(sums.sites.gamma) == N + D
+    assert sums.sites.gamma == pytest.approx(sites.sites.gamma, rel=1e-6)
+
+
+def test_a_hard_fit_falls_back_on_sites():
+    x = np.linspace(-2.0, 2.0, TALL)[:, None]
+    model = LatentLinearModel([GaussianFactor(cov=1e6), SiteFactor(x, potentials.Logit((x[:, 0] > 0.0).astype(float)))])
+    auto, sites = infer(model, "gkl"), infer(model, engines.GaussianKL(algorithm="sites"))
+    assert auto.converged
+    assert auto.log_evidence == pytest.approx(sites.log_evidence, rel=1e-9)
+    assert "steps by sums" in auto.message
+
+
+def test_what_is_tall():
+    tall = in_memory("logit")
+    assert isinstance(way_of("auto", tall), BySumsFirst)
+    assert isinstance(way_of("sites", tall), BySites)
+    site = tall.sites[0]
+    short = SiteFactor(X[1:], site.potential.select(slice(1, None)))
+    heavy = SiteFactor(X, potentials.StudentT(3.0, ETA))
+    measured = GaussianFactor(np.zeros(2), 1.0, H=np.ones((2, D)))
+    for factors in ([PRIOR, short], [PRIOR, heavy], [PRIOR, measured, site], [site]):
+        assert isinstance(way_of("auto", LatentLinearModel(factors)), BySites)
+
+
+def test_a_warm_start_and_another_posterior():
+    model = in_memory("poisson")
+    first = infer(model, "gkl")
+    assert infer(model, "gkl", start=first).n_iter == 1
+    for engine in ("laplace", "map", "ep"):
+        same(infer(model, SUMS, start=infer(model, engine)), first, 1e-5)
+    with pytest.raises(ValueError, match="start has dimension 2, but the model has 3"):
+        infer(model, "gkl", start=infer(LatentLinearModel([GaussianFactor(dim=2)]), "gkl"))
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+def test_a_checkpoint_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine_room, "Checkpoint", partial(Checkpoint, every=0.0))
+    model, file = in_memory("logit"), tmp_path / "state"
+    whole = infer(model, engines.GaussianKL(tol=1e-9))
+    infer(model, engines.GaussianKL(tol=1e-9, max_iter=2), checkpoint=file)
+    resumed = infer(model, engines.GaussianKL(tol=1e-9), checkpoint=file)
+    assert np.array_equal(resumed.trace, whole.trace)
+    assert np.array_equal(resumed.mean, whole.mean)
+    assert SumState.__name__.encode() in file.read_bytes()
+
+
+def test_words_without_a_meaning_are_refused():
+    with pytest.raises(ValueError, match="algorithm must be one of auto, sites, sums, got 'rows'"):
+        engines.GaussianKL(algorithm="rows")
+    with pytest.raises(ValueError, match="algorithm='sums' has no meaning for covariance='diagonal'"):
+        engines.GaussianKL("diagonal", algorithm="sums")
+    with pytest.raises(ValueError, match="algorithm='sums' needs a factor on w itself"):
+        infer(LatentLinearModel([SiteFactor(X, potentials.Gaussian(ETA, 1.0))]), SUMS)
