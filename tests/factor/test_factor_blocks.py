@@ -55,6 +55,22 @@ def test_missing_entries_in_blocks(noise, rows):
     check_alike(fitted(LocalBlocks.of(X, rows=rows), method="em", noise=noise), fitted(X, method="em", noise=noise))
 
 
+@pytest.mark.parametrize("steps", [1, 20, 60])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_any_number_of_steps(missing, steps):
+    X, options = draws(missing=missing), {"method": "em", "max_iter": steps, "tol": 0.0}
+    expected = fitted(X, **options)
+    assert expected.n_iter_ == steps
+    for rows in CUTS:
+        check_alike(fitted(LocalBlocks.of(X, rows=rows), **options), expected)
+
+
+def test_dask_on_threads_gives_the_fit_in_memory():
+    arrays = pytest.importorskip("dask.array")
+    X, options = draws(), {"method": "em", "max_iter": 20, "tol": 0.0}
+    check_alike(fitted(arrays.from_array(X, chunks=((40, 13, 190, 57), -1)), **options), fitted(X, **options))
+
+
 def test_a_large_mean_costs_no_digits():
     X = draws() + 1e7
     model = FactorAnalysis(2).fit(LocalBlocks.of(X, rows=50))

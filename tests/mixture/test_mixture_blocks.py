@@ -46,6 +46,32 @@ def test_blocks_give_the_fit_in_memory(covariance, rows):
     check_alike(fitted(LocalBlocks.of(X, rows=rows), **options), fitted(X, **options))
 
 
+@pytest.mark.parametrize("steps", [1, 5, 20])
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "fixed"])
+def test_any_number_of_steps(covariance, steps):
+    X = 0.4 * clusters()  # components that overlap move for long
+    options = {"covariance": covariance, "max_iter": steps, "tol": 0.0, "split_merge": 0, "n_init": 1}
+    expected = fitted(X, **options)
+    assert expected.n_iter_ == steps
+    for rows in (7, 1000):
+        check_alike(fitted(LocalBlocks.of(X, rows=rows), **options), expected)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_whole_fits_with_moves(covariance):
+    X = 0.4 * clusters()
+    options = {"covariance": covariance, "max_iter": 1000, "tol": 1e-6, "split_merge": 10}
+    expected = fitted(X, **options)
+    assert expected.converged_
+    check_alike(fitted(LocalBlocks.of(X, rows=50), **options), expected)
+
+
+def test_dask_on_threads_gives_the_fit_in_memory():
+    arrays = pytest.importorskip("dask.array")
+    X, options = 0.4 * clusters(), {"max_iter": 20, "split_merge": 10}
+    check_alike(fitted(arrays.from_array(X, chunks=((40, 13, 130, 57), -1)), **options), fitted(X, **options))
+
+
 @pytest.mark.parametrize(
     "options",
     [

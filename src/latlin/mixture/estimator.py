@@ -76,7 +76,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
     n_init : int
         k-means++ starts, each followed by a short run; the best is continued.
     split_merge : int
-        Split and merge moves tried at most after convergence ("cavi").
+        Split and merge moves that may fail after convergence ("cavi"); those without hope are not tried.
     max_iter : int, default by algorithm
         Updates at most.
     tol : float, default by algorithm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -133,16 +133,19 @@ def fit_mixture(
     verbose: bool,
     files: CheckpointFiles,
 ) -> Fit:
-    """Climb from `state` to convergence, then try up to `moves` splits and merges."""
+    """Climb from `state` to convergence, then split and merge until `moves` have failed."""
 
-    def settle(start: Any) -> Ascent[Any]:
+    def settle(start: Any, steps: int | None = None) -> Ascent[Any]:
         kept, before = files.following(), len(recorder.rows)
         fresh = kept is None or not os.path.exists(kept.path)
-        ascent = ascend(_recorded(climb, recorder, fresh), start, rules, label=label, verbose=verbose, checkpoint=kept)
+        step, limits = _recorded(climb, recorder, fresh), rules
+        if steps is not None:
+            limits = replace(rules, max_iter=min(steps, rules.max_iter))
+        ascent = ascend(step, start, limits, label=label, verbose=verbose, checkpoint=kept, warn=steps is None)
         recorder.remember(ascent.trace, before)
         return ascent
 
-    ascent, _ = try_moves(climb.mixture, sample, climb, settle(state), moves, settle)
+    ascent = try_moves(climb.mixture, sample, climb, settle(state), moves, settle)
     final, trace = ascent.state, recorder.trace()
     n_iter = int(trace.iterations[-1])
     belief = climb.belief(final)

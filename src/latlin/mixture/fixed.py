@@ -15,6 +15,7 @@ from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import Rows, mapped, widen
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixture_kernels import diagonal_joint, diagonal_pass, full_joint
@@ -63,8 +64,16 @@ class Fixed:
     def scatter_of(self, delta: Array, weight: Array) -> Array:
         return np.asarray(weight @ np.square(delta @ self.whitener.T).sum(axis=1))
 
+    @property
+    def surgery(self) -> Separate:
+        return Separate()
+
     def gather(self, parts: list[Array]) -> Array:
         return np.stack(parts)
+
+    def squares(self, params: FixedParams, second: Array) -> float:
+        """Σ_k of `second`, which is in units of Σ already."""
+        return float(second.sum())
 
     def posterior(self, moments: Moments) -> FixedParams:
         """C_k = (N_kΣ⁻¹ + C₀⁻¹)⁻¹, m_k = C_k(N_kΣ⁻¹x̄_k + C₀⁻¹m₀) (3.25), (3.26)."""

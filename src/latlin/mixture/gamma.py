@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import Rows, widen
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixture_kernels import diagonal_joint, diagonal_pass
@@ -43,8 +44,16 @@ class _GammaPrior:
     def dim(self) -> int:
         return len(self.prior_mean)
 
+    @property
+    def surgery(self) -> Separate:
+        return Separate()
+
     def gather(self, parts: list[Array]) -> Array:
         return np.stack(parts)
+
+    def squares(self, params: GammaParams, second: Array) -> float:
+        """Σ_k E[λ_k]·second_k."""
+        return float((params.dof * (second / params.scale).T).sum())
 
     def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
         """β, m and the weights β₀N/β of the squares of x̄ − m₀."""

@@ -62,6 +62,12 @@ def scaled(a: Moments, factor: float) -> Moments:
     return Moments(factor * a.counts, a.mean, factor * a.scatter)
 
 
+def scatter_between(structure: Spread, a: Moments) -> Array:
+    """The scatter of the means of the components about the mean of all."""
+    centre = a.counts @ a.mean / max(float(a.counts.sum()), _EMPTY)
+    return structure.scatter_of(a.mean - centre, a.counts)
+
+
 def of_labels(structure: Spread, rows: Array, weights: Array, labels: NDArray[np.intp], components: int) -> Moments:
     """Moments of the rows by hard labels 0 … K−1; a component without rows sits at the overall mean."""
     count = np.bincount(labels, weights, minlength=components).astype(np.float64)

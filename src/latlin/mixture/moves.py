@@ -1,102 +1,169 @@
 """Split and merge moves: ways out of a local optimum of the bound.
 
-A move relabels rows (two components become one, or one becomes two in an empty place), climbs a few steps from
-there, and is kept only if the bound is higher.
+A move joins the moments of two components, or parts those of one into an empty place. What it promises is known before
+any pass over the data (`latlin.mixture.surgery`): moves are tried in the order of their promises, those without hope
+are not. A trial climbs a few steps with all components, and the move is kept only if the bound is higher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
-from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.climbs import NaturalState
+from latlin.mixture.model import Mixture
+from latlin.mixture.moments import Moments
 from latlin.mixture.seeding import Sample, seed_labels
+from latlin.mixture.surgery import entropy_between, evidence, expected
+from latlin.mixture.sweep import Rows
 from latlin.numerics.ascent import Ascent
 from latlin.numerics.linalg import Array
 
+#: steps at most until a trial must have caught up
 TRIAL_STEPS = 10
-Labels = NDArray[np.intp]
+#: a trial ends when even so many times its last gain, for every step that is left, would not do
+HOPE = 2.0
+#: steps at most between one move and the next
+ROUGH_STEPS = 20
+#: pairs of components whose merge is weighed
+PAIRS = 20
+#: seeds and steps by which a component is parted, and rows it is judged by
+HALVINGS, HALVING_STEPS, HALVING_ROWS = 2, 5, 4000
+#: rows that a component has less than this of do not count when it is parted
+TRACE = 0.01
+#: a move that promises a loss of more than this a row that it moves, and this much besides, is not tried
+LOSS, SLACK = 0.3, 10.0
+
+
+class Move(NamedTuple):
+    """Moments after a move, and by how much it promises to change the bound."""
+
+    promise: float
+    moments: Moments
+
+
+class Climbing(Protocol):
+    """Climbs from a state, to convergence or for so many steps at most."""
+
+    def __call__(self, start: Any, steps: int | None = None) -> Ascent[Any]: ...
 
 
 def try_moves(
-    mixture: Mixture,
-    sample: Sample,
-    climb: Any,
-    ascent: Ascent[Any],
-    attempts: int,
-    settle: Callable[[Any], Ascent[Any]],
-) -> tuple[Ascent[Any], int]:
-    """Propose moves until `attempts` are used up or none helps; returns the best ascent and the moves kept.
-
-    `settle` climbs from an accepted state to convergence.
-    """
-    kept = 0
-    while attempts > 0:
-        better = None
-        for labels in _proposals(mixture, sample, climb.belief(ascent.state), climb.rng):
-            if attempts == 0:
-                break
-            attempts -= 1
-            better = _trial(mixture, sample, climb, labels, ascent.state.bound)
-            if better is not None:
-                break
-        if better is None:
-            break
-        ascent, kept = settle(better), kept + 1
-    return ascent, kept
-
-
-def _trial(mixture: Mixture, sample: Sample, climb: Any, labels: Labels, bound: float) -> Any | None:
-    """A few steps from the relabelled rows; the state if it is better than `bound`."""
-    state = climb.start(sample.moments(mixture, labels, mixture.weights.components))  # type: ignore[attr-defined]
-    for _ in range(TRIAL_STEPS):
-        state, _ = climb.step(state)
-    return state if state.bound > bound + 1e-6 * (1.0 + abs(bound)) else None
-
-
-def _proposals(mixture: Mixture, sample: Sample, belief: Belief, rng: np.random.Generator) -> Iterator[Labels]:
-    """Alternately merge the next most overlapping pair and split the next largest component."""
-    r = softmax(mixture.log_joint(sample.rows, belief), axis=1)
-    labels = r.argmax(axis=1)
-    merges = _merges(r, labels, sample.weights)
-    splits = _splits(sample, labels, r.shape[1], rng)
+    mixture: Mixture, sample: Sample, climb: Any, ascent: Ascent[Any], failures: int, settle: Climbing
+) -> Ascent[Any]:
+    """Make moves until so many have failed or none is left to try; returns the best ascent, settled."""
+    settled = True
     while True:
-        proposals = [p for p in (next(merges, None), next(splits, None)) if p is not None]
-        if not proposals:
-            return
-        yield from proposals
+        better, failures = _first_success(mixture, sample, climb, ascent.state, failures)
+        if better is not None:
+            ascent, settled = settle(better, ROUGH_STEPS), False
+        elif settled:
+            return ascent
+        else:
+            ascent, settled = settle(ascent.state), True
 
 
-def _merges(r: Array, labels: Labels, weights: Array) -> Iterator[Labels]:
-    """Pairs by the cosine of their responsibilities, largest first."""
+def _first_success(
+    mixture: Mixture, sample: Sample, climb: Any, state: NaturalState, failures: int
+) -> tuple[NaturalState | None, int]:
+    """The state after the first move that helps, and how many more may fail."""
+    if failures == 0:
+        return None, 0
+    for move in promising(mixture, sample, state, climb.rng)[:failures]:
+        better = _trial(climb, move.moments, state.bound)
+        if better is not None:
+            return better, failures
+        failures -= 1
+    return None, failures
+
+
+def _trial(climb: Any, moments: Moments, bound: float) -> NaturalState | None:
+    """A few steps from other moments; the state as soon as it is better than `bound`."""
+    goal = bound + 1e-6 * (1.0 + abs(bound))
+    state = climb.start(moments)
+    for left in range(TRIAL_STEPS, 0, -1):
+        if state.bound > goal:
+            return state
+        before = state.bound
+        state, _ = climb.step(state)
+        if state.bound + HOPE * (left - 1) * (state.bound - before) < goal:
+            break
+    return state if state.bound > goal else None
+
+
+def promising(mixture: Mixture, sample: Sample, state: NaturalState, rng: np.random.Generator) -> list[Move]:
+    """Merges and splits of the components of a state in turn, the largest promises first."""
+    r = softmax(mixture.log_joint(sample.rows, mixture.belief(state.moments)), axis=1)
+    merges, splits = _merges(mixture, sample, state.target, r), _splits(mixture, sample, state.target, r, rng)
+    turns = zip_longest(*(sorted(moves, key=lambda move: -move.promise) for moves in (merges, splits)))
+    return [move for turn in turns for move in turn if move is not None]
+
+
+def _merges(mixture: Mixture, sample: Sample, moments: Moments, r: Array) -> list[Move]:
+    """The pairs that share most responsibility, by the cosine."""
+    weights = sample.weights * sample.scale
     products = (r * weights[:, None]).T @ r
     size = np.sqrt(np.diagonal(products))
     overlap = products / np.maximum(np.outer(size, size), 1e-300)
     first, second = np.triu_indices(len(size), 1)
     active = (size[first] > 1e-3) & (size[second] > 1e-3)
-    order = np.argsort(-overlap[first, second], kind="stable")
-    for pair in order[active[order]]:
-        merged = labels.copy()
-        merged[labels == second[pair]] = first[pair]
-        yield merged
+    pairs = np.argsort(-overlap[first, second], kind="stable")
+    structure, before = mixture.components, evidence(mixture, moments)
+    moves = []
+    for i, j in zip(first[pairs[active[pairs]]][:PAIRS], second[pairs[active[pairs]]][:PAIRS], strict=True):
+        merged = structure.surgery.merged(structure, moments, i, j)
+        floor = _least(min(moments.counts[i], moments.counts[j]))
+        change = evidence(mixture, merged) - before
+        if change > floor:
+            change -= entropy_between(r[:, [i, j]], weights)
+        if change > floor:
+            moves.append(Move(change, merged))
+    return moves
 
 
-def _splits(sample: Sample, labels: Labels, components: int, rng: np.random.Generator) -> Iterator[Labels]:
-    """Components by size, each cut in two by k-means++ seeds; needs an empty place."""
-    sizes = np.bincount(labels, sample.weights, minlength=components)
+def _least(rows: float) -> float:
+    """The smallest promise with hope, of a move of so many rows."""
+    return -LOSS * rows - SLACK
+
+
+def _splits(mixture: Mixture, sample: Sample, moments: Moments, r: Array, rng: np.random.Generator) -> list[Move]:
+    """Every component parted into the first empty place, if there is one."""
+    sizes = np.bincount(r.argmax(axis=1), sample.weights, minlength=r.shape[1])
     empty = np.flatnonzero(sizes == 0.0)
     if len(empty) == 0:
-        return
-    for k in np.argsort(-sizes, kind="stable"):
-        own = np.flatnonzero(labels == k)
+        return []
+    moves = []
+    for k in np.flatnonzero(sizes > 0.0):
+        own = np.flatnonzero(r[:, k] > TRACE)
         if len(own) < 2:
-            return
-        part = Sample(sample.rows[own], sample.weights[own], sample.units[own], sample.scale)
-        halves = seed_labels(part, 2, rng)
-        cut = labels.copy()
-        cut[own[halves == 1]] = empty[0]
-        yield cut
+            continue
+        own = own[:: -(-len(own) // HALVING_ROWS)]
+        share = sample.weights[own] * r[own, k]
+        part = Sample(sample.rows[own], share, sample.units[own], float(moments.counts[k] / share.sum()))
+        halved = [_halved(mixture, part, moments, int(k), int(empty[0]), rng) for _ in range(HALVINGS)]
+        best = max(halved, key=lambda move: move.promise)
+        if best.promise > _least(min(best.moments.counts[[k, empty[0]]])):
+            moves.append(best)
+    return moves
+
+
+def _halved(mixture: Mixture, part: Sample, moments: Moments, old: int, new: int, rng: np.random.Generator) -> Move:
+    """One component parted by coordinate ascent on its own rows, what others answer for held."""
+    structure, both = mixture.components, np.array([old, new])
+    rows = Rows(part.rows, part.weights * part.scale)
+    parts = part.moments(mixture, seed_labels(part, 2, rng), 2)
+    single = structure.surgery.merged(
+        structure, structure.surgery.parted(structure, moments, old, new, parts), old, new
+    )
+    entropy = 0.0
+    for _ in range(HALVING_STEPS):
+        belief = mixture.belief(structure.surgery.parted(structure, moments, old, new, parts))
+        params = structure.surgery.few(belief.components, both)
+        log_weights = mixture.weights.expected_log(belief.weights)[both]
+        value, parts = structure.collect(rows, params, log_weights)
+        entropy = value - expected(structure, parts, params, log_weights)
+    parted = structure.surgery.parted(structure, moments, old, new, parts)
+    return Move(evidence(mixture, parted) + entropy - evidence(mixture, single), parted)

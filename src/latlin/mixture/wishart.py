@@ -20,6 +20,7 @@ from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_l
 from latlin.mixture.batched import inverse, log_det_of_root
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.surgery import Pooled, Separate
 from latlin.mixture.sweep import Rows, mapped, widen
 from latlin.numerics.linalg import Array
 from latlin.numerics.mixture_kernels import diagonal_joint, full_joint, full_pass, pooled_pass
@@ -91,6 +92,11 @@ class _WishartPrior:
         scale = np.sqrt((params.strength + 1.0) / (params.strength * dof))
         return dof, scale[:, None, None] * params.root
 
+    def squares(self, params: WishartParams, second: Array) -> float:
+        """Σ_k tr E[Λ_k]·second_k."""
+        whitener = _whitener(params)
+        return float(((whitener @ second) * whitener).sum())
+
     def predictive(self, rows: Array, params: WishartParams) -> Array:
         """ln p(x_n | z_n = k): Student's t, exact under q; shape (N, K)."""
         n, root = self._student_root(params)
@@ -111,6 +117,10 @@ class Full(_WishartPrior):
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return weight[:, None, None] * delta[:, :, None] * delta[:, None, :]
+
+    @property
+    def surgery(self) -> Separate:
+        return Separate()
 
     def gather(self, parts: list[Array]) -> Array:
         return np.stack(parts)
@@ -156,6 +166,10 @@ class Tied(_WishartPrior):
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return self.scatter_of(delta, weight)
+
+    @property
+    def surgery(self) -> Pooled:
+        return Pooled()
 
     def gather(self, parts: list[Array]) -> Array:
         return np.sum(parts, axis=0)

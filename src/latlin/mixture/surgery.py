@@ -1,0 +1,99 @@
+"""Components joined and parted by their moments alone, and what that does to the bound.
+
+With responsibilities R held and q(π) q(θ) at its best for their moments, the bound is `evidence` plus the entropy of R.
+A merge adds two components' moments, a split replaces one's by two: what either promises is arithmetic on moments and
+the entropy between two components, without a pass over the data.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.mixture.moments import Moments, scatter_between
+from latlin.numerics.linalg import Array
+
+
+class Surgery(Protocol):
+    """How scatter is handed over, by structures that keep one a component and by those that pool it."""
+
+    def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
+        """`first` takes over what `second` answered for."""
+
+    def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+        """What `old` answered for goes to `old` and `new` as the two components of `parts` have it."""
+
+    def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
+        """The parameters of some components."""
+
+
+class Separate:
+    """One scatter a component."""
+
+    def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
+        counts, mean, between = _joined(structure, moments, first, second)
+        scatter = moments.scatter.copy()
+        scatter[first] += scatter[second] + between
+        scatter[second] = 0.0
+        return Moments(counts, mean, scatter)
+
+    def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+        counts, mean = _replaced(moments, old, new, parts)
+        scatter = moments.scatter.copy()
+        scatter[[old, new]] = parts.scatter
+        return Moments(counts, mean, scatter)
+
+    def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
+        return type(params)(*(part[chosen] for part in params))
+
+
+class Pooled:
+    """One scatter for all."""
+
+    def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
+        counts, mean, between = _joined(structure, moments, first, second)
+        return Moments(counts, mean, moments.scatter + between)
+
+    def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+        counts, mean = _replaced(moments, old, new, parts)
+        return Moments(counts, mean, moments.scatter - scatter_between(structure, parts))
+
+    def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
+        return params._replace(mean=params.mean[chosen], strength=params.strength[chosen])
+
+
+def _joined(structure: Any, moments: Moments, first: int, second: int) -> tuple[Array, Array, Array]:
+    pair = [first, second]
+    both = Moments(moments.counts[pair], moments.mean[pair], moments.scatter)
+    counts, mean = moments.counts.copy(), moments.mean.copy()
+    counts[pair] = both.counts.sum(), 0.0
+    mean[first] = both.counts @ both.mean / both.counts.sum()
+    return counts, mean, scatter_between(structure, both)
+
+
+def _replaced(moments: Moments, old: int, new: int, parts: Moments) -> tuple[Array, Array]:
+    counts, mean = moments.counts.copy(), moments.mean.copy()
+    counts[[old, new]], mean[[old, new]] = parts.counts, parts.mean
+    return counts, mean
+
+
+def evidence(mixture: Any, moments: Moments) -> float:
+    """The bound without the entropy of the responsibilities, with q at its best for these moments."""
+    belief = mixture.belief(moments)
+    log_weights = mixture.weights.expected_log(belief.weights)
+    return expected(mixture.components, moments, belief.components, log_weights) - mixture.kl(belief)
+
+
+def expected(structure: Any, moments: Moments, params: Any, log_weights: Array) -> float:
+    """Σ_nk w_n r_nk ln ρ_nk from the moments."""
+    # Σ_n r(x − m)(x − m)ᵀ = scatter + N(x̄ − m)(x̄ − m)ᵀ
+    second = moments.scatter + structure.spread(moments.mean - params.mean, moments.counts)
+    return float(moments.counts @ (structure.offsets(params) + log_weights)) - 0.5 * structure.squares(params, second)
+
+
+def entropy_between(r: Array, weights: Array) -> float:
+    """−Σ_nk w_n r_nk ln(r_nk / Σ_j r_nj): what responsibilities lose in entropy when their components are joined."""
+    share = r / np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
+    return -float(weights @ (r * np.log(np.maximum(share, 1e-300))).sum(axis=1))
