@@ -20,8 +20,8 @@ from _suite import run_alone
 from _table import environment, table
 from _task import Task, Trial
 from latlin import engines, potentials
-from latlin.design import SequentialDesign, finite_differences, wavelet_transform
-from latlin.reproduce.image_design import dead_leaves
+from latlin.design import SequentialDesign
+from latlin.reproduce.image_design import dead_leaves, filters_of
 
 NOISE = 0.005
 SIGNAL_ENGINES: dict[str, Any] = {
@@ -67,8 +67,8 @@ def signal_rows(dim: int) -> list[tuple[Any, ...]]:
 def image_parts(side: int) -> tuple[np.ndarray, list[Any], list[Any]]:
     """An image, the filters whose answers are sparse, and their potentials."""
     image = dead_leaves(0, side)
-    filters = [finite_differences(image.shape), wavelet_transform(image.shape)]
-    return image, filters, [potentials.Laplace(scale=0.1), potentials.Laplace(scale=0.14)]
+    filters, priors = filters_of(image.shape)
+    return image, filters, list(priors)
 
 
 def image_rows(side: int) -> list[tuple[Any, ...]]:

@@ -5,8 +5,9 @@ import pytest
 
 from latlin.design import SequentialDesign
 from latlin.engines import MAP, LocalBound
-from latlin.potentials import StudentT
+from latlin.potentials import Laplace, StudentT
 from latlin.reproduce import figure_5_2, figure_5_3, figure_5_4, image_design, resume
+from latlin.reproduce.bare_lanczos import BareLanczos
 from latlin.reproduce.split_mode import SplitMode
 
 PLAN = figure_5_2.Plan(dim=32, first=10, last=22, step=6, seeds=2)
@@ -119,6 +120,19 @@ def test_splitting_finds_the_mode():
     np.testing.assert_allclose(modes[1], modes[0], atol=1e-3)
     with pytest.raises(ValueError, match="Laplace sites on filters"):
         SequentialDesign(None, StudentT(3.0), 0.1, engine=SplitMode(), dim=2).observe([[1.0, 0.0]], 1.0).posterior  # noqa: B018
+
+
+def test_bare_lanczos_has_no_variance_off_its_space():
+    rng = np.random.default_rng(0)
+    rows = figure_5_2.unit_rows(rng, 4, 8)
+    covariances = [
+        SequentialDesign(None, Laplace(scale=0.2), 0.005, engine=engine, dim=8)
+        .observe(rows, rows @ np.ones(8))
+        .posterior.covariance()
+        for engine in (BareLanczos(rank=3), BareLanczos(rank=8), LocalBound(variances="lanczos", rank=8, tol=1e-3))
+    ]
+    assert np.linalg.matrix_rank(covariances[0], tol=1e-9) == 3
+    np.testing.assert_allclose(covariances[1], covariances[2], rtol=0.1, atol=1e-3)
 
 
 def test_images_of_your_own_are_used(tmp_path):

@@ -23,6 +23,7 @@ from latlin.design import SequentialDesign, finite_differences, wavelet_transfor
 from latlin.engines import GaussianKL, LocalBound
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.potentials import Laplace
+from latlin.reproduce.bare_lanczos import BareLanczos
 from latlin.reproduce.figure_5_2 import unit_rows
 from latlin.reproduce.resume import data_file, each, keep, named, recalled, remembered
 from latlin.reproduce.split_mode import SplitMode
@@ -64,6 +65,7 @@ FULL = Plan(
         "LVB, 50 a step": Method(LANCZOS, True, COARSE),
         "MAP, random rows": Method(SplitMode(tol=3e-4), False, COARSE),
         "LVB, random rows": Method(LANCZOS, False, COARSE),
+        "bare LVB, 50 a step": Method(BareLanczos(), True, COARSE),
         "G-KL": Method(CHEVRON, True, FINE),
         "LVB": Method(LANCZOS, True, FINE),
     },
