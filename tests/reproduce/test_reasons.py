@@ -39,14 +39,20 @@ def test_where_no_row_meets_it_all_are_refuted():
 def test_a_row_that_contradicts_the_document_meets_nothing():
     reason = judged(_line(_trial("scale", -75.0, "its TLP is wrong"))).reason
     assert reason.startswith("not explained")
-    assert "which meets it but its TLP is wrong" in reason
+    assert "which would do but its TLP is wrong" in reason
 
 
 def test_a_row_that_is_too_wide_explains_nothing():
     line = _line(Trial("vague", "supposing much", Measured(-60.0, 50.0)))
     assert not line.meets(line.tests[0])
     assert "is too wide to tell" in judged(line).reason
-    assert trials_table("t", [line]).rows[0][-1] == "meets it, but is too wide to tell"
+    assert trials_table("t", [line]).rows[0][-1] == "would do, but is too wide to tell"
+
+
+def test_a_row_must_close_half_of_the_gap():
+    line = Line("MSE", Measured(26.0, 1.0, 0), Measured(19.0, 1.0), [Trial("other", "so", Measured(22.0, 2.0))])
+    assert line.agrees_in(line.tests[0])
+    assert "closes less than half of the gap" in judged(line).reason
 
 
 def test_rows_are_ranked_by_what_they_do_for_all_lines():

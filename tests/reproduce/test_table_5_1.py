@@ -62,32 +62,33 @@ def test_the_scale_is_chosen_by_validation():
 
 
 def test_rows_say_what_they_suppose():
-    rows = {trial.run: trial for trial in reasons_for("LML", _runs(), "G-KL", False, Measured(0.4, 0.01))}
+    rows = {trial.run: trial for trial in reasons_for("LML", "Boston", "G-KL", _runs(), Measured(0.4, 0.01))}
     assert rows["without N/2"].ours.value == pytest.approx(-7.5)
     # log 1/(2τ) off for every row of the training part
-    assert rows["potentials without their constant"].ours.value == pytest.approx(-2.5 + 5.0 * np.log(0.8 * 0.2))
+    assert rows["no constants"].ours.value == pytest.approx(-2.5 + 5.0 * np.log(0.8 * 0.2))
     assert rows["density of y"].ours.value == pytest.approx(-2.5 - 10.0 * np.log(2.0))
-    by_scale = rows["potentials without their constant, scale 0.1"].ours.value
+    by_scale = rows["no constants, scale 0.1"].ours.value
     assert by_scale == pytest.approx(-2.0 + 10.0 * np.log(0.2))
     assert rows["scale 0.1"].against == ""
     assert "TLP" in rows["scale 0.4"].against
+    assert rows["scale 0.2, between"].ours.value == pytest.approx(-2.5)
 
 
 @pytest.mark.parametrize(("quantity", "row", "value"), [("MSE", "in hundredths", 0.0), ("TLP", "scale 0.1", 0.4)])
 def test_other_numbers_have_rows_too(quantity, row, value):
-    rows = {trial.run: trial for trial in reasons_for(quantity, _runs(), "G-KL", True, Measured(0.4, 0.01))}
+    rows = {trial.run: trial for trial in reasons_for(quantity, "Neal", "G-KL", _runs(), Measured(0.4, 0.01))}
     assert rows[row].ours.value == pytest.approx(value)
-    assert any(name.startswith("outliers elsewhere") for name in rows)
+    assert any(name.startswith("clean test part") for name in rows)
 
 
 def test_a_row_made_anew_must_have_the_printed_score():
     score = Measured(0.25, 0.01)
-    (evidence,) = variants_for("LML", {"one length": _runs()}, score)
+    evidence, *_ = variants_for("LML", "Boston", {"one length": _runs()}, score)
     assert evidence.reason == VARIANTS["one length"].reason
     assert evidence.against == ""
-    (contradicted,) = variants_for("LML", {"one length": _runs()}, Measured(0.9, 0.01))
+    contradicted, *_ = variants_for("LML", "Boston", {"one length": _runs()}, Measured(0.9, 0.01))
     assert "TLP" in contradicted.against
-    (itself,) = variants_for("TLP", {"one length": _runs()}, Measured(0.9, 0.01))
+    (itself,) = variants_for("TLP", "Boston", {"one length": _runs()}, Measured(0.9, 0.01))
     assert itself.against == ""
 
 

@@ -14,7 +14,7 @@ from latlin.reproduce.page import Claim, Measured, Table, compared
 #: rows that a verdict quotes with their numbers; the others are named
 QUOTED = 2
 #: a run whose standard error is so many times the printed one meets anything, and so explains nothing
-WIDE = 3.0
+WIDE = 2.0
 
 
 class Trial(NamedTuple):
@@ -51,8 +51,17 @@ class Line(NamedTuple):
         return test.ours.error <= WIDE * max(self.theirs.error, 10.0**-self.theirs.digits)
 
     def meets(self, test: Trial) -> bool:
-        """The run gives the printed number, not by being vague, and nothing of it contradicts the document."""
-        return not test.against and self.tells(test) and self.agrees_in(test)
+        """The run gives the printed number, and not vaguely; nothing of it contradicts the document.
+
+        Of a number that differs, it must close half of the gap at least.
+        """
+        close = not self.differs or self.gap(test.ours) <= 0.5 * self.gap(self.ours)
+        return close and not test.against and self.tells(test) and self.agrees_in(test)
+
+    def gap(self, ours: Measured) -> float:
+        """Distance to the printed number; infinite where there is none."""
+        gap = abs(self.theirs.value - ours.value)
+        return gap if gap == gap else float("inf")
 
 
 def ranked(lines: Sequence[Line]) -> list[Line]:
@@ -86,8 +95,8 @@ def verdict(line: Line) -> str:
     if met:
         said = [f'{test.reason}: row "{test.run}" meets it, {_shown(line, test)}' for test in met[:QUOTED]]
         return "; ".join([*said, *_others("so do", met[QUOTED:])])
-    tests = sorted(line.tests, key=lambda test: _distance(line, test))
-    nearer = [test for test in tests if _distance(line, test) < abs(line.theirs.value - line.ours.value)]
+    tests = sorted(line.tests, key=lambda test: line.gap(test.ours))
+    nearer = [test for test in tests if line.gap(test.ours) < line.gap(line.ours)]
     said = [f'"{test.run}", {_shown(line, test)}{_but(line, test)}' for test in nearer[:QUOTED]]
     nearest = f"; nearest are {'; '.join(said)}" if said else "; none is nearer than ours"
     rest = [test for test in tests if test not in nearer[:QUOTED]]
@@ -95,19 +104,19 @@ def verdict(line: Line) -> str:
 
 
 def _but(line: Line, test: Trial) -> str:
-    if not line.agrees_in(test):
-        return ""
-    return f", which meets it but {test.against or 'is too wide to tell'}"
+    return f", which would do but {_objection(line, test)}" if line.agrees_in(test) else ""
+
+
+def _objection(line: Line, test: Trial) -> str:
+    """Why a run that gives the number does not explain it."""
+    if test.against:
+        return test.against
+    return "closes less than half of the gap" if line.tells(test) else "is too wide to tell"
 
 
 def _others(word: str, tests: Sequence[Trial]) -> list[str]:
     names = ", ".join('"' + test.run + '"' for test in tests)
     return [f"{word} rows {names}"] if tests else []
-
-
-def _distance(line: Line, test: Trial) -> float:
-    gap = abs(line.theirs.value - test.ours.value)
-    return gap if gap == gap else float("inf")
 
 
 def _shown(line: Line, test: Trial) -> str:
@@ -130,8 +139,8 @@ def _word(line: Line, test: Trial) -> str:
     if line.meets(test):
         return "meets it"
     if line.agrees_in(test):
-        return f"meets it, but {test.against or 'is too wide to tell'}"
-    return "nearer" if _distance(line, test) < abs(line.theirs.value - line.ours.value) else "farther"
+        return f"would do, but {_objection(line, test)}"
+    return "nearer" if line.gap(test.ours) < line.gap(line.ours) else "farther"
 
 
 def scores_table(name: str, lines: Sequence[Line]) -> Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from latlin.reproduce.page import Claim, Measured, compared
+from latlin.reproduce.page import Measured, compared
 from latlin.reproduce.reasons import Trial
 from latlin.reproduce.robust_regression import (
     EARLY,
@@ -81,8 +82,12 @@ class Runs(NamedTuple):
 
     def chosen(self, name: str, by: str = "validated") -> Array:
         """A field at the scale that has the largest other field, by partition."""
+        return self.at(self.field(name), by)
+
+    def at(self, values: Array, by: str = "validated") -> Array:
+        """Values, (partitions, scales), at the scale that has the largest field, by partition."""
         scores = np.where(np.isfinite(self.field(by)), self.field(by), -np.inf)
-        return np.take_along_axis(self.field(name), scores.argmax(axis=1)[:, None], axis=1)[:, 0]
+        return np.take_along_axis(values, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
 
     def number(self, quantity: str) -> Array:
         """What the table prints, by partition: "LML", "MSE" in the units of y, or "TLP"."""
@@ -109,32 +114,56 @@ def log_constant(likelihood: str, scale: Array) -> Array:
     return constants[likelihood] - np.log(scale)
 
 
-def reasons_for(quantity: str, runs: Runs, label: str, generated: bool, score: Measured) -> list[Trial]:
-    """The rows that test a number; `score` is the printed TLP of its column."""
+def reasons_for(quantity: str, name: str, label: str, runs: Runs, score: Measured) -> list[Trial]:
+    """The rows that test a number of a set and an engine; `score` is the printed TLP of its column."""
     if quantity == "LML":
-        return _of_evidence(runs, label, generated, score)
-    return _of_error(runs, generated, score) if quantity == "MSE" else _of_score(runs, generated)
+        return _of_evidence(name, label, runs, score)
+    return _of_error(name, runs, score) if quantity == "MSE" else _of_score(name, runs)
 
 
-def variants_for(quantity: str, others: Mapping[str, Runs], score: Measured) -> list[Trial]:
+def variants_for(quantity: str, name: str, others: Mapping[str, Runs], score: Measured) -> list[Trial]:
     """The rows of fits made anew; one whose test score is not the printed one explains neither evidence nor error."""
     trials = []
     for row, runs in others.items():
-        held = compared("TLP", score, mean_of(runs.chosen("log_probability")), "")
-        against = "" if held.agrees or quantity == "TLP" else _contradiction(held)
-        trials.append(Trial(row, VARIANTS[row].reason, mean_of(runs.number(quantity)), against))
+        reason = VARIANTS[row].reason
+        against = "" if quantity == "TLP" else _contradiction(score, _readings(name, runs, "validated"))
+        trials.append(Trial(row, reason, mean_of(runs.number(quantity)), against))
+        if quantity == "LML":
+            trials += _by_scale(row, reason, runs.field("evidence"), name, runs, score)
     return trials
 
 
-def _contradiction(held: Claim) -> str:
-    return f"its TLP is {held.ours}, not {held.theirs}"
+#: of the generated sets: the name of a row with other targets, and what it supposes
+OTHER = {
+    "Neal": ("clean test part", "validation and test part have no outliers"),
+    "Friedman": ("spoiled test part", "validation and test part have outliers too"),
+}
 
 
-def _of_evidence(runs: Runs, label: str, generated: bool, score: Measured) -> list[Trial]:
-    lml, n = runs.chosen("evidence"), runs.train
-    tests = (
-        [Trial("other sign", "theirs have the wrong sign", mean_of(-lml))] if label == "exact" else _bare(runs, score)
-    )
+def _readings(name: str, runs: Runs, by: str) -> list[Array]:
+    """Test scores as they may have been printed: ours, and of a generated set with other targets, also in its units."""
+    held = runs.chosen("log_probability", by)
+    if name not in OTHER:
+        return [held]
+    other = runs.chosen("other_log_probability", f"other_{by}")
+    return [held, other, other - np.log(runs.units)]
+
+
+def _contradiction(score: Measured, readings: list[Array]) -> str:
+    """That no reading of the test score is the printed one, if it is so."""
+    claims = [compared("TLP", score, mean_of(values), "") for values in readings]
+    return "" if any(claim.agrees for claim in claims) else f"its TLP is {claims[0].ours}, not {claims[0].theirs}"
+
+
+def _of_evidence(name: str, label: str, runs: Runs, score: Measured) -> list[Trial]:
+    lml, n, plain = runs.chosen("evidence"), runs.train, runs.field("evidence")
+    if label == "exact":
+        tests = [Trial("other sign", "theirs have the wrong sign", mean_of(-lml))]
+    else:
+        bare = plain - n * log_constant(runs.likelihood, runs.field("scale"))
+        row, reason = "no constants", "theirs are potentials without their constants"
+        value = mean_of(runs.at(bare))
+        tests = [Trial(row, reason, value), *_by_scale(row, reason, bare, name, runs, score)]
     if label == "G-KL":
         reason = "theirs lack the constant N/2, as the bound of B.5 does"
         tests.append(Trial("without N/2", reason, mean_of(lml - 0.5 * n)))
@@ -142,40 +171,38 @@ def _of_evidence(runs: Runs, label: str, generated: bool, score: Measured) -> li
         Trial("scale by evidence", "the scale was chosen by evidence", mean_of(runs.chosen("evidence", "evidence"))),
         Trial("density of y", "theirs are those of y in its own units", mean_of(lml - n * np.log(runs.units))),
     ]
-    if generated:
-        other = mean_of(runs.chosen("evidence", "other_validated"))
-        tests.append(Trial("outliers elsewhere", ELSEWHERE, other))
+    if name in OTHER:
+        tests.append(Trial(*OTHER[name], mean_of(runs.chosen("evidence", "other_validated"))))
     for count in EARLY:
         early = mean_of(runs.chosen(f"after_{count}"))
         tests.append(Trial(f"search stopped at {count}", "the search for the kernel was stopped early", early))
-    values = runs.field("evidence").T
-    return [*tests, *_by_scale("scale", "the scale was chosen otherwise", values, runs, score)]
+    return [*tests, *_by_scale("", "", plain, name, runs, score)]
 
 
-def _bare(runs: Runs, score: Measured) -> list[Trial]:
-    """Potentials without their constants, which move the evidence and nothing else."""
-    reason, row = "theirs are potentials without their constant", "potentials without their constant"
-    constants = runs.train * log_constant(runs.likelihood, runs.field("scale"))
-    bare = runs._replace(fits=runs.fits.copy())
-    bare.field("evidence")[:] -= constants
-    values = bare.field("evidence").T
-    more = _by_scale(f"{row}, scale", f"{reason}, and the scale was chosen otherwise", values, runs, score)
-    return [Trial(row, reason, mean_of(bare.chosen("evidence"))), *more]
+def _by_scale(row: str, reason: str, values: Array, name: str, runs: Runs, score: Measured) -> list[Trial]:
+    """One row a scale, and one between each two; it contradicts the document if its test score is not the printed one.
 
-
-def _by_scale(row: str, reason: str, values: Array, runs: Runs, score: Measured) -> list[Trial]:
-    """One row a scale; it contradicts the document if its test score is not the printed one."""
+    Between two scales the means of evidence and scores are taken as linear in the logarithm of the scale.
+    """
+    comma, both = ", " if row else "", ", and " if row else ""
+    reason = f"{reason}{both}the scale was chosen otherwise"
+    readings = [runs.field("log_probability")]
+    if name in OTHER:
+        other = runs.field("other_log_probability")
+        readings += [other, other - np.log(runs.units)[:, None]]
     trials = []
-    for scale, own, held in zip(runs.scales, values, runs.field("log_probability").T, strict=True):
-        claim = compared("TLP", score, mean_of(held), "")
-        trials.append(Trial(f"{row} {scale:g}", reason, mean_of(own), "" if claim.agrees else _contradiction(claim)))
+    for j, scale in enumerate(runs.scales):
+        against = _contradiction(score, [held[:, j] for held in readings])
+        trials.append(Trial(f"{row}{comma}scale {scale:g}", reason, mean_of(values[:, j]), against))
+    for j, (low, high) in enumerate(pairwise(runs.scales)):
+        middle = [0.5 * (held[:, j] + held[:, j + 1]) for held in readings]
+        own = mean_of(0.5 * (values[:, j] + values[:, j + 1]))
+        named = f"{row}{comma}scale {np.sqrt(low * high):.2g}, between"
+        trials.append(Trial(named, reason, own, _contradiction(score, middle)))
     return trials
 
 
-ELSEWHERE = "validation and test part have outliers where ours have none, or none where ours have some"
-
-
-def _of_error(runs: Runs, generated: bool, score: Measured) -> list[Trial]:
+def _of_error(name: str, runs: Runs, score: Measured) -> list[Trial]:
     squares = runs.units**2
     by_evidence = mean_of(runs.chosen("error", "evidence") * squares)
     tests = [
@@ -183,32 +210,32 @@ def _of_error(runs: Runs, generated: bool, score: Measured) -> list[Trial]:
         Trial("scale by evidence", "the scale was chosen by evidence", by_evidence),
         Trial("in hundredths", "theirs are printed in hundredths", mean_of(100.0 * runs.number("MSE"))),
     ]
-    if generated:
+    if name in OTHER:
+        row, reason = OTHER[name]
         other = runs.chosen("other_error", "other_validated") * squares
-        hundredths = f"{ELSEWHERE}, and theirs are printed in hundredths"
+        hundredths = f"{reason}, and theirs are printed in hundredths"
         tests += [
-            Trial("outliers elsewhere", ELSEWHERE, mean_of(other)),
-            Trial("outliers elsewhere, in hundredths", hundredths, mean_of(100.0 * other)),
+            Trial(row, reason, mean_of(other)),
+            Trial(f"{row}, in hundredths", hundredths, mean_of(100.0 * other)),
         ]
-    values = (runs.field("error") * squares[:, None]).T
-    return [*tests, *_by_scale("scale", "the scale was chosen otherwise", values, runs, score)]
+    return [*tests, *_by_scale("", "", runs.field("error") * squares[:, None], name, runs, score)]
 
 
-def _of_score(runs: Runs, generated: bool) -> list[Trial]:
-    held, logs = "log_probability", np.log(runs.units)
+def _of_score(name: str, runs: Runs) -> list[Trial]:
+    held = "log_probability"
     tests = [
         Trial("scale by evidence", "the scale was chosen by evidence", mean_of(runs.chosen(held, "evidence"))),
         Trial("scale by test score", "the scale was chosen on the test part", mean_of(runs.chosen(held, held))),
         Trial("no white noise", "γ² is left out at new inputs", mean_of(runs.chosen("without_noise"))),
-        Trial("density of y", "theirs are those of y in its own units", mean_of(runs.chosen(held) - logs)),
+        Trial(
+            "density of y", "theirs are those of y in its own units", mean_of(runs.chosen(held) - np.log(runs.units))
+        ),
     ]
-    if generated:
-        other = runs.chosen("other_log_probability", "other_validated")
-        units = f"{ELSEWHERE}, and theirs are those of y in its own units"
-        tests += [
-            Trial("outliers elsewhere", ELSEWHERE, mean_of(other)),
-            Trial("outliers elsewhere, density of y", units, mean_of(other - logs)),
-        ]
+    if name in OTHER:
+        row, reason = OTHER[name]
+        _, other, density = _readings(name, runs, "validated")
+        units = f"{reason}, and theirs are those of y in its own units"
+        tests += [Trial(row, reason, mean_of(other)), Trial(f"{row}, density of y", units, mean_of(density))]
     for scale, values in zip(runs.scales, runs.field(held).T, strict=True):
         tests.append(Trial(f"scale {scale:g}", "the scale was chosen otherwise", mean_of(values)))
     return tests

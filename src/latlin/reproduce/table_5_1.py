@@ -121,8 +121,8 @@ def lines_of(found: dict[Key, Runs], others: dict[str, dict[Key, Runs]]) -> list
             if theirs is None or score is None or key not in found:
                 continue
             anew = {row: runs[key] for row, runs in others.items() if key in runs}
-            tests = reasons_for(quantity, found[key], column[1], name not in FILES, score)
-            tests += variants_for(quantity, anew, score)
+            tests = reasons_for(quantity, name, column[1], found[key], score)
+            tests += variants_for(quantity, name, anew, score)
             ours = mean_of(found[key].number(quantity))
             lines.append(Line(f"{quantity}, {', '.join(column)}, {name}", theirs, ours, tests))
     return ranked(lines)
