@@ -124,8 +124,13 @@ class SparseProjections:
     def times(self, u: Array) -> Array:
         return self.rows @ u
 
+    @cached_property
+    def _transposed(self) -> sparse.csc_array:
+        """Hᵀ with the same entries in memory; making it takes longer than a product where rows are few."""
+        return self.rows.T
+
     def transposed_times(self, r: Array) -> Array:
-        return self.rows.T @ r
+        return self._transposed @ r
 
     def gram(self, weights: Array) -> Array:
         return pair_gram(self._split, weights)
