@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 #: groups by words of the name that is called; the first that fits
@@ -202,7 +202,7 @@ def meant(called: str, frame: FrameType) -> tuple[str, str]:
     first, *rest = called.split(".")
     found = frame.f_globals.get(first) if first in frame.f_globals else frame.f_locals.get(first) if first else None
     for name in rest:
-        found = getattr(found, name, None) if isinstance(found, ModuleType) or is_kernel(found) else None
+        found = getattr(found, "__dict__", {}).get(name)
     last = called.rpartition(".")[2]
     if is_kernel(found):
         return found.__name__, COMPILED

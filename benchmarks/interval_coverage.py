@@ -76,7 +76,7 @@ def main() -> None:
 
 def tasks(size: str) -> list[Task]:
     """Every engine on all three problems; seconds are those of all simulated fits, ratios to Laplace's method."""
-    runs = {"small": 20, "full": 400}[size]
+    runs = {"small": 10, "full": 400}[size]
     found = []
     for engine in ("gkl", *(e for e in ENGINES if e != "gkl")):
         role = "yardstick" if engine == "laplace" else "latlin"

@@ -84,15 +84,21 @@ def limits(trial: Trial, result: Any, seconds: float) -> dict[str, float]:
     return found
 
 
-def run_file(stem: str, keys: Sequence[str], stacks: str) -> None:
-    """The profiles of a file's tasks, one after the other, a line of JSON each."""
+def run_file(stem: str, known: Sequence[str], stacks: str) -> None:
+    """Names of a file's tasks, then their profiles without those that are known: lines of JSON."""
     warnings.simplefilter("ignore")
-    for number, task in enumerate(listed(stem)):
-        if key_of(task) in keys:
+    tasks = {f"{task.case}: {task.method}": task for task in listed(stem)}
+    show([*tasks])
+    for number, (key, task) in enumerate(tasks.items()):
+        if key not in known:
             folder = Path(stacks) / f"{stem}-{number}.folded" if stacks else None
-            sys.stdout.write(json.dumps({"key": key_of(task), **answer(task, folder)}) + "\n")
-            sys.stdout.flush()
+            show({"key": key, **answer(task, folder)})
     os._exit(0)
+
+
+def show(found: Any) -> None:
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
 
 
 def answer(task: Task, stacks: Path | None) -> Profile:
@@ -110,18 +116,16 @@ def listed(stem: str) -> list[Task]:
     return [task for task in tasks if task.package == "latlin" and "process" not in task.method]
 
 
-def key_of(task: Task) -> str:
-    return f"{task.case}: {task.method}"
-
-
 def measure(stems: Sequence[str], again: bool, stacks: str) -> None:
     """Profile what is not kept yet, writing after every method."""
     kept = load()
     for stem in stems:
-        keys = [key_of(task) for task in listed(stem)]
-        before = {p["key"]: p for p in kept["profiles"].get(stem, []) if "failed" not in p and not again}
-        found = {key: before[key] for key in keys if key in before}
-        for one in ask(stem, [key for key in keys if key not in found], stacks):
+        found = {p["key"]: p for p in kept["profiles"].get(stem, []) if "failed" not in p and not again}
+        keys: list[str] = []
+        for one in ask(stem, [*found], stacks):
+            if isinstance(one, list):
+                keys = one
+                continue
             found[one["key"]] = one
             kept["profiles"][stem] = [found[key] for key in keys if key in found]
             kept["run"] = machine("warm") | {"threads": {THREADS[0]: "1"}}
@@ -130,17 +134,15 @@ def measure(stems: Sequence[str], again: bool, stacks: str) -> None:
             sys.stdout.flush()
 
 
-def ask(stem: str, keys: Sequence[str], stacks: str) -> Iterator[Profile]:
-    """Profiles as a process of its own finds them, on one thread."""
-    if not keys:
-        return
-    command = [sys.executable, __file__, "--task", stem, *keys, "--stacks", stacks]
+def ask(stem: str, known: Sequence[str], stacks: str) -> Iterator[Any]:
+    """What a process of its own says, on one thread."""
+    command = [sys.executable, __file__, "--task", stem, *known, "--stacks", stacks]
     environment = dict(os.environ) | dict.fromkeys(THREADS, "1")
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                if line.startswith("{"):
+                if line[:1] in "[{":
                     yield json.loads(line)
         finally:
             process.terminate()
