@@ -54,7 +54,7 @@ def draws(missing):
 CASES = [
     (FactorAnalysis(2, method="em", max_iter=12), 0.1, 9),
     (BayesianGaussianMixture(3, n_init=2, split_merge=4, max_iter=15, random_state=0), 0.0, 30),
-    (BayesianGaussianMixture(3, n_init=1, split_merge=4, max_iter=15, random_state=0), 0.0, 50),
+    (BayesianGaussianMixture(3, n_init=1, split_merge=4, max_iter=15, random_state=0), 0.0, 30),
     (BayesianGaussianMixture(3, covariance="tied", n_init=1, split_merge=0, random_state=0), 0.0, 8),
     (
         BayesianGaussianMixture(3, covariance="fixed", algorithm="gradient", n_init=1, max_iter=9, random_state=0),
