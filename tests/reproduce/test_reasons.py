@@ -50,7 +50,7 @@ def test_a_row_that_is_too_wide_explains_nothing():
 
 
 def test_a_row_must_close_half_of_the_gap():
-    line = Line("MSE", Measured(26.0, 1.0, 0), Measured(19.0, 1.0), [Trial("other", "so", Measured(22.0, 2.0))])
+    line = Line("MSE", Measured(26.0, 1.0, 0), Measured(19.0, 1.0), [Trial("other", "so", Measured(22.4, 1.0))])
     assert line.agrees_in(line.tests[0])
     assert "closes less than half of the gap" in judged(line).reason
 

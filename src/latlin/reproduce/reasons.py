@@ -13,8 +13,8 @@ from latlin.reproduce.page import Claim, Measured, Table, compared
 
 #: rows that a verdict quotes with their numbers; the others are named
 QUOTED = 2
-#: a run whose standard error is so many times the printed one meets anything, and so explains nothing
-WIDE = 2.0
+#: a run whose standard error is a larger part of the gap between theirs and ours meets either, and so explains nothing
+WIDE = 0.25
 
 
 class Trial(NamedTuple):
@@ -47,16 +47,16 @@ class Line(NamedTuple):
         return bool(compared(self.what, self.theirs, test.ours, "").agrees)
 
     def tells(self, test: Trial) -> bool:
-        """The run is precise enough to be refuted by the printed number."""
-        return test.ours.error <= WIDE * max(self.theirs.error, 10.0**-self.theirs.digits)
+        """The run is precise enough to tell the printed number from ours."""
+        return test.ours.error <= WIDE * self.gap(self.ours)
 
     def meets(self, test: Trial) -> bool:
         """The run gives the printed number, and not vaguely; nothing of it contradicts the document.
 
         Of a number that differs, it must close half of the gap at least.
         """
-        close = not self.differs or self.gap(test.ours) <= 0.5 * self.gap(self.ours)
-        return close and not test.against and self.tells(test) and self.agrees_in(test)
+        close = self.gap(test.ours) <= 0.5 * self.gap(self.ours) and self.tells(test)
+        return self.agrees_in(test) and not test.against and (close or not self.differs)
 
     def gap(self, ours: Measured) -> float:
         """Distance to the printed number; infinite where there is none."""

@@ -218,7 +218,8 @@ def _of_error(name: str, runs: Runs, score: Measured) -> list[Trial]:
             Trial(row, reason, mean_of(other)),
             Trial(f"{row}, in hundredths", hundredths, mean_of(100.0 * other)),
         ]
-    return [*tests, *_by_scale("", "", runs.field("error") * squares[:, None], name, runs, score)]
+    by_scale = _by_scale("", "", runs.field("error") * squares[:, None], name, runs, score)
+    return [*tests, *by_scale[: len(runs.scales)]]
 
 
 def _of_score(name: str, runs: Runs) -> list[Trial]:
