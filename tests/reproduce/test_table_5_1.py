@@ -7,7 +7,7 @@ from scipy.stats import laplace, norm, t
 from latlin.reproduce import table_5_1
 from latlin.reproduce.page import Measured
 from latlin.reproduce.robust_reasons import VARIANTS, Runs, log_constant, mean_of, reasons_for, variants_for
-from latlin.reproduce.robust_regression import Fit, Sizes, clean_part_of, fits, neal, part_of
+from latlin.reproduce.robust_regression import Fit, Sizes, clean_part_of, fits, neal, part_of, unit_width_loss
 
 TINY = Sizes(16, 8, 12, 2, (0.2,))
 
@@ -109,10 +109,17 @@ def test_local_bounds_of_unit_width_are_below_the_best():
     part = part_of("Neal", 0, TINY, None)
     best, unit = (Fit(*run(part, "Student t", "lvb", TINY)[0]) for run in (fits, VARIANTS["widths of 1"].run))
     assert unit.evidence < best.evidence
-    # touching where r² = (ν + 1)γ − νσ²
-    r, scale = np.sqrt(4.0 - 3.0 * 0.04), 0.2
-    site = t(3.0).logpdf(0.0) - np.log(scale) - 0.5 * (3.0 * 0.04 + 4.0 * (np.log(4.0 / 3.0 / 0.04) - 1.0)) - 0.5 * r**2
-    assert site == pytest.approx(t(3.0).logpdf(r / scale) - np.log(scale))
+    gauss = Fit(*fits(part, "Gauss", "auto", TINY._replace(scales=(1.0,)))[0])
+    # ∫ ∏ e^(−r²/2) in place of ∏ N(r|0, 1), and the height of the parabolas
+    each = 0.5 * np.log(2.0 * np.pi) + t(3.0).logpdf(0.0) - np.log(0.2) - unit_width_loss(0.2)
+    assert unit.evidence == pytest.approx(gauss.evidence + 16.0 * each)
+    assert unit.error == pytest.approx(gauss.error)
+
+
+def test_a_parabola_of_unit_width_touches_the_density():
+    r = np.linspace(0.0, 5.0, 2001)
+    gaps = t(3.0).logpdf(r / 0.2) - t(3.0).logpdf(0.0) + unit_width_loss(0.2) + 0.5 * r**2
+    assert gaps.min() == pytest.approx(0.0, abs=1e-5)
 
 
 def test_the_page_is_written(tmp_path, monkeypatch):

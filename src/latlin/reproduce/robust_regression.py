@@ -155,21 +155,22 @@ def unsearched_fits(part: Part, likelihood: str, engine: str, sizes: Sizes) -> A
 
 
 def unit_width_fits(part: Part, likelihood: str, engine: str, sizes: Sizes) -> Array:
-    """Local bounds on Student t sites whose widths γ stay at 1, whatever the engine: Gaussian noise of variance 1.
-
-    With slope −1/(2γ) in r², log t(r) ≥ log t(0) − r²/(2γ) − ½[(ν + 1)(log(γ(1 + 1/ν)/σ²) − 1) + νσ²/γ].
-    """
+    """Local bounds on Student t sites whose widths γ stay at 1, whatever the engine: Gaussian noise of variance 1."""
     template, started = Gaussian(scale=1.0), time.perf_counter()
     setting = Setting(kernel_of(part.split.x.shape[1]), Likelihood.of(template, template.parameters))
-    ended, df = _found(part.split, setting, "auto", sizes.steps), 3.0
+    ended = _found(part.split, setting, "auto", sizes.steps)
     found = []
     for scale in sizes.scales:
         student = LIKELIHOODS[likelihood](scale)
-        height = df * scale**2 + (df + 1.0) * (np.log((1.0 + 1.0 / df) / scale**2) - 1.0)
-        site = float(student.log_density(np.zeros(1))[0]) - 0.5 * height + 0.5 * np.log(2.0 * np.pi)
+        site = float(student.log_density(np.zeros(1))[0]) - unit_width_loss(scale) + 0.5 * np.log(2.0 * np.pi)
         fit = _fit(part, ended, student, scale, sizes)
         found.append(fit._replace(evidence=fit.evidence + site * sizes.train, seconds=time.perf_counter() - started))
     return np.array(found)
+
+
+def unit_width_loss(scale: float, df: float = 3.0) -> float:
+    """The least c with log t(r) ≥ log t(0) − c − r²/(2γ) for γ = 1: ½[(ν + 1)(log(γ(1 + 1/ν)/σ²) − 1) + νσ²/γ]."""
+    return float(0.5 * ((df + 1.0) * (np.log((1.0 + 1.0 / df) / scale**2) - 1.0) + df * scale**2))
 
 
 def _fit(part: Part, found: Found | None, template: Potential, scale: float, sizes: Sizes) -> Fit:
