@@ -254,11 +254,52 @@ def test_mistakes_are_told_in_a_sentence(model, folder, tmp_path):
     assert_told(
         run("fit", data, "-t", "outcome", "--out", tmp_path / "no" / "m.latlin", "--folds", 0), "there is no folder"
     )
-    assert_told(run("predict", model[0], data, "--interval", 1.5), "interval must lie strictly between 0 and 1")
+    for command in (("predict", model[0], data), ("summary", model[0])):
+        assert_told(
+            run(*command, "--interval", 90), "interval must lie strictly between 0 and 1 (0.9 for 90 %), got 90"
+        )
     assert_told(run("predict", data, data), "is not a model written by 'latlin fit'")
     assert_told(run("report", tmp_path / "no.latlin"), "there is no file")
     assert_told(run("reproduce", "nothing"), "nothing to reproduce by the name 'nothing'")
+    assert_told(run("report", model[0], "--out", tmp_path), "is a folder; expected the name of a file")
+    assert_told(run("fit", folder, "-t", "y"), "is a folder; expected a file, or a pattern", "*.parquet")
+    assert_told(run("fit", data, "-t", "outcome", "--folds", 1), "folds must be 0", "got 1")
+    assert_told(run("compare", data, "-t", "outcome", "--engine", "gkl,mcmc"), "engine must be one of", "'mcmc'")
+    assert_told(run("compare", data, "-t", "outcome", "--folds", 999), "at most the number of rows, 120, got 999")
+    assert_told(run("compare", data, "-t", "outcome", "--out", tmp_path / "c.doc"), "is no table by its name")
+    for command in (("demo",), ("reproduce", "figure-2.2")):
+        assert_told(run(*command, "--out", data), "out must be a folder")
+    assert_told(run("reproduce", "figure-2.2", "--data", tmp_path / "no"), "there is no folder")
     assert not list(tmp_path.iterdir())
+
+
+def test_long_work_is_not_begun_for_a_place_that_is_none(folder, tmp_path, monkeypatch):
+    def never(*_):
+        raise AssertionError("the table was read")
+
+    monkeypatch.setattr("latlin.datasets.table.read_table", never)
+    for command in ("fit", "compare"):
+        out = tmp_path / "no" / "m.csv"
+        assert_told(run(command, folder / "outcome.csv", "-t", "outcome", "--out", out), "there is no folder")
+
+
+def test_texts_that_are_not_utf8_and_columns_that_are_taken(model, frame, tmp_path):
+    (tmp_path / "latin.csv").write_bytes("name,y\nJosé,1\nAnna,2\n".encode("latin-1"))
+    assert_told(run("fit", tmp_path / "latin.csv", "-t", "y"), "byte 0xe9 is no UTF-8 text; save it as UTF-8")
+    frame.assign(**{"predicted_P(ill)": 1.0}).to_csv(tmp_path / "taken.csv", index=False)
+    words = ("predict", model[0], tmp_path / "taken.csv", "--keep")
+    assert_told(run(*words), "has a column 'predicted_P(ill)' already", "--keep")
+
+
+def test_a_comparison_keeps_the_evidence_where_rows_cannot_be_held_out(tmp_path):
+    few = pandas.DataFrame({"x": np.arange(8.0), "y": ["a"] * 7 + ["b"]})
+    few.to_csv(tmp_path / "few.csv", index=False)
+    words = ("--family", "logistic", "--engine", "laplace", "--prior-scale", 1.0, "--out", tmp_path / "c.csv")
+    assert run("compare", tmp_path / "few.csv", "-t", "y", *words).exit_code == 0
+    row = pandas.read_csv(tmp_path / "c.csv").iloc[0]
+    assert np.isfinite(row["log evidence"])
+    assert np.isnan(row["held out"])
+    assert "class b has one row only" in row["note"]
 
 
 def test_usage_mistakes_have_exit_code_two(folder):

@@ -70,11 +70,14 @@ def fit(
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
     with one_sentence(debug):
         from latlin.cli.fit import Fitting, fit_model, save_and_tell
-        from latlin.cli.models import prepare, scale_of
+        from latlin.cli.models import checked_folds, prepare, scale_of
         from latlin.datasets.table import read_table
+        from latlin.numerics.atomic import check_place
 
+        check_place(out)
         choices = _choices(target, family, missing, drop, categorical, levels)
-        how = Fitting(engine, scale_of(prior_scale), 5 if folds is None else folds, quiet or verbose, verbose)
+        folds_of_table = 5 if folds is None else checked_folds(folds)
+        how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose)
         if scheduler is None and not _is_pattern(data):
             model = fit_model(prepare(read_table(data), choices, _answer()), how)
         else:
@@ -137,12 +140,15 @@ def compare(
     """Compare families and engines by their evidence and by the log density of held-out rows."""
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
-        from latlin.cli.models import scale_of
-        from latlin.datasets.table import read_table
+        from latlin.cli.models import checked_folds, scale_of
+        from latlin.datasets.table import read_table, table_ending
+        from latlin.numerics.atomic import check_place
 
+        if out is not None:
+            table_ending(check_place(out))
         families, engines = _list(family), _list(engine)
         choices = _choices(target, families[0] if families else "auto", missing, drop, categorical, levels)
-        how = Trying(families, engines, scale_of(prior_scale), folds, quiet)
+        how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet)
         if scheduler is None and not _is_pattern(data):
             found = compare_table(read_table(data), choices, how, _answer())
         else:
@@ -184,9 +190,10 @@ def summary(
     with one_sentence(debug):
         from latlin.cli.fit import tell
         from latlin.cli.model_file import load_model
+        from latlin.cli.models import checked_interval
 
         loaded = load_model(model)
-        rows = loaded.estimator.summary(interval).rows
+        rows = loaded.estimator.summary(checked_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
         told = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
         tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
@@ -211,6 +218,9 @@ def reproduce(
             rows = [(entry.name, entry.title, entry.source) for entry in entries().values()]
             screen().print(table(("name", "title", "source"), rows))
             return
+        _folder(out)
+        if data is not None and not data.is_dir():
+            raise ValueError(f"there is no folder {data} with data sets")
         names, written = chosen(name), []
         with steps(f"Computing {name}", len(names)) as advance:
             for each in names:
@@ -229,7 +239,7 @@ def demo(
     with one_sentence(debug):
         from latlin.cli.demo import run_demo
 
-        run_demo(out, screen())
+        run_demo(_folder(out), screen())
 
 
 def _choices(
@@ -251,6 +261,13 @@ def _printing() -> Any:
     """Rows go to standard output as CSV, the names of the columns before the first of them."""
     header = iter([True])
     return lambda rows: typer.echo(rows.to_csv(index=False, header=next(header, False)), nl=False)
+
+
+def _folder(out: Path) -> Path:
+    """A folder that is there or can be made."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out must be a folder, and {out} is a file")
+    return out
 
 
 def _is_pattern(data: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, make_estimator, prepare
+from latlin.cli.models import Choices, checked_engine, make_estimator, prepare
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.table import Frame
 from latlin.datasets.target import Guess, Target
@@ -42,6 +42,8 @@ def candidates(
     target: Target, families: Sequence[str], engines: Sequence[str], usual: Sequence[str] = ENGINES
 ) -> list[Candidate]:
     """Families that suit the target, each by the engines told, or else the usual ones; the linear family is exact."""
+    for engine in engines:
+        checked_engine(engine)
     chosen = families or RIVALS[target.family]
     for family in chosen:
         if family not in RIVALS[target.family]:
@@ -86,6 +88,8 @@ class Trial(NamedTuple):
 def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
     """All candidates on a table in memory."""
     rows = prepare(frame, choices, ask)
+    if how.folds > len(rows.y):
+        raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
     lines = candidates(rows.target, how.families, how.engines)
     return Found(
         _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet), len(rows.y), rows.notes
@@ -114,8 +118,6 @@ def tell_comparison(found: Found, folds: int, console: Console) -> None:
 
 def _compared(trial: Trial, lines: Sequence[Candidate], quiet: bool) -> list[dict[str, Any]]:
     """One that does not apply says why."""
-    if trial.folds == 1:
-        raise ValueError("folds must be 0 (no rows are held out) or at least 2, got 1")
     rows = []
     with steps("Comparing", len(lines), quiet) as advance:
         for line in lines:
@@ -131,13 +133,13 @@ def _row(trial: Trial, line: Candidate) -> dict[str, Any]:
         started = time.perf_counter()
         estimator.fit(trial.X, trial.y)
         row["seconds"] = time.perf_counter() - started
+        values = getattr(estimator, "log_evidence_", float("nan"))
+        row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
         if trial.folds:
             score = held_out_score(estimator, trial.X, trial.y, folds=trial.folds)
             row |= dict(zip(("held out", "±"), score, strict=True))
     except ValueError as error:
         return row | {"note": " ".join(str(error).split())}
-    values = getattr(estimator, "log_evidence_", float("nan"))
-    row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
     return row if estimator.converged_ else row | {"note": "did not converge"}
 
 
@@ -147,7 +149,7 @@ def _total(values: Any) -> float:
 
 def ranked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Best held-out density first, or best evidence where nothing was held out; those that do not apply last."""
-    return sorted(rows, key=lambda row: (row["kind"] is None, -_score(row)))
+    return sorted(rows, key=lambda row: (row["kind"] is None, row["held out"] is None, -_score(row)))
 
 
 def _score(row: dict[str, Any]) -> float:

@@ -85,9 +85,12 @@ def make_estimator(
     target: Target, engine: str = "auto", prior_scale: float | str = "auto", verbose: bool = False
 ) -> Any:
     """The estimator of a target's family, not fitted."""
-    if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {told(ENGINES)}, got {engine!r}")
-    options: dict[str, Any] = {"engine": engine, "prior_scale": prior_scale, "random_state": 0, "verbose": verbose}
+    options: dict[str, Any] = {
+        "engine": checked_engine(engine),
+        "prior_scale": prior_scale,
+        "random_state": 0,
+        "verbose": verbose,
+    }
     if target.family == "ordinal":
         options["order"] = target.labels
     return ESTIMATORS[target.family](**options)
@@ -104,6 +107,24 @@ def scale_of(words: str) -> float | str:
     if not 0.0 < value < float("inf"):
         raise ValueError(f"prior-scale must be 'auto' or a positive number, got {words!r}")
     return value
+
+
+def checked_engine(engine: str) -> str:
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {told(ENGINES)}, got {engine!r}")
+    return engine
+
+
+def checked_folds(folds: int) -> int:
+    if folds == 1:
+        raise ValueError("folds must be 0 (no rows are held out) or at least 2, got 1")
+    return folds
+
+
+def checked_interval(interval: float) -> float:
+    if not 0.0 < interval < 1.0:
+        raise ValueError(f"interval must lie strictly between 0 and 1 (0.9 for 90 %), got {interval:g}")
+    return interval
 
 
 def diagnosis(estimator: Any, rows: int) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.cli.model_file import Model
+from latlin.cli.models import checked_interval
 from latlin.datasets.columns import as_text
 from latlin.datasets.parts import Part, read_parts
 from latlin.datasets.table import Frame, need_pandas
@@ -26,6 +27,7 @@ class Asking(NamedTuple):
 
 def predict_files(model: Model, paths: Sequence[Path], how: Asking, add: Callable[[Frame], None]) -> int:
     """Hand the predictions for the rows of all files to `add`, a part at a time; how many there were."""
+    checked_interval(how.coverage)
     count = 0
     for part in (part for path in paths for part in read_parts(path)):
         with nullcontext() if part.whole and len(paths) == 1 else _told_where(part):
@@ -53,8 +55,6 @@ def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
     Families of labels: the most probable label, its interval of probability where there are two, and the probability of
     each. Families of numbers: the mean, the standard deviation and the central interval of a new observation.
     """
-    if not 0.0 < how.coverage < 1.0:
-        raise ValueError(f"interval must lie strictly between 0 and 1, got {how.coverage}")
     pandas, frame = need_pandas(), frame.reset_index(drop=True)
     X = model.encoding.encode(frame, how.missing).matrix
     # where no row is complete, a made-up one says what the columns are
@@ -63,7 +63,14 @@ def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
     told = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
     if told.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
         told = told.astype({model.target.name: "Int64"})
-    return pandas.concat([frame, told.add_prefix("predicted_")], axis=1) if how.keep else told
+    return _beside(frame, told.add_prefix("predicted_")) if how.keep else told
+
+
+def _beside(frame: Frame, told: Frame) -> Frame:
+    taken = [name for name in told.columns if name in frame.columns]
+    if taken:
+        raise ValueError(f"the table has a column {taken[0]!r} already: rename it, or leave out --keep")
+    return need_pandas().concat([frame, told], axis=1)
 
 
 def _numbers(model: Model, X: Frame, coverage: float) -> dict[str, Any]:

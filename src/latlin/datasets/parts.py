@@ -9,7 +9,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from latlin.datasets.table import PARQUET, SEPARATORS, Frame, need_pyarrow, read_table, table_ending
+from latlin.datasets.table import PARQUET, SEPARATORS, Frame, existing_file, need_pyarrow, read_table, table_ending
 from latlin.distributed.blocks import BLOCK_BYTES
 from latlin.numerics.atomic import replacing
 
@@ -38,9 +38,7 @@ def read_parts(path: Path, rows: int | None = None) -> Iterator[Part]:
 
     A file without rows has no parts.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} is a folder; expected a file, or a pattern of files like '{path}/*.parquet'")
-    if table_ending(path) not in PARQUET:
+    if table_ending(existing_file(path)) not in PARQUET:
         yield Part(read_table(path), path, 0, True)
         return
     yield from _parquet_parts(path, rows)

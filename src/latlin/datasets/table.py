@@ -25,18 +25,29 @@ def need_pandas() -> Any:
 
 def read_table(path: str | os.PathLike[str]) -> Frame:
     """The data frame of a CSV (`.csv`, `.tsv`, `.txt`, also packed as `.gz` and the like) or Parquet file."""
-    source = Path(path)
-    if not source.is_file():
-        raise FileNotFoundError(f"there is no file {source}")
+    source = existing_file(path)
     ending = table_ending(source)
     try:
         frame = _read_parquet(source) if ending in PARQUET else _read_csv(source, SEPARATORS[ending])
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#04x}"
+        raise ValueError(f"{source} cannot be read as a table: {byte} is no UTF-8 text; save it as UTF-8") from error
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{source} cannot be read as a table: {' '.join(str(error).split())}") from error
     frame.columns = [str(name) for name in frame.columns]
     if not len(frame):
         raise ValueError(f"{source} has column names but no rows")
     return frame
+
+
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is there."""
+    source = Path(path)
+    if source.is_dir():
+        raise ValueError(f"{source} is a folder; expected a file, or a pattern of files like '{source}/*.parquet'")
+    if not source.is_file():
+        raise FileNotFoundError(f"there is no file {source}")
+    return source
 
 
 def write_table(path: str | os.PathLike[str], frame: Frame) -> None:

@@ -22,9 +22,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     print(Path(folder, "words.txt").read_text())
     all of it
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
+    target = check_place(path)
     fresh = target.with_name(f".{uuid.uuid4().hex}.{target.name}")
     try:
         yield fresh
@@ -33,6 +31,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def check_place(path: str | os.PathLike[str]) -> Path:
+    """The path, if a file can be written there: it is no folder, and in one. Ask before long work."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; expected the name of a file to write")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
+    return target
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
