@@ -2,6 +2,7 @@
 
 import pickle
 
+import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
@@ -94,6 +95,67 @@ def test_hyperparameters_are_learnt_as_in_memory(case):
     same(memory, blocks, 1e-5)
     for key, value in memory._fits[0].values.items():
         assert blocks._fits[0].values[key] == pytest.approx(value, rel=1e-5)
+
+
+STEPPED = [
+    (BayesianLogisticRegression(prior_scale=1.0), "word"),
+    (BayesianPoissonRegression(prior_scale=1.0), "count"),
+    (RobustRegression(prior_scale=1.0, noise_scale=1.0, df=4.0), "number"),
+]
+
+
+def dask_threads(kind, *columns):
+    rows = (30, 25, 25)
+    X, *beside = columns
+    return (
+        da.from_array(kind(X), chunks=(rows, D), asarray=False),
+        *(da.from_array(values, chunks=(rows,)) for values in beside),
+    )
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+@pytest.mark.parametrize("case", STEPPED, ids=map(name, STEPPED))
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_steps_by_sums_are_those_in_memory(case, kind):
+    model, response = case
+    for steps in (1, 2, 3, 7):
+        short = clone(model).set_params(engine=engines.GaussianKL(tol=0.0, max_iter=steps, algorithm="sums"))
+        memory = clone(short).fit(kind(X), Y[response], WEIGHT, OFFSET)
+        columns = (Y[response], WEIGHT, OFFSET)
+        for given in (
+            (LocalBlocks.of(kind(X), *columns, rows=N),),
+            (LocalBlocks.of(kind(X), *columns, rows=27),),
+            dask_threads(kind, X, *columns),
+        ):
+            blocks = clone(short).fit(*given)
+            assert blocks.n_iter_ == memory.n_iter_ == steps
+            for attribute in ("coef_", "coef_std_", "intercept_"):
+                assert getattr(blocks, attribute) == pytest.approx(getattr(memory, attribute), rel=1e-10, abs=1e-10)
+            assert blocks.log_evidence_ == pytest.approx(memory.log_evidence_, rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+@pytest.mark.parametrize("case", STEPPED, ids=map(name, STEPPED))
+def test_hyperparameters_of_fits_of_few_steps_are_those_in_memory(case):
+    model, response = case
+    engine = engines.GaussianKL(tol=0.0, max_iter=3, algorithm="sums")
+    free = clone(model).set_params(engine=engine, prior_scale="auto")
+    memory = clone(free).fit(X, Y[response], WEIGHT)
+    for given in ((LocalBlocks.of(X, Y[response], WEIGHT, rows=27),), dask_threads(np.asarray, X, Y[response], WEIGHT)):
+        blocks = clone(free).fit(*given)
+        assert blocks._fits[0].n_fits == memory._fits[0].n_fits
+        assert blocks.prior_scale_ == pytest.approx(memory.prior_scale_, rel=1e-10)
+        assert blocks.coef_ == pytest.approx(memory.coef_, rel=1e-10)
+        assert blocks.log_evidence_ == pytest.approx(memory.log_evidence_, rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
+def test_tall_rows_take_the_steps_of_blocks_unasked():
+    rows, word = np.tile(X[:, :2], (2, 1)), np.tile(Y["word"], 2)
+    model = BayesianLogisticRegression(prior_scale=1.0, engine=engines.GaussianKL(max_iter=2))
+    memory, blocks = clone(model).fit(rows, word), clone(model).fit(LocalBlocks.of(rows, word, rows=50))
+    assert blocks.coef_ == pytest.approx(memory.coef_, rel=1e-10)
+    assert blocks.coef_std_ == pytest.approx(memory.coef_std_, rel=1e-10)
 
 
 def test_more_columns_than_rows_in_closed_form():

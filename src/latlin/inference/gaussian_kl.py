@@ -54,7 +54,7 @@ class GaussianKL:
         Steps at most (20 times as many for quasi-Newton steps, which serve where the bound is not concave).
     algorithm : {"auto", "sites", "sums"}
         How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing a row, and its
-        steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 25
+        steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40
         rows a dimension, with "sites" to fall back on, and "sites" for other models.
 
     Notes

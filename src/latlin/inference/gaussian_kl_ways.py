@@ -2,7 +2,7 @@
 
 Both climb the same bound. With stand-ins a step mixes 2N numbers, and hard fits are finished by second-order steps;
 with sums it mixes D²/2, nothing is kept a row, and the steps are those on blocks of rows. Where there are many rows for
-each dimension the sums need less time and memory: on two cores, from about 25 rows a dimension on.
+each dimension the sums need less time and memory: on two cores, from about 40 rows a dimension on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from latlin.numerics.linalg import cholesky
 
 ALGORITHMS = ("auto", "sites", "sums")
 #: rows a dimension from which on sums are faster
-TALL = 25
+TALL = 40
 
 
 @dataclass(frozen=True)
