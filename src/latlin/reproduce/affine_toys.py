@@ -83,17 +83,20 @@ def random_toys(seed: int) -> list[Toy]:
 
 
 def _sparse(rows: Array, y: Array) -> Toy:
-    factors = [GaussianFactor(y, 0.05, H=rows), SiteFactor(None, Laplace(scale=0.16))]
+    factors: list[GaussianFactor | SiteFactor] = [
+        GaussianFactor(y, 0.05, H=rows),
+        SiteFactor(None, Laplace(scale=0.16)),
+    ]
     return Toy("figure_6_1", "Laplace prior, Gaussian noise", LatentLinearModel(factors), "generalised-normal")
 
 
 def _labelled(rows: Array, y: NDArray[np.int_]) -> Toy:
-    factors = [GaussianFactor(cov=10.0, dim=2), SiteFactor(5.0 * rows, Logit(y))]
+    factors: list[GaussianFactor | SiteFactor] = [GaussianFactor(cov=10.0, dim=2), SiteFactor(5.0 * rows, Logit(y))]
     return Toy("figure_6_2", "logistic regression", LatentLinearModel(factors), "skew-normal")
 
 
 def _robust(rows: Array, y: Array) -> Toy:
-    factors = [GaussianFactor(dim=2), SiteFactor(rows, Laplace(y, 0.1581))]
+    factors: list[GaussianFactor | SiteFactor] = [GaussianFactor(dim=2), SiteFactor(rows, Laplace(y, 0.1581))]
     return Toy("figure_6_3", "Gaussian prior, Laplace noise", LatentLinearModel(factors), "generalised-normal")
 
 
