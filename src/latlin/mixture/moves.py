@@ -59,7 +59,8 @@ def try_moves(
     while True:
         better, failures = _first_success(mixture, sample, climb, ascent.state, failures)
         if better is not None:
-            ascent, settled = settle(better, ROUGH_STEPS), False
+            ascent = settle(better, ROUGH_STEPS)
+            settled = ascent.converged
         elif settled:
             return ascent
         else:
