@@ -24,7 +24,7 @@ from latlin.potentials import Laplace, StudentT
 from latlin.potentials.base import Potential
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, drawn, write_page
-from latlin.reproduce.resume import each, named, recalled, remembered
+from latlin.reproduce.resume import each, is_kept, named, recalled, remembered
 
 Array = NDArray[np.float64]
 NOISE = 0.005
@@ -90,12 +90,10 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     jobs = [(kind, label, seed) for seed in range(plan.seeds) for kind, label in PAIRS]
     jobs += [(kind, LOOSE, seed) for kind in METHODS[LOOSE][2] for seed in range(min(TESTED, plan.seeds))]
     for kind, label, seed in each("figure 5.2", jobs):
-        remembered(
-            target,
-            _key(kind, label, seed, quick),
-            lambda k=kind, b=label, s=seed: {"errors": errors_of(k, b, s, plan)},  # type: ignore[misc]
-        )
-        if (kind, label) == PAIRS[-1]:
+        if is_kept(target, key := _key(kind, label, seed, quick)):
+            continue
+        remembered(target, key, lambda k=kind, b=label, s=seed: {"errors": errors_of(k, b, s, plan)})  # type: ignore[misc]
+        if (kind, label) == PAIRS[-1] and not quick:
             _write(target, plan, quick)
     return _write(target, plan, quick)
 

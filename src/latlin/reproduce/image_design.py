@@ -25,7 +25,7 @@ from latlin.numerics.alerts import ConvergenceWarning
 from latlin.potentials import Laplace
 from latlin.reproduce.bare_lanczos import BareLanczos
 from latlin.reproduce.figure_5_2 import unit_rows
-from latlin.reproduce.resume import data_file, each, keep, named, recalled, remembered
+from latlin.reproduce.resume import data_file, each, is_kept, keep, named, recalled
 from latlin.reproduce.split_mode import SplitMode
 
 Array = NDArray[np.float64]
@@ -210,14 +210,11 @@ def all_runs(kept: Shelf, report: Callable[[], Any]) -> None:
     """Every run that is not there yet, those of many rows a step first; `report` is called after each."""
     jobs = [(label, number) for number in range(len(kept.images)) for label in kept.plan.methods]
     for label, number in each("image design", sorted(jobs, key=lambda job: kept.plan.methods[job[0]].step == FINE)):
+        if is_kept(kept.folder, key := kept.key(label, number)):
+            continue
         method, partial = kept.plan.methods[label], kept.partial(label, number)
-        if not named(kept.folder, kept.key(label, number)).exists():
-            remembered(
-                kept.folder,
-                kept.key(label, number),
-                lambda m=method, n=number, p=partial: measured(kept.images[n], m, n, kept.plan, p),  # type: ignore[misc]
-            )
-            report()
+        keep(named(kept.folder, key), measured(kept.images[number], method, number, kept.plan, partial))
+        report()
 
 
 def average(runs: dict[int, Run], name: str = "errors") -> tuple[Array, Array, Array, Array]:
