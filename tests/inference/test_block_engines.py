@@ -232,6 +232,15 @@ class Failing:
         return self.blocks.total(summand, *shared)
 
 
+@pytest.mark.parametrize("engine", ["diagonal", "chevron", "low-rank"])
+def test_curvatures_are_kept_here_and_found_again_elsewhere_with_the_same_digits(data, engine):
+    here = in_blocks(data, "diagonal", "logit", 25)
+    elsewhere = BlockModel(here.own, Failing(here.blocks, np.inf), here.reading)
+    kept, found = infer(here, ENGINES[engine]), infer(elsewhere, ENGINES[engine])
+    assert np.array_equal(kept.trace, found.trace)
+    assert np.array_equal(kept.covariance(), found.covariance())
+
+
 @pytest.mark.parametrize("engine", ["laplace", "full", "diagonal", "chevron"])
 def test_a_lost_fit_goes_on_from_its_checkpoint(data, engine, tmp_path, monkeypatch):
     monkeypatch.setattr(block_infer, "Checkpoint", partial(Checkpoint, every=0.0))

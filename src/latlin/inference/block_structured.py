@@ -1,8 +1,8 @@
 """Gaussian KL with a structured covariance of a model of blocks: the same ascent, its sums taken over blocks.
 
 A block gives its sites' part of the bound, its gradient and a diagonal in one pass, and of a Hessian product in one
-pass more (002_71af9439e55c646f §4.6.2 and B.1.2); prior, log det and the own sites are added here. Sites keep nothing
-between passes.
+pass more (002_71af9439e55c646f §4.6.2 and B.1.2); prior, log det and the own sites are added here. For the products of
+one point, blocks of this process keep three numbers a row; blocks that are elsewhere keep nothing between passes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.diagonal import Diagonal
-from latlin.distributed.blocks import Block, Blocks, add
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add
 from latlin.inference.block_model import BlockModel, Reading, pieces
 from latlin.inference.gaussian_kl_plans import Climber, SitePrecision, weighted_gram
 from latlin.inference.gaussian_kl_structured import Objective, positive_diagonal
+from latlin.inference.site_curvature import SiteCurvature
 from latlin.inference.structured_form import StructuredForm
 from latlin.inference.structured_sites import SiteView, StructuredSites, site_precision
 from latlin.numerics.stacked_rows import as_rows
@@ -61,8 +62,48 @@ def product_sums(
     """Minus the Hessian of Σ ⟨ψ_n⟩ at (m, θ) times a direction."""
     total: tuple[Any, ...] = tuple(np.zeros(len(part)) for part in point)
     for sites in lens.sites(block, structure):
-        total = add(total, sites.products(_seen(sites, *point))(*direction))
+        view = _seen(sites, *point)
+        total = add(total, sites.products(view.image, sites.curvature(view))(*direction))
     return total
+
+
+def curvatures(block: Block, lens: Lens, structure: Structure, m: Array, theta: Array) -> list[SiteCurvature]:
+    """The curvatures of a block's sites, one piece after the other."""
+    return [sites.curvature(_seen(sites, m, theta)) for sites in lens.sites(block, structure)]
+
+
+def kept_product_sums(
+    block: Block,
+    lens: Lens,
+    structure: Structure,
+    theta: Array,
+    kept: list[list[SiteCurvature]],
+    direction: tuple[Array, Array],
+) -> tuple[Any, ...]:
+    """As `product_sums`, with the curvatures that every block has kept."""
+    total: tuple[Any, ...] = tuple(np.zeros(len(part)) for part in direction)
+    for sites, curvature in zip(lens.sites(block, structure), kept[block.number], strict=True):
+        total = add(total, sites.products(sites.image(theta), curvature)(*direction))
+    return total
+
+
+#: (blocks, lens, structure, (m, θ)) → products with a direction
+Products = Callable[..., Callable[[tuple[Array, Array]], tuple[Any, ...]]]
+
+
+def found_again(
+    blocks: Blocks, lens: Lens, structure: Structure, point: tuple[Array, Array]
+) -> Callable[[tuple[Array, Array]], tuple[Any, ...]]:
+    """Products in which every pass finds the sites' curvatures, so that nothing of the length of the rows travels."""
+    return lambda direction: blocks.total(product_sums, lens, structure, point, direction)
+
+
+def kept_here(
+    blocks: Blocks, lens: Lens, structure: Structure, point: tuple[Array, Array]
+) -> Callable[[tuple[Array, Array]], tuple[Any, ...]]:
+    """Products with curvatures that are found once and kept in this process."""
+    kept = blocks.each(curvatures, lens, structure, *point)
+    return lambda direction: blocks.total(kept_product_sums, lens, structure, point[1], kept, direction)
 
 
 def _seen(sites: StructuredSites, m: Array, theta: Array) -> SiteView:
@@ -116,6 +157,7 @@ class BlockObjective:
     blocks: Blocks
     lens: Lens
     log_concave: bool
+    products: Products
 
     @property
     def concave(self) -> bool:
@@ -139,11 +181,11 @@ class BlockObjective:
         """Exact products of minus the Hessian of the bound with a vector, one pass each."""
         own = self.own.evaluate(state.point)
         assert own is not None  # the bound was finite there
-        central, point = self.own.curvature(own), self.own.split(state.point)
+        central = self.own.curvature(own)
+        sites = self.products(self.blocks, self.lens, self.own.structure, self.own.split(state.point))
 
         def product(direction: Array) -> Array:
-            parts = self.blocks.total(product_sums, self.lens, self.own.structure, point, self.own.split(direction))
-            return central(direction) + np.concatenate(parts)
+            return central(direction) + np.concatenate(sites(self.own.split(direction)))
 
         return product
 
@@ -188,7 +230,9 @@ class BlockClimber(Climber):
         return lens_of(self.form, self.model)
 
     def objective(self, structure: Structure) -> BlockObjective:
-        return BlockObjective(Objective(self.form, structure), self.model.blocks, self.lens, self.model.log_concave)
+        blocks = self.model.blocks
+        products = kept_here if isinstance(blocks, LocalBlocks) else found_again
+        return BlockObjective(Objective(self.form, structure), blocks, self.lens, self.model.log_concave, products)
 
     def precision(self, state: BlockPoint) -> BlockPrecision:
         m, scale = state.point[: self.form.dim], state.point[self.form.dim :]

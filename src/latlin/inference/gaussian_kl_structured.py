@@ -93,7 +93,7 @@ class Objective:
         """Exact products of minus the Hessian of the bound with a vector."""
         _, theta = self.split(state.point)
         view = SiteView(self.sites.image(theta), state.x, state.variance, state.expected)
-        sites, own = self.sites.products(view), self._own_curvature(theta)
+        sites, own = self.sites.products(view.image, self.sites.curvature(view)), self._own_curvature(theta)
 
         def product(direction: Array) -> Array:
             m_dot, theta_dot = self.split(direction)

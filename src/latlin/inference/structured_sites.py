@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.densities.structured.base import Structure
-from latlin.inference.site_curvature import site_curvature
+from latlin.inference.site_curvature import SiteCurvature, site_curvature
 from latlin.inference.sites import Sites
 from latlin.numerics.rows import Rows
 from latlin.potentials.base import ExpectedLog
@@ -68,16 +68,21 @@ class StructuredSites:
         by_theta = self.structure.pull([(2.0 * view.expected.d_var, view.image)], self.prepared)
         return self.rows.transposed(view.expected.d_mean), by_theta
 
-    def products(self, view: SiteView) -> Callable[[Array, Array], tuple[Array, Array]]:
+    def curvature(self, view: SiteView) -> SiteCurvature:
+        """Second derivatives of every ⟨ψ_n⟩: three numbers a site."""
+        return site_curvature(self.sites, view.x, view.variance, view.expected)
+
+    def products(self, image: Any, site: SiteCurvature) -> Callable[[Array, Array], tuple[Array, Array]]:
         """Exact products of minus the Hessian of Σ_n ⟨ψ_n⟩ with a direction (ṁ, θ̇)."""
-        site = site_curvature(self.sites, view.x, view.variance, view.expected)
+        # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
+        d_var = 0.5 * site.mm
 
         def product(m_dot: Array, theta_dot: Array) -> tuple[Array, Array]:
             x_dot = self.rows.times(m_dot)
             image_dot = self.image(theta_dot)
             # ṡ² = 2 (F h)·(Ḟ h)
-            v_dot = 2.0 * self.structure.inner(view.image, image_dot, self.prepared)
-            terms = [(site.mv * x_dot + site.vv * v_dot, view.image), (view.expected.d_var, image_dot)]
+            v_dot = 2.0 * self.structure.inner(image, image_dot, self.prepared)
+            terms = [(site.mv * x_dot + site.vv * v_dot, image), (d_var, image_dot)]
             by_theta = self.structure.pull(terms, self.prepared)
             by_theta *= -2.0
             return -self.rows.transposed(site.mm * x_dot + site.mv * v_dot), by_theta
