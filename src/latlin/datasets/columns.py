@@ -63,18 +63,17 @@ class LevelColumn:
 
     def encode(self, series: Series) -> Array:
         """(rows, indicators), NaN where a value is missing."""
-        there = series.notna().to_numpy()
-        texts = np.array([as_text(cell) if known else "" for cell, known in zip(series, there, strict=True)], object)
-        unknown = np.flatnonzero(there & ~np.isin(texts, np.array(self.levels, object)))
+        place, texts = coded(series)
+        unknown = np.flatnonzero(np.isin(place, [k for k, text in enumerate(texts) if text not in self.levels]))
         if unknown.size:
             row = unknown[0]
             raise ValueError(
-                f"column {self.name!r} has the level {texts[row]!r} in row {row + 1}, which the model has never seen; "
-                f"it knows {told(self.levels)}"
+                f"column {self.name!r} has the level {texts[place[row]]!r} in row {row + 1}, which the model has never "
+                f"seen; it knows {told(self.levels)}"
             )
-        indicators = np.array(texts[:, None] == np.array(self.shown, object), float)
-        indicators[~there] = np.nan
-        return indicators
+        # the last row is that of what is missing, place −1
+        table = [[float(text == level) for level in self.shown] for text in texts]
+        return np.array([*table, [np.nan] * len(self.shown)])[place]
 
     def filled(self) -> Array:
         return np.array([level == self.fill for level in self.shown], float)
@@ -90,13 +89,13 @@ def learn_column(series: Series, is_categorical: bool = False) -> Column | None:
         return None
     if not is_categorical and (column_of_numbers(present) is not None):
         return NumberColumn(name, float(NumberColumn(name, 0.0).encode(present).mean()))
-    counts = present.map(as_text).value_counts()
+    counts = level_counts(present)
     if len(counts) > min(MOST_LEVELS, max(FEW_LEVELS, len(present) // 2)):
         raise ValueError(
             f"column {name!r} holds {len(counts)} different texts in {len(present)} rows, too many to be levels; "
             f"leave it out with drop (--drop {name})"
         )
-    return LevelColumn(name, tuple(in_order(counts.index)), str(counts.index[0]))
+    return LevelColumn(name, tuple(in_order(counts)), next(iter(counts)))
 
 
 def column_of_numbers(series: Series) -> Array | None:
@@ -106,6 +105,32 @@ def column_of_numbers(series: Series) -> Array | None:
     if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
         return series.to_numpy(float, na_value=np.nan)
     return None
+
+
+def coded(series: Series) -> tuple[NDArray[np.intp], list[str]]:
+    """The place of each cell's text in a list of texts, −1 where it is missing.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> place, texts = coded(pandas.Series([2.0, None, 1.5, 2.0]))
+    >>> place.tolist(), texts
+    ([0, -1, 1, 0], ['2', '1.5'])
+    """
+    pandas = need_pandas()
+    if series.dtype == object:  # True and 1 are alike to pandas, and not to people
+        series = series.map(as_text, na_action="ignore")
+    place, values = pandas.factorize(series)
+    return place, [as_text(value) for value in values]
+
+
+def level_counts(series: Series) -> dict[str, int]:
+    """How often each text occurs, the most frequent first."""
+    place, texts = coded(series)
+    found = dict.fromkeys(texts, 0)
+    for text, count in zip(texts, np.bincount(place[place >= 0], minlength=len(texts)), strict=True):
+        found[text] += int(count)
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def as_text(cell: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.datasets.columns import Series, as_text, column_of_numbers
+from latlin.datasets.columns import Series, column_of_numbers, level_counts
 from latlin.datasets.table import Frame
 
 
@@ -45,6 +45,6 @@ def _numbers(present: Series) -> str:
 
 
 def _levels(present: Series) -> str:
-    counts = present.map(as_text).value_counts()
-    shown = ", ".join(f"{level} ({count})" for level, count in counts.head(4).items())
+    counts = level_counts(present)
+    shown = ", ".join(f"{level} ({count})" for level, count in list(counts.items())[:4])
     return shown + (f" and {len(counts) - 4} more" if len(counts) > 4 else "")

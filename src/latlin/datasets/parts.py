@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from latlin.datasets.table import PARQUET, SEPARATORS, Frame, existing_file, need_pyarrow, read_table, table_ending
-from latlin.distributed.blocks import BLOCK_BYTES
 from latlin.numerics.atomic import replacing
+
+#: bytes of the numbers of a part; predictions need some ten times as much
+PART_BYTES = 16 * 2**20
 
 
 class Part(NamedTuple):
@@ -34,7 +36,7 @@ def table_files(pattern: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_parts(path: Path, rows: int | None = None) -> Iterator[Part]:
-    """The rows of a table: Parquet files in parts of `rows` rows (about 64 MiB unless told), other tables as a whole.
+    """The rows of a table: Parquet files in parts of `rows` rows (about 16 MiB unless told), other tables as a whole.
 
     A file without rows has no parts.
     """
@@ -53,7 +55,7 @@ def _parquet_parts(path: Path, rows: int | None) -> Iterator[Part]:
         with parquet.ParquetFile(path) as file:
             total, width = file.metadata.num_rows, max(file.metadata.num_columns, 1)
             first = 0
-            for batch in file.iter_batches(rows or max(1, BLOCK_BYTES // (8 * width))):
+            for batch in file.iter_batches(rows or max(1, PART_BYTES // (8 * width))):
                 frame = pyarrow.Table.from_batches([batch]).to_pandas()
                 frame.columns = [str(name) for name in frame.columns]
                 yield Part(frame, path, first, len(frame) == total)

@@ -19,9 +19,9 @@ from latlin.datasets.columns import (
     LevelColumn,
     NumberColumn,
     Series,
-    as_text,
     column_of_numbers,
     in_order,
+    level_counts,
 )
 from latlin.datasets.table import Frame, need_pandas
 
@@ -145,10 +145,9 @@ def _summarised(series: Series, is_categorical: bool) -> ColumnSummary:
     present = series.dropna()
     numbers = None if is_categorical else column_of_numbers(present)
     common = (str(series.name), numbers is not None, int(series.isna().sum()), len(present))
-    values = _remembered(present.unique().tolist())
+    values = _remembered(_telling(present.unique()))
     if numbers is None:
-        counts = present.map(as_text).value_counts()
-        return ColumnSummary(*common, 0.0, 0.0, np.inf, -np.inf, _first(dict(counts)), values)
+        return ColumnSummary(*common, 0.0, 0.0, np.inf, -np.inf, _first(level_counts(present)), values)
     mean = float(numbers.mean()) if numbers.size else 0.0
     squares = float(np.sum((numbers - mean) ** 2))
     low, high = float(numbers.min(initial=np.inf)), float(numbers.max(initial=-np.inf))
@@ -157,6 +156,14 @@ def _summarised(series: Series, is_categorical: bool) -> ColumnSummary:
 
 def _first(counts: dict[str, int]) -> dict[str, int]:
     return {str(level): int(count) for level, count in list(counts.items())[: MOST_VALUES + 1]}
+
+
+def _telling(different: Any) -> list[Any]:
+    """All different values, or of very many numbers those that `_remembered` would keep."""
+    if not isinstance(different, np.ndarray) or different.dtype.kind not in "iuf" or len(different) <= MOST_VALUES:
+        return list(different.tolist())
+    parts = [different[:MOST_VALUES], [different.min()], [different.max()]]
+    return [*np.concatenate([*parts, different[different != np.round(different)][:1]]).tolist()]
 
 
 def _remembered(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.datasets.columns import Series, as_text, column_of_numbers, in_order, told
+from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, level_counts, told
 
 FEW = 10
 #: families whose target is one of a few labels
@@ -54,11 +54,11 @@ class Target:
 
     def _labelled(self, series: Series) -> NDArray[Any]:
         label_of = dict(zip(self.levels, self.labels, strict=True))
-        texts = [as_text(cell) for cell in series]
+        place, texts = coded(series)
         unknown = sorted(set(texts) - label_of.keys())
         if unknown:
             raise ValueError(f"the target {self.name!r} has {told(unknown)}, not among its levels {told(self.levels)}")
-        return np.array([label_of[text] for text in texts])
+        return np.array([label_of[text] for text in texts])[place]
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -89,7 +89,7 @@ def guess_family(series: Series) -> Guess:
     if distinct < 2:
         raise ValueError(f"the target {series.name!r} must have at least two different values, and has {distinct}")
     if distinct == 2:
-        return Guess("logistic", f"{series.name!r} has two values, {told(in_order(present.map(as_text).unique()))}")
+        return Guess("logistic", f"{series.name!r} has two values, {told(in_order(level_counts(present)))}")
     if numbers is None:
         if distinct > FEW:
             raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers")
@@ -109,7 +109,7 @@ def learn_target(series: Series, family: str, levels: Sequence[str] = ()) -> Tar
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {told(FAMILIES)}, got {family!r}")
     name, present = str(series.name), series.dropna()
-    found = in_order(present.map(as_text).unique()) if family in LABELLED else []
+    found = in_order(level_counts(present)) if family in LABELLED else []
     if family == "ordinal" and not levels and column_of_numbers(present) is None:
         raise ValueError(f"the levels of {name!r} are texts, {told(found)}: say their order with levels (--levels)")
     if family == "ordinal" and len(found) > 2 * FEW:
