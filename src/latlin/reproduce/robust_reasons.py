@@ -37,7 +37,10 @@ Array = NDArray[np.float64]
 
 
 class Variant(NamedTuple):
-    """Fits made anew, with other data or in another way: what they suppose, of which sets, columns and partitions."""
+    """Fits made anew, with other data or in another way: what they suppose, and for which numbers.
+
+    `by_scale` shows every scale apart, where the chosen ones vary much.
+    """
 
     reason: str
     sets: tuple[str, ...]
@@ -45,6 +48,7 @@ class Variant(NamedTuple):
     run: Callable[[Part, str, str, Sizes], Array] = fits
     columns: tuple[tuple[str, str], ...] = ()
     partitions: int = 3
+    by_scale: bool = False
 
     def concerns(self, name: str, likelihood: str, label: str) -> bool:
         return name in self.sets and (not self.columns or (likelihood, label) in self.columns)
@@ -59,12 +63,13 @@ VARIANTS: dict[str, Variant] = {
         run=unit_width_fits,
         columns=(("Student t", "LVB"),),
         partitions=10,
+        by_scale=True,
     ),
     "kernel as it started": Variant("the kernel was not searched for", PLAIN.sets, run=unsearched_fits, partitions=10),
     "one length": Variant(
         "all columns have one length scale", PLAIN.sets[:3], run=partial(fits, kernel=round_kernel_of)
     ),
-    "no outliers at all": Variant("the generated set has none", PLAIN.sets[2:], part=clean_part_of),
+    "no outliers at all": Variant("the generated set has no outliers", PLAIN.sets[2:], part=clean_part_of),
 }
 
 
@@ -128,7 +133,7 @@ def variants_for(quantity: str, name: str, others: Mapping[str, Runs], score: Me
         reason = VARIANTS[row].reason
         against = "" if quantity == "TLP" else _contradiction(score, _readings(name, runs, "validated"))
         trials.append(Trial(row, reason, mean_of(runs.number(quantity)), against))
-        if quantity == "LML":
+        if quantity == "LML" and VARIANTS[row].by_scale:
             trials += _by_scale(row, reason, runs.field("evidence"), name, runs, score)
     return trials
 
