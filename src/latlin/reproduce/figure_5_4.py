@@ -140,7 +140,7 @@ def _overtaken(found: Found, ours: str, lvb: float, mode: float, end: int) -> Cl
     last = max(set.intersection(*counts))
     own, other = (at(found[label], last, images) for label in (bare, "MAP, random rows"))
     late = "this does not explain it" if last >= end else "it has not run to the end"
-    verdict = "above the mode: this explains it" if own > other else f"not above the mode: {late}"
+    verdict = "above the mode, as in the source: this explains it" if own > other else f"not above the mode: {late}"
     why = f"{why}. The run of bare LVB is at {own:.2f} after {last:.0f} measurements, {verdict} ({other:.2f})"
     return Claim("LVB at the end", OVERTAKEN, ours, lvb > mode, why)
 
