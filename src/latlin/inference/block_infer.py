@@ -1,7 +1,7 @@
 """Engines on models of blocks: MAP, Laplace and Gaussian KL by sums over rows.
 
-The posterior is the one that the engine finds in memory, to its tolerance; only the steps on the way differ where they
-would keep a number a site. Nothing but sums travels (002_71af9439e55c646f §4.6.2).
+The steps are those that the engine takes in memory, for full Gaussian KL those of `algorithm="sums"`: nothing is kept a
+row. Nothing but sums travels (002_71af9439e55c646f §4.6.2).
 """
 
 from __future__ import annotations
