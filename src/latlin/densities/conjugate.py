@@ -8,7 +8,7 @@ of shape ν/2 and rate Ψ/2. Source: 004_3d1e57c98b1fd450 (3.8), (3.30)–(3.39)
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaln, digamma, gammaln, multigammaln
+from scipy.special import betaln, digamma, gammaln
 
 from latlin.numerics.linalg import Array
 
@@ -80,7 +80,10 @@ def wishart_expected_log_det(dof: Array | float, log_det_scale: Array | float, d
 def wishart_log_normaliser(dof: Array | float, log_det_scale: Array | float, dim: int) -> Array:
     """ln B of W(Λ) = B |Λ|^{(ν−D−1)/2} exp(−½ tr(ΨΛ)): ½ν ln|Ψ| − ½νD ln 2 − ln Γ_D(ν/2)."""
     nu = np.asarray(dof, dtype=float)
-    multigamma = np.vectorize(lambda half: multigammaln(half, dim), otypes=[float])(0.5 * nu)
+    if np.any(nu <= dim - 1.0):
+        raise ValueError(f"degrees of freedom must be larger than {dim - 1} in {dim} dimensions, got {nu.min():g}")
+    # ln Γ_D(ν/2) = ¼D(D−1) ln π + Σ_j ln Γ((ν − j)/2),  j = 0 … D−1
+    multigamma = gammaln(0.5 * (nu[..., None] - np.arange(dim))).sum(axis=-1) + 0.25 * dim * (dim - 1) * np.log(np.pi)
     return 0.5 * nu * (log_det_scale - dim * np.log(2.0)) - multigamma
 
 
