@@ -133,10 +133,7 @@ def ascend(
     16
     """
     started = time.perf_counter()
-    trace: list[float] = []
-    measure = Measure(-np.inf, np.inf)
-    if checkpoint is not None and os.path.exists(checkpoint.path):
-        state, measure, trace = _resume(checkpoint, state)
+    state, measure, trace = _beginning(checkpoint, state)
     best, idle = measure.gradient, 0
     converged = _has_converged(trace, measure, rules)
     with progress(label, rules.max_iter, verbose) as bar, _Keeper(checkpoint, label) as keeper:
@@ -158,6 +155,13 @@ def ascend(
         alert(message, ConvergenceWarning)
     elapsed = time.perf_counter() - started
     return Ascent(state, np.array(trace), float(measure.gradient), converged, len(trace), elapsed, message)
+
+
+def _beginning(checkpoint: Checkpoint | None, state: State) -> tuple[State, Measure, list[float]]:
+    """Where an earlier loop was, if there is a checkpoint of one, else where this one starts."""
+    if checkpoint is not None and os.path.exists(checkpoint.path):
+        return _resume(checkpoint, state)
+    return state, Measure(-np.inf, np.inf), []
 
 
 class _Keeper:
