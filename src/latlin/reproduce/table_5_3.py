@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -186,11 +187,11 @@ def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.Path
 def claims(values: dict[str, Array], why_not: str) -> list[Claim]:
     """The order of the bounds, and every printed number, or why a9a's are not compared."""
     bounds = [values[name][:, 0] for name in METHODS]
-    gaps = [float((bounds[0] - other).min()) for other in bounds[1:]]
+    ordered = all(float((above - below).min()) > -0.1 for above, below in pairwise(bounds))
     ours = ", ".join(f"{name} by {(bounds[0] - b).mean():.1f}" for name, b in zip(METHODS[1:], bounds[1:], strict=True))
     errors = [values[name][:, 2].mean() for name in METHODS]
     said = [
-        Claim("below the bound of the full covariance", "chevron 1, subspace 5, LVB 9", ours, min(gaps) > -0.1, ABOVE),
+        Claim("order of the bounds, a9a", "full, chevron, subspace, LVB", f"below full: {ours}", ordered, ABOVE),
         Claim("test errors", "broadly the same", f"within {np.ptp(errors):.2f} %", bool(np.ptp(errors) < 1.0), ABOVE),
     ]
     for (source, quantity), cells in printed(TABLE_5_3).items():
