@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ Array = NDArray[np.float64]
 Terms = Sequence[tuple[Array, Any]]
 #: numbers squared at once, so that they stay in the cache
 BLOCK = 2**18
+#: squares of no more numbers than these (16 MB) are kept: a fit asks for them at every step
+KEPT = 2**21
 
 
 class Rows(Protocol):
@@ -141,8 +144,15 @@ class DenseRows(LoadingsByProducts):
             total += blas.dgemv(1.0, squares.T, weights[span])
         return total
 
+    @cached_property
+    def _few_squares(self) -> Array:
+        return self.matrix * self.matrix
+
     def _squares(self) -> Iterator[tuple[slice, Array]]:
-        """H∘H, some rows at a time."""
+        """H∘H, kept if small, else some rows at a time."""
+        if self.matrix.size <= KEPT:
+            yield slice(0, len(self.matrix)), self._few_squares
+            return
         count = max(1, BLOCK // max(self.shape[1], 1))
         for i in range(0, len(self.matrix), count):
             part = self.matrix[i : i + count]
