@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -25,14 +26,24 @@ ESTIMATORS = {
 
 @part(1.0)
 @given(made=parts(families=CONCAVE + OTHERS), name=st.sampled_from(sorted(ENGINES)))
-def test_a_pickled_posterior_is_the_posterior(made, name):
+def test_a_pickled_or_saved_posterior_is_the_posterior(made, name):
     post = attempt(made.model(), ENGINES[name])
     if post is None:
         return
-    again = pickle.loads(pickle.dumps(post))
+    for again in (pickle.loads(pickle.dumps(post)), stored(post)):
+        assert_alike(again, post, made.rows)
+
+
+def stored(post):
+    with TemporaryDirectory() as folder:
+        post.save(f"{folder}/posterior.npz")
+        return latlin.load(f"{folder}/posterior.npz")
+
+
+def assert_alike(again, post, rows):
     np.testing.assert_array_equal(again.mean, post.mean)
     np.testing.assert_array_equal(again.covariance(), post.covariance())
-    np.testing.assert_array_equal(again.project(made.rows).variance, post.project(made.rows).variance)
+    np.testing.assert_array_equal(again.project(rows).variance, post.project(rows).variance)
     np.testing.assert_array_equal(again.trace, post.trace)
     assert repr(again) == repr(post)
     if np.all(post.variance > 0.0):
