@@ -28,20 +28,18 @@ def measure(trial: Trial, size: str, fill: bool = False) -> dict[str, Any]:
 
     The first call includes what is loaded or compiled on first use. Memory is the highest resident size during the
     second call less that before it, where the system lets it be reset (Linux); it leaves out data, libraries and
-    compiled code.
+    compiled code. A call that stands alone is measured itself, with what it loads.
     """
     began = time.time()
-    first, result = clock(trial.action)
+    first, memory, result = watched(trial.action)
     compiled = new_kernels(began)
     if fill and compiled:
         return {"compiled": compiled}
-    times, memory = [], None
+    times = []
     if first <= PATIENCE[size][trial.cost is not None] or (compiled and trial.cost is None):
         del result
         return_free_memory()
-        can, before = reset_peak(), status("VmRSS")
-        seconds, result = clock(trial.action)
-        memory = max(status("VmHWM") - before, 0.0) if can else None
+        seconds, memory, result = watched(trial.action)
         times.append(seconds)
         while len(times) < MOST and sum(times) < ENOUGH[size] and (len(times) < CALLS or sum(times) < SHORT):
             seconds, result = clock(trial.action)
@@ -62,6 +60,13 @@ def measure(trial: Trial, size: str, fill: bool = False) -> dict[str, Any]:
 def rate(trial: Trial, result: Any, seconds: float) -> dict[str, float]:
     """The share of this machine's rate of matrix products that was reached, for trials that know their flops."""
     return {"share of dgemm": trial.flops(result) / seconds / product_rate()} if trial.flops else {}
+
+
+def watched(action: Callable[[], Any]) -> tuple[float, float | None, Any]:
+    """Seconds, the rise of the highest resident size in MiB where it can be had, and the result."""
+    can, before = reset_peak(), status("VmRSS")
+    seconds, result = clock(action)
+    return seconds, max(status("VmHWM") - before, 0.0) if can else None, result
 
 
 def clock(action: Callable[[], Any]) -> tuple[float, Any]:
