@@ -57,11 +57,22 @@ class Pooled:
         return Moments(counts, mean, moments.scatter + between)
 
     def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+        parts = _drawn_together(parts, moments.scatter)
         counts, mean = _replaced(moments, old, new, parts)
         return Moments(counts, mean, moments.scatter - scatter_between(structure, parts))
 
     def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
         return params._replace(mean=params.mean[chosen], strength=params.strength[chosen])
+
+
+def _drawn_together(parts: Moments, scatter: Array) -> Moments:
+    """Two components, their means no farther apart than the pooled scatter has room for: they come from a sample."""
+    centre = parts.counts @ parts.mean / max(float(parts.counts.sum()), 1e-300)
+    away = parts.mean - centre
+    room = scatter + 1e-12 * np.trace(scatter) * np.eye(len(scatter))
+    # δ₁ and δ₂ are parallel: Σ N δδᵀ ≤ scatter when Σ N δᵀ scatter⁻¹ δ ≤ 1
+    used = float(parts.counts @ (away * np.linalg.lstsq(room, away.T)[0].T).sum(axis=1))
+    return parts._replace(mean=centre + away * np.sqrt(min(1.0, 0.999 / used))) if used > 0.0 else parts
 
 
 def _joined(structure: Any, moments: Moments, first: int, second: int) -> tuple[Array, Array, Array]:
