@@ -22,9 +22,10 @@ from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor import _binary_model as model
-from latlin.factor._binary_fit import BinaryOptions, begin, one_step, quiet_blas
+from latlin.factor._binary_fit import BinaryOptions, begin, one_step
 from latlin.factor._binary_latents import MeanField
 from latlin.numerics.ascent import Rules
+from latlin.numerics.pools import one_blas_thread
 from latlin.reproduce.binary_features import images, n_found
 
 SWEEPS = 30
@@ -95,7 +96,7 @@ def loops(n: int, steps: int) -> tuple[Callable[[], float], Callable[[], float]]
     data = model.make_data(x, 1e-6)
 
     def compiled() -> float:
-        with quiet_blas():
+        with one_blas_thread():
             state = begin(data, start, settings)
             for _ in range(steps):
                 state = one_step(data, state, settings)
@@ -120,7 +121,7 @@ def one_of_size(n: int, d: int, k: int, ard: bool) -> Callable[[], object]:
     state = one_step(data, state, settings)
 
     def step() -> object:
-        with quiet_blas():
+        with one_blas_thread():
             return one_step(data, state, settings)
 
     return step

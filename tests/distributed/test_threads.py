@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latlin.distributed import threads
-from latlin.distributed.threads import loops_may_overlap, one_blas_thread, one_thread, side_by_side
+from latlin.distributed.threads import loops_may_overlap, one_thread, side_by_side
 
 
 @numba.njit(parallel=True)
@@ -39,13 +39,6 @@ def test_threads_are_given_back():
     with pytest.raises(KeyError), one_thread():
         raise KeyError
     assert numba.get_num_threads() == before
-
-
-def test_blas_takes_one_thread():
-    from threadpoolctl import threadpool_info
-
-    with one_blas_thread():
-        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}
 
 
 def test_an_unknown_layer_is_judged_by_what_is_there(monkeypatch):

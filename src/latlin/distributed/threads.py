@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import numba
 
+from latlin.numerics.pools import one_blas_thread
+
 S = TypeVar("S")
 T = TypeVar("T")
 #: compiled parallel loops may be entered by one thread at a time where Numba has only its own work queue
@@ -57,15 +59,6 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         numba.set_num_threads(before)
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """BLAS calls of this process use one thread each."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="blas"):
-        yield
 
 
 def loops_may_overlap() -> bool:

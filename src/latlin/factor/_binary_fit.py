@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from latlin.factor._binary_latents import LatentEngine, factorised
 from latlin.factor._binary_model import (
@@ -34,6 +33,7 @@ from latlin.factor._binary_model import (
 from latlin.factor._binary_starts import STARTS
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
+from latlin.numerics.pools import one_blas_thread
 from latlin.numerics.special import LOG_SQRT_2PI
 
 #: rows on which starts are compared
@@ -63,14 +63,9 @@ class BinaryOptions:
         return isinstance(self.prior, RelevantFeatures)
 
 
-def quiet_blas() -> threadpool_limits:
-    """BLAS on one thread for a while: its workers would spin on the cores that the compiled sweeps need."""
-    return threadpool_limits(1, user_api="blas")
-
-
 def binary_fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascent[BinaryState]:
     """The best of many starts, carried to convergence on all rows."""
-    with quiet_blas():
+    with one_blas_thread():
         return _fit(rows, options, rng)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from latlin.factor._ica_model import (
     MOST_SHAPE,
@@ -36,6 +35,7 @@ from latlin.factor._ica_model import (
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
+from latlin.numerics.pools import one_blas_thread
 
 #: rows on which starts are compared
 SAMPLE = 4000
@@ -72,7 +72,7 @@ class Start(NamedTuple):
 
 def ica_fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[IcaState]:
     """The best of several starts, carried to convergence; `rows` are centred."""
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         return _fit(rows, options, rng)
 
 

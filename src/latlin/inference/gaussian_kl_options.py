@@ -30,6 +30,7 @@ from latlin.inference.posterior import Posterior
 from latlin.inference.structured_form import StructuredForm, structured_form
 from latlin.inference.structured_starts import Moments, best_fit, structured_starts
 from latlin.numerics.ascent import Rules
+from latlin.numerics.pools import one_pool
 
 Array = NDArray[np.float64]
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
@@ -128,8 +129,9 @@ def structured_posterior(
     form = structured_form(model, engine.probes)
     starts = structured_starts(form) if start is None else [_moments(form, start)]
     climber = Climber(form, rules, verbose, checkpoint_for(checkpoint, model, engine))
-    again = None if start is None else _continued(plan, climber, start)
-    structure, ascent, note = again or best_fit(plan, climber, starts)
+    with one_pool(form.rows):
+        again = None if start is None else _continued(plan, climber, start)
+        structure, ascent, note = again or best_fit(plan, climber, starts)
     m, theta = ascent.state.point[: form.dim], ascent.state.point[form.dim :]
     local = "" if form.sites.log_concave else "; the sites are not log-concave, so this optimum may be local"
     return Posterior(

@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from latlin.numerics.rows import Rows, SparseRows
+from latlin.numerics.pools import one_pool
+from latlin.numerics.rows import Rows
 
 Array = NDArray[np.float64]
 #: columns filtered at once
@@ -120,7 +120,7 @@ class Sites:
 
 def first_leading(rows: Rows, weights: Array, rank: int) -> Leading:
     """From random directions, always the same."""
-    with _one_pool(rows):
+    with one_pool(rows):
         if not rank < rows.shape[0] < rows.shape[1]:
             return _started(Columns(rows, weights), rank)
         sites = Sites(rows, np.sqrt(weights))
@@ -129,16 +129,11 @@ def first_leading(rows: Rows, weights: Array, rank: int) -> Leading:
 
 def better_leading(rows: Rows, weights: Array, now: Leading) -> Leading:
     """One filtered step from a basis, which is kept."""
-    with _one_pool(rows):
+    with one_pool(rows):
         if not len(now.values) < rows.shape[0] < rows.shape[1]:
             operator = Columns(rows, weights)
             return _improved(operator, _turned(operator, now.basis.copy()))
         return _better_by_sites(Sites(rows, np.sqrt(weights)), now)
-
-
-def _one_pool(rows: Rows) -> threadpool_limits:
-    """One BLAS thread where products are compiled loops: idle BLAS threads would take their cores."""
-    return threadpool_limits(1 if isinstance(rows, SparseRows) else None, user_api="blas")
 
 
 def _better_by_sites(sites: Sites, now: Leading) -> Leading:

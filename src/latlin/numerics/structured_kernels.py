@@ -194,18 +194,22 @@ def _scatter(begin: int, end: int, indices: Index, data: Array, x: Array, out: A
 
 @njit(cache=True, parallel=True)
 def loadings_pull(indptr: Index, indices: Index, data: Array, edges: Index, weights: Array, a: Array) -> Array:
-    """Σ_n weights_n h_n (Aᵀh_n)ᵀ; each thread has columns of A of its own, so that nothing is summed afterwards."""
+    """Σ_n weights_n h_n (Aᵀh_n)ᵀ; each thread has columns of A of its own, so that nothing is summed afterwards.
+
+    They are summed apart and copied: threads that write to neighbours in memory wait for each other.
+    """
     dim, width = a.shape
-    out = np.zeros((dim, width))
+    out = np.empty((dim, width))
     pieces = edges.size - 1
     for piece in prange(pieces):
         first, last = width * piece // pieces, width * (piece + 1) // pieces
-        own, mine, x = a[:, first:last], out[:, first:last], np.empty(last - first)
+        own, mine, x = a[:, first:last], np.zeros((dim, last - first)), np.empty(last - first)
         for n in range(indptr.size - 1):
             _gather(indptr[n], indptr[n + 1], indices, data, own, x)
             for i in range(x.size):
                 x[i] *= weights[n]
             _scatter(indptr[n], indptr[n + 1], indices, data, x, mine)
+        out[:, first:last] = mine
     return out
 
 
@@ -215,18 +219,19 @@ def loadings_pull_pair(
 ) -> Array:
     """Σ_n h_n (r_n Aᵀh_n + s_n Bᵀh_n)ᵀ, in one pass over the rows."""
     dim, width = a.shape
-    out = np.zeros((dim, width))
+    out = np.empty((dim, width))
     pieces = edges.size - 1
     for piece in prange(pieces):
         first, last = width * piece // pieces, width * (piece + 1) // pieces
-        x, y = np.empty(last - first), np.empty(last - first)
+        x, y, mine = np.empty(last - first), np.empty(last - first), np.zeros((dim, last - first))
         for n in range(indptr.size - 1):
             begin, end = indptr[n], indptr[n + 1]
             _gather(begin, end, indices, data, a[:, first:last], x)
             _gather(begin, end, indices, data, b[:, first:last], y)
             for i in range(x.size):
                 x[i] = r[n] * x[i] + s[n] * y[i]
-            _scatter(begin, end, indices, data, x, out[:, first:last])
+            _scatter(begin, end, indices, data, x, mine)
+        out[:, first:last] = mine
     return out
 
 

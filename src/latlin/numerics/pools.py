@@ -1,0 +1,27 @@
+"""One pool of threads at a time: idle BLAS workers spin on the cores that compiled loops need."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+from latlin.numerics.rows import SparseRows
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """BLAS calls of this process use one thread each, for a while."""
+    return _pools().limit(limits=1, user_api="blas")
+
+
+def one_pool(rows: object) -> AbstractContextManager[Any]:
+    """The same where products with the rows are compiled loops; BLAS keeps its threads where it makes the products."""
+    return one_blas_thread() if isinstance(rows, SparseRows) else nullcontext()
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    """Looking for the libraries of a process takes milliseconds, so it is done once."""
+    return ThreadpoolController()
