@@ -150,9 +150,10 @@ def _late(gkl: Array, lvb: Array, loose: Array) -> Claim:
     if len(loose):
         lost, own = _paired(loose[:, -1] - gkl[: len(loose), -1])
         explains = bool(lost > 2.0 * own and lost + behind > 0.0)
+        verdict = "met by" if explains else "not explained: tested and refuted by"
         why = (
-            f"fits that stop early might: those to a gradient of {METHODS[LOOSE][0].tol:g} err {lost:+.2f} ± {own:.2f} "
-            f"more ({len(loose)} signals), which {'explains' if explains else 'does not explain'} it"
+            f"{verdict} fits that stop early: those to a gradient of {METHODS[LOOSE][0].tol:g} err {lost:+.2f} ± "
+            f"{own:.2f} more ({len(loose)} signals)"
         )
     else:
         why = f"not tested yet: the runs called {LOOSE!r} do"
