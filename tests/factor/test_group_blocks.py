@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.distributed.joining import open_side_by_side
@@ -106,6 +107,14 @@ def test_many_columns_take_passes_and_no_square_matrix(monkeypatch):
     expected = fitted(X)
     monkeypatch.setattr(_group_blocks, "DENSE_UP_TO", 4)
     check_alike(fitted(LocalBlocks.of(X, rows=40)), expected)
+
+
+def test_sparse_blocks_are_those_rows():
+    X = np.where(np.random.default_rng(1).random((150, sum(SIZES))) < 0.6, 0.0, draws())
+    blocks = LocalBlocks.of(sparse.csr_array(X), rows=40)
+    model, expected = fitted(blocks), fitted(X)
+    check_alike(model, expected)
+    np.testing.assert_allclose(model.transform(blocks), expected.transform(X), atol=1e-8)
 
 
 def test_columns_in_any_order():

@@ -72,6 +72,18 @@ def test_dask_on_threads_gives_the_fit_in_memory():
     check_alike(fitted(arrays.from_array(X, chunks=((40, 13, 130, 57), -1)), **options), fitted(X, **options))
 
 
+def test_sparse_blocks_are_those_rows():
+    arrays, delayed = pytest.importorskip("dask.array"), pytest.importorskip("dask").delayed
+    X = np.where(np.random.default_rng(2).random((240, 3)) < 0.5, 0.0, clusters())
+    parts = [sparse.csr_array(X[start : start + 80]) for start in (0, 80, 160)]
+    chunked = arrays.concatenate([arrays.from_delayed(delayed(part), part.shape, float) for part in parts])
+    model, expected = fitted(chunked), fitted(X)
+    check_alike(model, expected)
+    np.testing.assert_allclose(model.predict_proba(chunked).compute(), expected.predict_proba(X), atol=1e-9)
+    dense, thin = (stochastic(LocalBlocks.of(rows, rows=50)) for rows in (X, sparse.csr_array(X)))
+    np.testing.assert_array_equal(thin.means_, dense.means_)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -153,7 +165,6 @@ def with_entry(value):
         (LocalBlocks.of(clusters()[:3]), {}, "needs at least as many rows"),
         (LocalBlocks.of(clusters(), weight=np.zeros(240)), {}, "not all zero"),
         (LocalBlocks.of(clusters(), weight=-np.ones(240)), {}, "not negative"),
-        (LocalBlocks.of(sparse.csr_array(clusters())), {}, "sparse blocks"),
         (LocalBlocks.of(clusters()), {"algorithm": "iwae", "covariance": "fixed"}, "needs the rows in memory"),
     ],
 )

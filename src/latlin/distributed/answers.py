@@ -45,7 +45,12 @@ class Answer:
 
     def __call__(self, X: Any, offset: Any = None) -> Any:
         asked = getattr(self.estimator, self.method)
-        return asked(X) if offset is None else asked(X, offset)
+        rows = X.toarray() if sparse.issparse(X) and not self._takes_sparse else X
+        return asked(rows) if offset is None else asked(rows, offset)
+
+    @property
+    def _takes_sparse(self) -> bool:
+        return bool(self.estimator.__sklearn_tags__().input_tags.sparse)
 
     def of_columns(self, X: Any, offset: Any) -> Any:
         """With offsets that came as a column, so that they have the axes of X."""

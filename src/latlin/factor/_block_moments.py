@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.distributed.blocks import Block, Blocks, Summand, slices, widened
@@ -54,7 +53,7 @@ def standardised(block: Block, centre: Array, scale: Array | None) -> Iterator[A
 
 
 def read_columns(blocks: Blocks) -> Columns:
-    """One pass: counts and means; infinite entries, sparse rows and weights are refused."""
+    """One pass: counts and means; infinite entries and weights are refused."""
     n, single, counts, total = blocks.total(_column_sums)
     if n < 2:
         raise ValueError(f"X must have at least 2 samples, got {n}")
@@ -62,8 +61,6 @@ def read_columns(blocks: Blocks) -> Columns:
 
 
 def _column_sums(block: Block) -> tuple[int, int, Array, Array]:
-    if sparse.issparse(block.X):
-        raise ValueError("X has sparse blocks; factor models take dense ones (X.map_blocks(lambda b: b.toarray()))")
     if block.weight is not None:
         raise ValueError("the blocks of X hold weights; factor models take none")
     counts, total = np.zeros(block.X.shape[1]), np.zeros(block.X.shape[1])

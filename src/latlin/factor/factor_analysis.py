@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.blocks import Blocks, with_dense_rows
 from latlin.distributed.checkpoints import digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
@@ -179,7 +180,7 @@ class FactorAnalysis(FactorQueries):
         return self._conclude(_METHODS[self.method](self, rows), len(rows), variance)
 
     def _fit_blocks(self, X: Any, checkpoint: Any) -> FactorAnalysis:
-        blocks = open_blocks(X)
+        blocks: Blocks = X if isinstance(X, RememberedBlocks) else with_dense_rows(open_blocks(X))
         columns = read_columns(blocks)
         remember_columns(self, X, blocks.n_columns)
         if not columns.complete and self.method != "em":

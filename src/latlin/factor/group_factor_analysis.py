@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
@@ -254,7 +255,7 @@ class GroupFactorAnalysis(GroupQueries):
             _refuse_groups(groups)
             views, blocks = open_views(X)
         else:
-            blocks = open_blocks(X)
+            blocks = with_dense_rows(open_blocks(X))
             views = matrix_views(blocks.n_columns, groups)
             remember_columns(self, X, blocks.n_columns)
         data, scaling = prepare_blocks(blocks, views, self.scale, self.noise == "feature")

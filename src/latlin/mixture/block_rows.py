@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from latlin.distributed.blocks import Block, Blocks
 from latlin.mixture.sweep import SLICE, Rows, Totals, add_totals, by_pattern, incomplete_rows, slices, widen
@@ -132,8 +131,6 @@ def positive(block: Block) -> Rows:
 
 
 def _counts(block: Block, missing_allowed: bool) -> tuple[int, int, float, Array]:
-    if sparse.issparse(block.X):
-        raise ValueError("X has sparse blocks; a mixture takes dense ones (X.map_blocks(lambda b: b.toarray()))")
     weights = np.ones(block.n_rows) if block.weight is None else np.asarray(block.weight, dtype=np.float64)
     if weights.shape != (block.n_rows,) or not np.isfinite(weights).all() or (weights < 0.0).any():
         raise ValueError("sample_weight must be one number a row, finite, not negative, and not all zero")

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.distributed.answers import rowwise
+from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
@@ -218,7 +219,8 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
 
     def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any, checkpoint: Any) -> Self:
         settings.check_blocks(self, truth, checkpoint)
-        data = read_rows(open_blocks(X, weight=sample_weight), self.algorithm in settings.MISSING)
+        blocks = with_dense_rows(open_blocks(X, weight=sample_weight))
+        data = read_rows(blocks, self.algorithm in settings.MISSING)
         remember_columns(self, X, data.dim)
         settings.check_seen(len(data), data.seen, self.n_components)
         files = CheckpointFiles(checkpoint, signature(self, digest_of(data.blocks, checkpoint)))
