@@ -8,6 +8,7 @@ import pytest
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
+dask = pytest.importorskip("dask", reason="Dask is not installed")
 pytest.importorskip("dask.dataframe", reason="Dask is not installed")
 distributed = pytest.importorskip("distributed", reason="Dask's distributed scheduler is not installed")
 from typer.testing import CliRunner  # noqa: E402
@@ -66,6 +67,7 @@ def test_nobody_there_is_one_sentence(pattern, nobody, monkeypatch):
     result = fit(pattern, nobody)
     assert result.exit_code == 1
     assert f"no scheduler answers at {nobody}" in result.stderr
+    assert dask.config.get("scheduler", None) is None
     assert "Traceback" not in result.stderr
 
 
@@ -75,3 +77,4 @@ def test_addresses_that_are_none_are_one_sentence(pattern, address):
     assert result.exit_code == 1
     assert address in result.stderr
     assert "unexpected" not in result.stderr
+    assert dask.config.get("scheduler", None) is None

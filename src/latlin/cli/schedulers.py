@@ -62,8 +62,11 @@ def _local() -> Iterator[None]:
 
 def _cluster(address: str) -> Iterator[None]:
     from distributed import Client
+    from distributed.comm import get_address_host_port
 
     try:
+        # a client of an address that is none would not connect, nor let go of Dask
+        get_address_host_port(address)
         client = Client(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise ValueError(f"no scheduler answers at {address}: {error}") from error
