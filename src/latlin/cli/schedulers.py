@@ -61,8 +61,9 @@ def _local() -> Iterator[None]:
 
 
 def _cluster(address: str) -> Iterator[None]:
-    from distributed import Client
     from distributed.comm import get_address_host_port
+
+    from distributed import Client
 
     try:
         # a client of an address that is none would not connect, nor let go of Dask
