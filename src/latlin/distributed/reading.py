@@ -27,7 +27,7 @@ def read_rows(pattern: str | os.PathLike[str], target: str | None = None, *, row
     Parameters
     ----------
     pattern : str
-        A file, or many by a pattern ("data/*.parquet"), in the order of their names. Files that end in `.npy` hold an
+        A file, or many by a pattern (`data/*.parquet`), in the order of their names. Files that end in `.npy` hold an
         array of one or two dimensions, and are mapped into memory where they are used. On a cluster, every worker must
         see the files under this name.
     target : str, optional
