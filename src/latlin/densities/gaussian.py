@@ -71,7 +71,7 @@ class Gaussian:
     @property
     def entropy(self) -> float:
         """½ log det(2πe S)."""
-        return 0.5 * (self.dim * np.log(2.0 * np.pi * np.e) + self.structure.log_det)
+        return 0.5 * (self.dim * (1.0 + np.log(2.0 * np.pi)) + self.structure.log_det)
 
     def covariance(self) -> Array:
         """S as a dense matrix."""

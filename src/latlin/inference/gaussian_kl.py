@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.full_fit import Asked
 from latlin.inference.gaussian_kl_options import Options, plan_of, structured_posterior
 from latlin.inference.gaussian_kl_plans import Plan
 from latlin.inference.gaussian_kl_ways import ALGORITHMS, way_of
@@ -102,8 +103,8 @@ class GaussianKL:
         if plan is not None:
             return structured_posterior(self, plan, rules, model, start, verbose, checkpoint)
         started = time.perf_counter()
-        saved = checkpoint_for(checkpoint, model, self)
-        ascent, density, bound, sites = way_of(self.algorithm, model).fit(model, start, rules, verbose, saved)
+        asked = Asked(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
+        ascent, density, bound, sites = way_of(self.algorithm, model).fit(asked)
         potentials = [factor.potential for factor in model.sites]
         return Posterior(
             model=model,

@@ -13,21 +13,19 @@ import numpy as np
 from latlin.inference import gaussian_kl_full as full
 from latlin.inference.double_loop import maximise_local_bound
 from latlin.inference.exact_family import ExactFamily
-from latlin.inference.full_fit import NOWHERE, FullFit
+from latlin.inference.full_fit import NOWHERE, QUICK, Asked, FullFit
 from latlin.inference.gaussian_kl_second_order import second_order
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.newton import find_mode
-from latlin.inference.posterior import Posterior
 from latlin.inference.site_form import SiteForm, site_form
 from latlin.inference.sites import SiteParameters
 from latlin.inference.starts import inherited_parameters, matched_parameters
 from latlin.inference.structured_starts import rough_diagonal
 from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+from latlin.numerics.ascent import Ascent, Rules
 
 T = TypeVar("T", bound=tuple)
-#: accelerated steps before second-order ones are tried, and the largest dimension for which they are
-QUICK = 60
+#: the largest dimension for which second-order steps are tried
 SECOND_ORDER = 200
 
 
@@ -35,46 +33,30 @@ SECOND_ORDER = 200
 class BySites:
     """The ascent on (γ, ν) of every site."""
 
-    def fit(
-        self,
-        model: LatentLinearModel,
-        start: Posterior | None,
-        rules: Rules,
-        verbose: bool,
-        checkpoint: Checkpoint | None,
-    ) -> FullFit:
-        form = site_form(model)
-        ascent = _climb(form, model, start, rules, verbose, checkpoint)
-        ascent = _finished(form, model, ascent, rules, verbose)
+    def fit(self, asked: Asked) -> FullFit:
+        form = site_form(asked.model)
+        ascent = _finished(form, _climb(form, asked.quickly), asked)
         solution = full.solution_of(form, ascent.state)
         return FullFit(ascent, form.density(solution), ascent.state.bound, solution.parameters)
 
 
-def _climb(
-    form: SiteForm,
-    model: LatentLinearModel,
-    start: Posterior | None,
-    rules: Rules,
-    verbose: bool,
-    checkpoint: Checkpoint | None,
-) -> Ascent[full.State]:
-    quick = replace(rules, max_iter=min(QUICK, rules.max_iter))
+def _climb(form: SiteForm, asked: Asked) -> Ascent[full.State]:
+    model, start, rules, verbose, checkpoint = asked
     firsts = _starts(form, model) if start is None else [inherited_parameters(form, model, start)]
     states = _finite(form, firsts, rules.gradient_tol) or _finite(form, [_at_centres(form)], rules.gradient_tol)
     if not states:
         raise ValueError(NOWHERE)
     saved = [checkpoint, *[None] * (len(states) - 1)]
     ascents = [
-        full.maximise_bound(form, state, quick, "Gaussian KL", verbose, file, warn=False)
+        full.maximise_bound(form, state, rules, "Gaussian KL", verbose, file, warn=False)
         for state, file in zip(states, saved, strict=True)
     ]
     return max(ascents, key=lambda ascent: ascent.state.bound)
 
 
-def _finished(
-    form: SiteForm, model: LatentLinearModel, ascent: Ascent[full.State], rules: Rules, verbose: bool
-) -> Ascent[full.State]:
+def _finished(form: SiteForm, ascent: Ascent[full.State], asked: Asked) -> Ascent[full.State]:
     """The ascent, gone on with by second-order steps in (m, C) where the accelerated ones crawl."""
+    model, rules = asked.model, asked.rules
     left = rules.max_iter - ascent.n_iter
     if ascent.converged or (left < 1 and ascent.n_iter < QUICK):
         return warned(ascent)
@@ -84,7 +66,7 @@ def _finished(
         jumped = full.evaluate(form, matched_parameters(form, model, newton), rules.gradient_tol)
         if jumped is not None and jumped.bound >= state.bound:
             state = jumped
-    last = full.maximise_bound(form, state, replace(rules, max_iter=max(left, 1)), "Gaussian KL", verbose, None)
+    last = full.maximise_bound(form, state, replace(rules, max_iter=max(left, 1)), "Gaussian KL", asked.verbose, None)
     trace = np.concatenate([ascent.trace, last.trace])
     message = f"{last.message}, after {ascent.n_iter} accelerated steps and second-order ones"
     return replace(last, trace=trace, n_iter=len(trace), message=message)

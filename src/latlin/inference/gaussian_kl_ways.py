@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from latlin.inference.full_fit import NOWHERE, FullFit, Way
-from latlin.inference.gaussian_kl_sites import QUICK, BySites, warned
+from latlin.inference.full_fit import NOWHERE, Asked, FullFit, Way
+from latlin.inference.gaussian_kl_sites import BySites, warned
 from latlin.inference.gaussian_kl_sums import SumState, maximise_bound_by_sums
 from latlin.inference.held_form import HeldForm, held_form
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import Posterior
 from latlin.inference.sum_starts import first_state
-from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+from latlin.numerics.ascent import Ascent
 from latlin.numerics.linalg import cholesky
 
 ALGORITHMS = ("auto", "sites", "sums")
@@ -30,28 +29,15 @@ class BySums:
 
     form: HeldForm
 
-    def fit(
-        self,
-        model: LatentLinearModel,
-        start: Posterior | None,
-        rules: Rules,
-        verbose: bool,
-        checkpoint: Checkpoint | None,
-    ) -> FullFit:
-        ascent = self.climb(model, start, rules, verbose, checkpoint)
+    def fit(self, asked: Asked) -> FullFit:
+        ascent = self.climb(asked)
         if ascent is None:
             raise ValueError(NOWHERE)
         return self.told(warned(ascent))
 
-    def climb(
-        self,
-        model: LatentLinearModel,
-        start: Posterior | None,
-        rules: Rules,
-        verbose: bool,
-        checkpoint: Checkpoint | None,
-    ) -> Ascent[SumState] | None:
+    def climb(self, asked: Asked) -> Ascent[SumState] | None:
         """The ascent, or None where no start has a finite bound."""
+        model, start, rules, verbose, checkpoint = asked
         first = first_state(self.form, all(factor.potential.smooth for factor in model.sites), start)
         if first is None:
             return None
@@ -67,19 +53,11 @@ class BySums:
 class BySumsFirst(BySums):
     """The ascent by sums; from the beginning by sites where that crawls or ends before the optimum."""
 
-    def fit(
-        self,
-        model: LatentLinearModel,
-        start: Posterior | None,
-        rules: Rules,
-        verbose: bool,
-        checkpoint: Checkpoint | None,
-    ) -> FullFit:
-        quick = replace(rules, max_iter=min(QUICK, rules.max_iter))
-        ascent = self.climb(model, start, quick, verbose, checkpoint)
-        if ascent is not None and (ascent.converged or ascent.n_iter == rules.max_iter):
+    def fit(self, asked: Asked) -> FullFit:
+        ascent = self.climb(asked.quickly)
+        if ascent is not None and (ascent.converged or ascent.n_iter == asked.rules.max_iter):
             return self.told(warned(ascent))
-        found = BySites().fit(model, start, rules, verbose, None)
+        found = BySites().fit(asked._replace(checkpoint=None))
         steps = 0 if ascent is None else ascent.n_iter
         message = f"{found.ascent.message}; {steps} steps by sums had not"
         return found._replace(ascent=replace(found.ascent, message=message))

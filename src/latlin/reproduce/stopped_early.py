@@ -39,7 +39,7 @@ def gaussian_stops(rows: Array, sites: Potential, counts: Sequence[int]) -> list
     """Gaussian KL; `rows` are the h_n, (sites, D)."""
     dim = rows.shape[1]
     places = np.tril_indices(dim)
-    entropy = 0.5 * dim * np.log(2.0 * np.pi * np.e)
+    entropy = 0.5 * dim * (1.0 + np.log(2.0 * np.pi))
 
     def factor(point: Array) -> Array:
         A = np.zeros((dim, dim))
