@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from latlin.factor.analysis import kernels
+from latlin.factor.analysis.online import Adam, PlainGradient, ScaledGradient, TailAverage
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StepSizes, expect, start
-from latlin.factor.analysis.stream_gradient import Adam, PlainGradient, ScaledGradient, TailAverage
 from latlin.numerics.low_rank import LowRankNormal, weighted_gram
 
 

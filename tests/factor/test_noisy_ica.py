@@ -14,7 +14,7 @@ from latlin.factor.ica import model as im
 from latlin.factor.ica.engines import ENGINES, Block, Single, with_moments
 from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
 from latlin.factor.ica.kernels import joint_rows, n_runs
-from latlin.factor.ica.sources import FAMILIES, LaplaceSource, StudentTSource
+from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
 from latlin.reproduce.noisy_ica import amari_error, mixture
 

@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.answers import rowwise
+from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior

@@ -13,11 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from latlin.mixture.fitting import Trace
 from latlin.mixture.fixed import Fixed, FixedParams
 from latlin.mixture.gamma import Diagonal, GammaParams, Spherical
-from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.model import WEIGHT_PRIORS, Belief, Mixture
 from latlin.mixture.moments import Moments
 from latlin.mixture.schedules import Adam, Constant, Exponential, RobbinsMonro
 from latlin.mixture.stream import Stream
-from latlin.mixture.weights import WEIGHT_PRIORS
 from latlin.mixture.wishart import Full, Tied, WishartParams
 from latlin.numerics.archive import read_archive, write_archive
 

@@ -18,10 +18,9 @@ from sklearn.base import clone
 
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model
-from latlin.factor.binary.fit import begin
+from latlin.factor.binary.fit import Start, begin, by_chance, by_factorisation
 from latlin.factor.binary.kernels import sweep_rows
 from latlin.factor.binary.latents import MeanField, factorised
-from latlin.factor.binary.starts import Start, by_chance, by_factorisation
 from latlin.reproduce.binary_as_printed import learnt, learnt_with_relevances
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, verdict, write_page

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.densities.affine import AffineIndependent
+from latlin.densities.affine import AffineIndependent, ProjectedMarginals
 from latlin.densities.bases import GeneralisedNormal, Normal
 from latlin.densities.marginals import NormalMarginals
-from latlin.densities.projected import ProjectedMarginals
 from latlin.engines import AffineKL
 from latlin.inference.infer import infer
 from latlin.inference.model import LatentLinearModel, SiteFactor

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import FastICA
 
 from latlin.factor import FactorAnalysis, NoisyICA
-from latlin.factor.analysis.heywood import HeywoodWarning
+from latlin.factor.analysis.choice import HeywoodWarning
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, write_page
 from latlin.reproduce.resume import each, remembered
