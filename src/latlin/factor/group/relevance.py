@@ -108,7 +108,8 @@ class GammaRelevance:
 # --- Precisions of low rank: log α = UVᵀ + μ_u1ᵀ + 1μ_vᵀ with priors N(0, 1/λ) on U and V and points for all.
 #
 # Source: Mancevo (2016). Views that share factors share strength. The bound is penalised by log p(U, V) and is called
-# so. U, V and μ are found by Newton's method, to where their gradient is rounding: see `latlin.factor.group.fit` for why.
+# so. U, V and μ are found by Newton's method, to where their gradient is rounding: see `latlin.factor.group.fit` for
+# why.
 
 #: Newton steps at most
 STEPS = 100
