@@ -36,8 +36,8 @@ from latlin.factor.binary.model import (
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
-from latlin.numerics.pools import one_blas_thread
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.threads import one_blas_thread
 
 # --- Where mean-field EM for binary factors starts: non-negative factorisation, independent components, chance.
 #
