@@ -112,6 +112,20 @@ def test_blas_gets_its_threads_back_after_an_error(two_threads):
     assert blas_threads() == two_threads
 
 
+@pytest.mark.parametrize(("rows", "limited"), [(50, True), (60_000, False)])
+def test_small_fits_keep_blas_to_one_thread(rows, limited, two_threads):
+    seen = []
+
+    class Watching(GaussianKL):
+        def run(self, model, **options):
+            seen.append(blas_threads())
+            return super().run(model, **options)
+
+    h = np.random.default_rng(0).standard_normal((rows, 20))
+    infer(LatentLinearModel([GaussianFactor(dim=20), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
+    assert seen == [{1} if limited else two_threads]
+
+
 def test_limits_that_overlap_end_with_the_last(two_threads):
     first, second = one_blas_thread(), one_blas_thread()
     first.__enter__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
 from threading import Lock, local
@@ -20,6 +20,8 @@ from threadpoolctl import ThreadpoolController
 
 #: nanoseconds of work from which a thread of its own pays; starting one and waiting for it takes about 100,000
 WORTH = 1_000_000.0
+#: multiplications of a product from which a second thread of BLAS pays
+BLAS_WORTH = 2e7
 #: environment variables by which users limit the threads of compiled loops
 VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -77,6 +79,15 @@ def one_thread() -> Iterator[None]:
             del _here.limit
         else:
             _here.limit = before
+
+
+def blas_threads_for(multiplications: float) -> AbstractContextManager[None]:
+    """BLAS keeps to one thread for a while where its longest products are too small for more.
+
+    Threads of BLAS spin for milliseconds after each product, on cores that everything else needs: at 1,000 × 20 a fit
+    on two threads takes several times the processor time of one.
+    """
+    return nullcontext() if multiplications >= BLAS_WORTH else one_blas_thread()
 
 
 @contextmanager
