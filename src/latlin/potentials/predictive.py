@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from latlin.numerics import quadrature
+from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import LARGEST
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import log_sigmoid
 
-Array = NDArray[np.float64]
 LOG_LARGEST = float(np.log(LARGEST))
 #: doublings after which a bracket of a quantile is given up
 MOST_DOUBLINGS = 1000
