@@ -130,7 +130,7 @@ class Binomial(Potential):
         n = self.trials
         # var y = n⟨p(1 − p)⟩ + n² var p
         spread = n * (first - second) + n * n * np.maximum(second - first * first, 0.0)
-        return CountPredictive(self, m, v, shape, n * first, spread)
+        return CountPredictive(self, m, v, shape, n * first, spread, n)
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         return rng.binomial(self.trials.astype(np.int64), self.probability(x)).astype(float)
