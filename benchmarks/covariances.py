@@ -27,8 +27,8 @@ from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.datasets import correlated_logistic
 from latlin.potentials import Logit
-from latlin.reproduce import table_5_2, table_5_4, table_5_5
-from latlin.reproduce.covariance_tables import Plan, engines, kept_scores, scores
+from reproduction import table_5_2, table_5_4, table_5_5
+from reproduction.covariance_tables import Plan, engines, kept_scores, scores
 
 Array = np.ndarray
 PLANS = {entry.FULL.dim: entry.FULL for entry in (table_5_4, table_5_2, table_5_5)}
