@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
+from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.engines import AffineKL
-from latlin.inference.forms.site_form import site_form
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor
-from latlin import Posterior
 from latlin.potentials import Laplace, Logit
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, at_size, drawn, verdict, write_page
@@ -108,14 +106,15 @@ def compute(toy: Toy, count: int = 1601) -> Numbers:
 
 
 def log_joint(model: LatentLinearModel, w: Array) -> Array:
-    """log of the product of all factors at each row of w."""
-    form = site_form(model)
-    deviation = (w - form.mean).T
-    u = form.whitening.solve(deviation).T
-    pushed = u if form.quadratic is None else u @ form.quadratic
-    # the form's constant is per volume of u
-    gaussian = form.constant - form.whitening.log_det + u @ form.linear - 0.5 * np.einsum("nd,nd->n", u, pushed)
-    return gaussian + form.sites.log_density(np.asarray(form.rows @ deviation).T).sum(axis=1)
+    """log of the product of all factors at each row of w; covariances are multiples of the identity here."""
+    total = np.zeros(len(w))
+    for factor in model.gaussians:
+        deviation = (w if factor.H is None else w @ np.asarray(factor.H).T) - factor.mean
+        total += norm.logpdf(deviation, scale=np.sqrt(factor.cov)).sum(axis=1)
+    for site in model.sites:
+        projected = w if site.H is None else w @ np.asarray(site.H).T
+        total += site.potential.log_density(projected).sum(axis=1)
+    return total
 
 
 def integrate(model: LatentLinearModel, posterior: Posterior, count: int) -> float:

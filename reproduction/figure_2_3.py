@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel
-from latlin import Posterior
+from latlin import GaussianFactor, LatentLinearModel, Posterior, infer
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 

@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter
 
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor
-from latlin.potentials import Gaussian, GaussianMixture, Laplace, StudentT
-from latlin.potentials import Potential
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
+from latlin.potentials import Gaussian, GaussianMixture, Laplace, Potential, StudentT
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 

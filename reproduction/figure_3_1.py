@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.potentials import GaussianMixture
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin import GaussianFactor, LatentLinearModel, infer
 from latlin.engines import GaussianKL, MeanField
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Measured, Table, compared, drawn, write_page
 

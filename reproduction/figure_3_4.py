@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.potentials import Laplace, Logit
-from latlin.potentials import Potential
+from latlin.potentials import Laplace, Logit, Potential
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 

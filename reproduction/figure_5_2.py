@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from latlin.design import SequentialDesign
 from latlin.engines import MAP, ExpectationPropagation, GaussianKL, LocalBound
-from latlin.potentials import Laplace, StudentT
-from latlin.potentials import Potential
+from latlin.potentials import Laplace, Potential, StudentT
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, drawn, write_page
 from reproduction.resume import each, is_kept, named, recalled, remembered

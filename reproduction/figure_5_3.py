@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from reproduction.figure_5_4 import Found, longest
 from reproduction.image_design import FULL, QUICK, Shelf, all_runs, shelf
 from reproduction.output import made, new_figure
-from reproduction.page import Claim, Picture, Table, at_size, drawn, write_page
+from reproduction.page import TESTED, Claim, Picture, Table, at_size, drawn, write_page
 
 Array = NDArray[np.float64]
 #: image, method, measurements, error, flatness, unevenness
@@ -122,7 +122,7 @@ def _textures(found: Found, lines: list[Line]) -> list[Claim]:
                 "LVB and MAP more pixelated than G-KL",
                 flat,
                 flat[0] < min(flat[1:]),
-                _bare(lines, labels[0]),
+                TESTED,
             ),
             (
                 "unevenness",
@@ -133,18 +133,6 @@ def _textures(found: Found, lines: list[Line]) -> list[Claim]:
             ),
         )
     ]
-
-
-def _bare(lines: list[Line], gkl: str) -> str:
-    """Why their local bounds look pixelated: without variance off the Krylov space the mean is near the mode."""
-    why = "without variance off the Krylov space, as in the source, the mean of LVB is nearer the mode"
-    bare = next((label for _, label, *_ in lines if label.startswith("bare LVB")), None)
-    if bare is None:
-        return f"{why}; not tested yet: the runs of bare LVB do"
-    last = _shared(lines, [bare, gkl], 1.0)
-    own, other = (_mean(lines, label, last, 4) for label in (bare, gkl))
-    verdict = "explains" if own > other else "does not explain"
-    return f"{why}. The run of bare LVB has {own:.3f}, G-KL {other:.3f} at {last}, which {verdict} it"
 
 
 def _shared(lines: list[Line], labels: list[str], share: float) -> int:

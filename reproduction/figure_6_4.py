@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import AffineKL
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.potentials import Logit
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, at_size, drawn, write_page

@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.linalg import cholesky
-from latlin.quadrature.kernels import KERNELS
-from latlin.quadrature.surrogate import Hyperparameters, condition, nothing
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
 Array = NDArray[np.float64]
 
 REACH = 5.0
-TOLD = Hyperparameters(np.ones(1), nugget=1e-10, variance=1.0)
+#: added to the variances of the evaluations, so that their matrix has a Cholesky factor
+NUGGET = 1e-10
 
 
 class Panel(NamedTuple):
@@ -53,13 +51,23 @@ def compute(size: int = 500, draws: int = 10, random_state: int = 0) -> Figure71
     True
     """
     rng = np.random.default_rng(random_state)
-    grid = np.linspace(-REACH, REACH, size)[:, None]
-    points = np.linspace(-0.8 * REACH, 0.8 * REACH, 5)[:, None]
-    values = np.sin(points[:, 0])
-    process = condition(KERNELS["rbf"], nothing, points, values, TOLD)
-    prior = _panel(np.zeros(size), KERNELS["rbf"].gram(grid, grid, TOLD.lengths), draws, rng)
-    posterior = _panel(process.mean(grid), process.covariance(grid, grid), draws, rng)
-    return Figure71(grid[:, 0], points[:, 0], values, prior, posterior)
+    grid = np.linspace(-REACH, REACH, size)
+    points = np.linspace(-0.8 * REACH, 0.8 * REACH, 5)
+    prior = _panel(np.zeros(size), kernel(grid, grid), draws, rng)
+    posterior = _panel(*conditioned(points, np.sin(points), grid), draws, rng)
+    return Figure71(grid, points, np.sin(points), prior, posterior)
+
+
+def kernel(x: Array, other: Array) -> Array:
+    """exp(−½(x − x′)²)."""
+    return np.exp(-0.5 * np.square(x[:, None] - other))
+
+
+def conditioned(x: Array, y: Array, new: Array) -> tuple[Array, Array]:
+    """Mean and covariance at new points: K_*K⁻¹y and K_** − K_*K⁻¹K_*ᵀ, (7.7) and (7.8)."""
+    cross = kernel(new, x)
+    weights = np.linalg.solve(kernel(x, x) + NUGGET * np.eye(len(x)), cross.T).T
+    return weights @ y, kernel(new, new) - weights @ cross.T
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
@@ -81,11 +89,9 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
 def claims() -> list[Claim]:
     """(7.5)–(7.8) at the evaluations, and between them."""
     points = np.linspace(-0.8 * REACH, 0.8 * REACH, 5)
-    process = condition(KERNELS["rbf"], nothing, points[:, None], np.sin(points), TOLD)
-    missed = float(np.abs(process.mean(points[:, None]) - np.sin(points)).max())
-    grid = np.linspace(-REACH, REACH, 501)[:, None]
-    sd = np.sqrt(np.maximum(np.diagonal(process.covariance(grid, grid)), 0.0))
-    there = float(np.sqrt(np.maximum(np.diagonal(process.covariance(points[:, None], points[:, None])), 0.0)).max())
+    mean, covariance = conditioned(points, np.sin(points), points)
+    missed, there = float(np.abs(mean - np.sin(points)).max()), float(_sd(covariance).max())
+    sd = _sd(conditioned(points, np.sin(points), np.linspace(-REACH, REACH, 501))[1])
     return [
         Claim("the mean at the evaluations", "the sine", f"within {missed:.1e}", missed < 1e-6),
         Claim("the sd at the evaluations", "zero", f"{there:.1e}", there < 1e-4),
@@ -94,9 +100,13 @@ def claims() -> list[Claim]:
 
 
 def _panel(mean: Array, covariance: Array, draws: int, rng: np.random.Generator) -> Panel:
-    factor = cholesky(covariance + 1e-9 * np.eye(len(mean)), name="the covariance", max_jitter=1e-6).factor
-    paths = mean + rng.standard_normal((draws, len(mean))) @ factor
-    return Panel(mean, np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), paths)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return Panel(mean, _sd(covariance), mean + rng.standard_normal((draws, len(mean))) @ root.T)
+
+
+def _sd(covariance: Array) -> Array:
+    return np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
 
 
 def _draw(axes: Any, grid: Array, panel: Panel, title: str) -> None:

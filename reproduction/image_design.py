@@ -1,8 +1,8 @@
 """The experiment behind figures 5.3 and 5.4 of Challis (2013): natural images measured by sequential design.
 
 Grey values in [−1, 1]; Laplace priors on finite differences (τ = 0.1) and wavelet responses (τ = 0.14); unit-norm
-measurements with noise variance 0.005, a hundred random ones at first and three designed ones a step, or fifty,
-which takes minutes an image instead of hours. Images come from `images_64.npz` (an array `images` of shape
+measurements with noise variance 0.005, a hundred random ones at first and three designed ones per step, or fifty,
+which takes minutes per image instead of hours. Images come from `images_64.npz` (an array `images` of shape
 (n, 64, 64), bytes) in a folder of your own; without it they are generated. A run keeps its measurements in the folder
 as it goes and continues from there, and pages are written from whatever is there.
 """
@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.design import SequentialDesign, finite_differences, wavelet_transform
-from latlin.engines import GaussianKL, LocalBound
 from latlin import ConvergenceWarning
+from latlin.design import SequentialDesign, finite_differences, wavelet_transform
+from latlin.engines import MAP, GaussianKL, LocalBound
 from latlin.potentials import Laplace
-from reproduction.bare_lanczos import BareLanczos
 from reproduction.figure_5_2 import unit_rows
 from reproduction.resume import data_file, each, is_kept, keep, named, recalled
-from reproduction.split_mode import SplitMode
 
 Array = NDArray[np.float64]
 #: arrays of a run by their names
@@ -38,7 +36,7 @@ KEPT = ("counts", "errors", "seconds", "shown_counts", "means")
 
 
 class Method(NamedTuple):
-    """An engine, whether it designs (then every step has a fit, else only those that are shown), and rows a step."""
+    """An engine, whether it designs (then every step has a fit, else only those that are shown), and rows per step."""
 
     engine: Any
     designs: bool
@@ -63,9 +61,8 @@ FULL = Plan(
     methods={
         "G-KL, 50 a step": Method(CHEVRON, True, COARSE),
         "LVB, 50 a step": Method(LANCZOS, True, COARSE),
-        "MAP, random rows": Method(SplitMode(tol=3e-4), False, COARSE),
+        "MAP, random rows": Method(MAP(tol=1e-3), False, COARSE),
         "LVB, random rows": Method(LANCZOS, False, COARSE),
-        "bare LVB, 50 a step": Method(BareLanczos(), True, COARSE),
         "G-KL": Method(CHEVRON, True, FINE),
         "LVB": Method(LANCZOS, True, FINE),
     },
@@ -75,7 +72,7 @@ QUICK = Plan(
     methods={
         "G-KL, 25 a step": Method(GaussianKL(tol=0.1), True, 25),
         "LVB, 25 a step": Method(LocalBound(tol=0.1), True, 25),
-        "MAP, random rows": Method(SplitMode(tol=1e-3), False, 25),
+        "MAP, random rows": Method(MAP(tol=1e-2), False, 25),
         "LVB, random rows": Method(LocalBound(tol=0.1), False, 25),
     },
 )
@@ -113,7 +110,7 @@ def dead_leaves(seed: int, side: int, leaves: int = 60) -> Array:
 
 
 def measured(image: Array, method: Method, seed: int, plan: Plan, partial: Path) -> Run:
-    """Numbers of measurements, errors ‖mean − image‖, seconds of processor time a fit, and the means that are shown."""
+    """Numbers of measurements, errors ‖mean − image‖, processor seconds per fit, and the means that are shown."""
     truth = image.ravel()
     filters, priors = filters_of(image.shape)
     design = SequentialDesign(filters, priors, NOISE, engine=method.engine)
@@ -207,7 +204,7 @@ def shelf(target: Path, plan: Plan, data: str | os.PathLike[str] | None, quick: 
 
 
 def all_runs(kept: Shelf, report: Callable[[], Any]) -> None:
-    """Every run that is not there yet, those of many rows a step first; `report` is called after each."""
+    """Every run that is not there yet, those of many rows per step first; `report` is called after each."""
     jobs = [(label, number) for number in range(len(kept.images)) for label in kept.plan.methods]
     for label, number in each("image design", sorted(jobs, key=lambda job: kept.plan.methods[job[0]].step == FINE)):
         if is_kept(kept.folder, key := kept.key(label, number)):

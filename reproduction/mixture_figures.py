@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.mixture import BayesianGaussianMixture
-from latlin.mixture.fitting import Trace
-from latlin.mixture.schedules import Constant, Exponential, StepRule
 from latlin import ConvergenceWarning
+from latlin.mixture import BayesianGaussianMixture
+from latlin.mixture.schedules import Constant, Exponential, StepRule
 from reproduction.output import made
 from reproduction.page import Claim, Picture, Table, at_size, verdict, write_page
 from reproduction.resume import each, remembered
@@ -38,6 +37,15 @@ class Problem(NamedTuple):
     rows: Array
     weights: Array
     means: Array
+
+
+class Trace(NamedTuple):
+    """The bound, the log-likelihood error and the seconds after so many iterations."""
+
+    bound: Array
+    log_likelihood_error: Array
+    seconds: Array
+    iterations: NDArray[np.intp]
 
 
 class Run(NamedTuple):
@@ -125,7 +133,9 @@ def fit(problem: Problem, recipe: Recipe, iterations: int) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(problem.rows, truth=(problem.weights, problem.means))
-    return Run(recipe.figure, recipe.name, model.trace_)
+    trace = model.trace_
+    kept = Trace(trace.bound, trace.log_likelihood_error, trace.seconds, trace.iterations)
+    return Run(recipe.figure, recipe.name, kept)
 
 
 def curves(folder: Path, problem: Problem, iterations: int) -> list[Run]:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import FastICA
 
-from latlin.factor import FactorAnalysis, NoisyICA
-from latlin.factor import HeywoodWarning
+from latlin.factor import FactorAnalysis, HeywoodWarning, NoisyICA
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, write_page
 from reproduction.resume import each, remembered

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import multivariate_normal
 
 from latlin.factor import FactorAnalysis
-from latlin.numerics.low_rank import LowRankNormal
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, drawn, verdict, write_page
 from reproduction.resume import each, remembered
@@ -120,12 +120,17 @@ def as_printed(rows: Array, rank: int, seed: int = 0) -> int:
     return len(rows)
 
 
+def mean_log_density(rows: Array, mean: Array, covariance: Array) -> float:
+    """Mean of log N(row | mean, covariance)."""
+    return float(multivariate_normal(mean, covariance).logpdf(rows).mean())
+
+
 def curves(plan: Plan, seed: int) -> dict[str, Array]:
     """By method, shape (looks, 2): likelihood below the truth's and error of the covariance."""
     rng = np.random.default_rng(seed)
     truth = Truth(rng.standard_normal((plan.factors, plan.dim)), rng.uniform(0.5, 2.0, plan.dim))
     rows, test = truth.draw(rng, plan.looks[-1]), truth.draw(rng, plan.held_out)
-    best = float(LowRankNormal(np.zeros(plan.dim), truth.loadings, truth.noise).logpdf(test).mean())
+    best = mean_log_density(test, np.zeros(plan.dim), truth.covariance)
 
     def look(covariance: Array, score: float) -> tuple[float, float]:
         return best - score, float(np.linalg.norm(covariance - truth.covariance) / np.linalg.norm(truth.covariance))
@@ -143,8 +148,8 @@ def curves(plan: Plan, seed: int) -> dict[str, Array]:
     for count, row in enumerate(rows[2 * plan.factors + 2 :], start=2 * plan.factors + 3):
         mended.update(row)
         if count in plan.looks:
-            density = LowRankNormal(mended.mean, mended.F.T, mended.psi)
-            seen.append(look(mended.F @ mended.F.T + np.diag(mended.psi), float(density.logpdf(test).mean())))
+            covariance = mended.F @ mended.F.T + np.diag(mended.psi)
+            seen.append(look(covariance, mean_log_density(test, mended.mean, covariance)))
     return found | {MENDED: np.array(seen)}
 
 

@@ -1,4 +1,4 @@
-"""One page an entry: its tables and figures, then theirs beside ours, with the reason where they differ.
+"""One page per entry: its tables and figures, then theirs beside ours, with the reason where they differ.
 
 What the page says about the experiment is the docstring of the entry, so that it is written once.
 """
@@ -14,6 +14,8 @@ from reproduction.registry import described
 
 SMALLER = "not compared: this run is smaller than the document's; run without --quick"
 UNTESTED = "not explained: no run tests it"
+#: of numbers whose reasons were tested once
+TESTED = "not tested by this run: the page kept in docs/reproduced has the runs that tested why, and what they showed"
 FAILED = "fails at the size of --quick; the run without it decides"
 
 
@@ -118,7 +120,7 @@ def write_page(
     tables: Sequence[Table] = (),
     pictures: Sequence[Picture] = (),
 ) -> list[Path]:
-    """Write the page `stem.md` and a CSV file a table; the paths of the page, the tables and the figures."""
+    """Write the page `stem.md` and one CSV file per table; the paths of the page, the tables and the figures."""
     entry, body = described(stem)
     files = [_write_csv(folder / f"{table.name}.csv", table) for table in tables]
     lines = [f"# {entry.title}", f"Source: {entry.source}", body]

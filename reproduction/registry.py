@@ -1,4 +1,4 @@
-"""What can be reproduced: every module of this room that has a `run(folder, quick)`.
+"""What can be reproduced: every module of this package that has a `run(folder, quick)`.
 
 Titles and sources are read off the docstrings, without importing anything: the first line of such a module is
 "Table 6.1 of Challis (2013): what it shows".
@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import reproduction
 
-SOURCE = re.compile(r"\b\d{3}_[0-9a-f]{16}\b")
+#: author and year
+SOURCE = re.compile(r"\b[A-Z][a-z]+ \(\d{4}\)")
 
 
 class Entry(NamedTuple):

@@ -13,8 +13,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.progress import progress
-
 Array = NDArray[np.float64]
 Item = TypeVar("Item")
 
@@ -59,11 +57,12 @@ def keep(path: Path, arrays: dict[str, Array]) -> None:
 def each(label: str, items: Iterable[Item]) -> Iterator[Item]:
     """The items, with a progress bar where someone is looking."""
     listed = list(items)
-    watched = sys.stderr.isatty() and find_spec("tqdm") is not None
-    with progress(label, len(listed), watched) as bar:
-        for item in listed:
-            yield item
-            bar.advance(str(item)[:40])
+    if not (sys.stderr.isatty() and find_spec("tqdm")):
+        yield from listed
+        return
+    from tqdm import tqdm
+
+    yield from tqdm(listed, desc=label, leave=False)
 
 
 def data_file(folder: Path, data: str | os.PathLike[str] | None, name: str) -> Path | None:

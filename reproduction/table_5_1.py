@@ -1,14 +1,13 @@
 """Table 5.1 of Challis (2013): robust Gaussian process regression, exact Gaussian against Student t and Laplace.
 
-Kernel (5.1.3), squared exponential with a length scale a column plus white noise, its parameters by evidence; the scale
-of the likelihood by the log probability of a validation part, df = 3 (§5.1). Ten partitions, standardised by the
+Kernel (5.1.3), squared exponential with one length scale per column plus white noise, its parameters by evidence; the
+scale of the likelihood by the log probability of a validation part, df = 3 (§5.1). Ten partitions, standardised by the
 training part; log marginal likelihood, mean squared error of test targets in the units of y (the printed ones can be in
 no others: 26 for Boston), and mean log probability of a standardised test target. Friedman's and Neal's sets are
 generated; Concrete Slump (`concrete_slump.csv.gz`) and Boston housing (`boston_housing.csv.gz`, target in the last
 column) are read from a folder of your own, or from `data` in the output folder. In Friedman's set a tenth of the
-training targets are N(15, 3²); in Neal's a twentieth of all have ten times the noise. From Python,
-`run(folder, partitions=4)` makes the page from the first four partitions; fits with other data or another kernel, which
-test a reason, are made for three at most.
+training targets are N(15, 3²); in Neal's a twentieth of all have ten times the noise. From Python, `run(folder,
+partitions=4)` makes the page from the first four partitions.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.output import made, new_figure
-from reproduction.page import Claim, Picture, Table, drawn, write_page
+from reproduction.page import TESTED, Claim, Picture, Table, compared, drawn, write_page
 from reproduction.printed import TABLE_5_1, printed
-from reproduction.reasons import Line, judged, ranked, scores_table, trials_table
 from reproduction.resume import data_file, each, remembered
-from reproduction.robust_reasons import PLAIN, VARIANTS, Runs, Variant, mean_of, reasons_for, variants_for
-from reproduction.robust_regression import Sizes
+from reproduction.robust_regression import Runs, Sizes, fits, mean_of, part_of
 
 Array = NDArray[np.float64]
 Key = tuple[str, str, str]
@@ -64,87 +61,53 @@ def run(
     paths = {name: files.get(name) for name in sets}
     count = 2 if quick else partitions
     found = compute(target, paths, quick, count)
-    anew = {} if quick else VARIANTS
-    others = {
-        row: compute(target, paths, quick, min(count, variant.partitions), row, variant)
-        for row, variant in anew.items()
-    }
-    lines = lines_of(found, others)
-    said = [*_ordered(found), *claims(lines, quick)]
-    tables = [_table(found)] if quick else [_table(found), *_tests(lines)]
-    return write_page(target, "table_5_1", said, tables, [_draw(target, found, quick)])
+    said = [*_ordered(found), *claims(found, quick)]
+    return write_page(target, "table_5_1", said, [_table(found)], [_draw(target, found, quick)])
 
 
-def compute(
-    target: Path,
-    files: dict[str, Path | None],
-    quick: bool,
-    partitions: int,
-    row: str = "",
-    variant: Variant | None = None,
-) -> dict[Key, Runs]:
+def compute(target: Path, files: dict[str, Path | None], quick: bool, partitions: int) -> dict[Key, Runs]:
     """The fits of every printed column, partition by partition; each is kept in `target`."""
-    variant = variant or PLAIN
-    cells, names = printed(TABLE_5_1), [name for name in files if name in variant.sets]
+    cells = printed(TABLE_5_1)
     jobs = [
         (name, seed, method)
         for seed in range(partitions)
-        for name in names
+        for name in files
         for method, theirs in zip(METHODS, cells[name, "LML"], strict=True)
-        if theirs is not None and variant.concerns(name, *method[:2])
+        if theirs is not None
     ]
-    sizes = dict.fromkeys(names, QUICK) if quick else SIZES
+    sizes = dict.fromkeys(files, QUICK) if quick else SIZES
     found: dict[Key, list[Array]] = {}
-    for name, seed, (likelihood, label, engine) in each(f"table 5.1 {row}", jobs):
+    for name, seed, (likelihood, label, engine) in each("table 5.1", jobs):
         kept = remembered(
             target,
-            f"table_5_1{'_quick' * quick}_fits_{row}{'_' * bool(row)}{name}_{seed}_{likelihood}_{label}",
+            f"table_5_1{'_quick' * quick}_{name}_{seed}_{likelihood}_{label}",
             lambda n=name, s=seed, k=likelihood, e=engine: {  # type: ignore[misc]
-                "fits": variant.run(variant.part(n, s, sizes[n], files[n]), k, e, sizes[n])
+                "fits": fits(part_of(n, s, sizes[n], files[n]), k, e, sizes[n])
             },
         )
         found.setdefault((name, likelihood, label), []).append(kept["fits"])
-    units = {}
-    for name in names:
-        parts = (variant.part(name, seed, sizes[name], files[name]) for seed in range(partitions))
-        units[name] = np.array([part.split.unit for part in parts])
-    return {key: Runs(np.array(all_), units[key[0]], sizes[key[0]].train, key[1]) for key, all_ in found.items()}
+    units = {
+        name: np.array([part_of(name, seed, sizes[name], files[name]).unit for seed in range(partitions)])
+        for name in files
+    }
+    return {key: Runs(np.array(all_), units[key[0]]) for key, all_ in found.items()}
 
 
-def lines_of(found: dict[Key, Runs], others: dict[str, dict[Key, Runs]]) -> list[Line]:
-    """Every printed number that was run, with the runs that test why it differs."""
-    cells = printed(TABLE_5_1)
-    lines = []
-    for (name, quantity), numbers in cells.items():
-        for theirs, score, column in zip(numbers, cells[name, "TLP"], COLUMNS, strict=True):
-            key = (name, *column)
-            if theirs is None or score is None or key not in found:
-                continue
-            anew = {row: runs[key] for row, runs in others.items() if key in runs}
-            tests = reasons_for(quantity, name, column[1], found[key], score)
-            tests += variants_for(quantity, name, anew, score)
-            ours = mean_of(found[key].number(quantity))
-            lines.append(Line(f"{quantity}, {', '.join(column)}, {name}", theirs, ours, tests))
-    return ranked(lines)
-
-
-def claims(lines: list[Line], quick: bool) -> list[Claim]:
+def claims(found: dict[Key, Runs], quick: bool) -> list[Claim]:
     """Every printed number, and why it was not run where it was not."""
-    judgements = {line.what: judged(line, not quick) for line in lines}
     said = []
     for (name, quantity), cells in printed(TABLE_5_1).items():
         for theirs, (likelihood, label) in zip(cells, COLUMNS, strict=True):
             if theirs is None:
                 continue
             what = f"{quantity}, {likelihood}, {label}, {name}"
-            why = f"no {FILES[name]} in the data folder" if name in FILES else "not run"
-            missing = Claim(what, str(theirs), "–", None, f"not compared: {why}")
-            said.append(judgements.get(what, missing))
+            if (name, likelihood, label) in found:
+                ours = mean_of(found[name, likelihood, label].number(quantity))
+                said.append(compared(what, theirs, ours, TESTED, not quick))
+            else:
+                why = f"no {FILES[name]} in the data folder" if name in FILES else "not run"
+                said.append(Claim(what, str(theirs), "–", None, f"not compared: {why}"))
     return said
-
-
-def _tests(lines: list[Line]) -> list[Table]:
-    return [scores_table("table_5_1_reasons", lines), trials_table("table_5_1_tests", lines)]
 
 
 def _ordered(found: dict[Key, Runs]) -> list[Claim]:

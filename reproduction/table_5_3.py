@@ -23,15 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import GaussianKL, LocalBound
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor
-from latlin import ConvergenceWarning
 from latlin.potentials import Logit
 from reproduction import sparse_text
 from reproduction.output import made, new_figure
 from reproduction.page import (
     SMALLER,
+    TESTED,
     Claim,
     Measured,
     Picture,
@@ -39,19 +38,16 @@ from reproduction.page import (
     at_size,
     compared,
     drawn,
-    verdict,
     write_page,
 )
 from reproduction.printed import TABLE_5_3, printed
 from reproduction.resume import data_file, each, remembered
-from reproduction.subspace_slip import slipped_subspace
 
 Array = NDArray[np.float64]
 TOL, DIM, SET = 0.1, 123, 14
 QUANTITIES = ("bound", "seconds", "error")
 METHODS = ("full", "chevron", "subspace", "LVB")
-ORDERS = "chevron, random orders of the columns"
-SLIP, TEXT, TEXT_SLIP = "subspace, K log c", "subspace, basis of the text", "subspace, basis of the text, K log c"
+SECONDS = "another machine, language and optimiser; `benchmarks/real_sparse.py` times ours alone"
 NO_FILE = "not compared: no a9a.npz in the data folder; put it there and run again"
 ABSENT = "not compared: the rows could not be had; the lines on the subset of rcv1 compare the order of the covariances"
 
@@ -111,43 +107,6 @@ def scores(split: Split, size: int) -> dict[str, Array]:
         bound = post.kl_bound() if name == "LVB" else post.log_evidence
         error = 100.0 * float(np.mean((split.new_x @ post.mean > 0.0) != (split.new_y > 0.0)))
         found[name] = np.array([bound, seconds, error])
-        if name == "full":
-            assert post.sites is not None
-            gamma = post.sites.gamma
-    return found | _slipped(split, gamma, size)
-
-
-def other_orders(split: Split, size: int, count: int) -> Array:
-    """Bound, seconds and test error of chevrons whose first columns are others, shape (count, 3).
-
-    The full rows of a chevron are the first ones, and the document does not say in which order the columns came.
-    """
-    found = []
-    for seed in range(count):
-        order = np.random.default_rng(seed).permutation(split.x.shape[1])
-        x, new = sparse.csr_array(split.x[:, order]), split.new_x[:, order]
-        started = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(x, Logit(split.y))])
-            # gradients of 3 leave 0.02 nat
-            post = infer(model, GaussianKL(covariance="chevron", rank=size, order="natural", tol=3.0))
-        error = 100.0 * float(np.mean((new @ post.mean > 0.0) != (split.new_y > 0.0)))
-        found.append((post.log_evidence, time.perf_counter() - started, error))
-    return np.array(found)
-
-
-def _slipped(split: Split, gamma: Array, size: int) -> dict[str, Array]:
-    """Subspaces of largest and of smallest precision, the second as in the text, and with K log c in the entropy."""
-    x, site = split.x.toarray(), Logit(split.y)
-    vectors = np.linalg.eigh(np.eye(DIM) + x.T @ (gamma[:, None] * x))[1]
-    largest, smallest = vectors[:, -size:], vectors[:, :size]
-    found = {}
-    for name, basis, weight in ((SLIP, largest, size), (TEXT, smallest, DIM - size), (TEXT_SLIP, smallest, size)):
-        started = time.perf_counter()
-        slip = slipped_subspace(x, site, basis, weight)
-        error = 100.0 * float(np.mean((split.new_x @ slip.mean > 0.0) != (split.new_y > 0.0)))
-        found[name] = np.array([slip.bound, time.perf_counter() - started, error])
     return found
 
 
@@ -156,16 +115,14 @@ def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.Path
     target = made(folder)
     path = data_file(target, data, "a9a.npz")
     train, size = (600, 20) if quick else (16_000, 80)
-    found: dict[str, list[Array]] = {name: [] for name in (*METHODS, SLIP, TEXT, TEXT_SLIP)}
+    found: dict[str, list[Array]] = {name: [] for name in METHODS}
     for seed in each("table 5.3", range(3 if quick else 4)):
-        key = f"table_5_3_tests{'_quick' * quick}_{'made' if path is None else 'read'}_{seed}"
+        key = f"table_5_3{'_quick' * quick}_{'made' if path is None else 'read'}_{seed}"
         kept = remembered(target, key, lambda s=seed: scores(_split(path, s, train), size))  # type: ignore[misc]
         for name, runs in found.items():
             runs.append(kept[name])
     values = {name: np.array(runs) for name, runs in found.items()}
-    source, key = "generated rows" if path is None else "a9a", "table_5_3_orders"
-    key += f"{'_quick' * quick}_{'made' if path is None else 'read'}"
-    orders = remembered(target, key, lambda: {ORDERS: other_orders(_split(path, 0, train), size, 2 if quick else 10)})
+    source = "generated rows" if path is None else "a9a"
     rows = [
         (source, train, name, *map(float, table[0]), *(n for j in range(3) for n in _mean_and_spread(table[1:, j])))
         for name, table in values.items()
@@ -176,11 +133,8 @@ def run(folder: str | os.PathLike[str], quick: bool = False, data: str | os.Path
     why = NO_FILE if path is None else SMALLER if quick else ""
     text = None if quick else data_file(target, data, sparse_text.FILE)
     fits = None if text is None else sparse_text.compute(target, text)
-    said = [*claims(values | orders, why), *sparse_text.claims(fits)]
-    columns = ["order", *QUANTITIES]
-    numbered = [(seed, *map(float, line)) for seed, line in enumerate(orders[ORDERS])]
-    tables = [table, Table("table_5_3_orders", f"{ORDERS.capitalize()}, first rows", columns, numbered)]
-    tables += [] if fits is None else [sparse_text.table(fits)]
+    said = [*claims(values, why), *sparse_text.claims(fits)]
+    tables = [table, *([] if fits is None else [sparse_text.table(fits)])]
     return write_page(target, "table_5_3", at_size(said, quick), tables, [_draw(target, values, quick)])
 
 
@@ -202,42 +156,13 @@ def claims(values: dict[str, Array], why_not: str) -> list[Claim]:
             what = f"{quantity}, {method}, {source}"
             if source == "a9a" and not why_not:
                 mine = Measured(float(values[method][0, QUANTITIES.index(quantity)]))
-                said.append(compared(what, theirs, mine, explained(quantity, method, theirs, values)))
+                said.append(compared(what, theirs, mine, SECONDS if quantity == "seconds" else TESTED))
             else:
                 said.append(Claim(what, str(theirs), "–", None, why_not if source == "a9a" else ABSENT))
     return said
 
 
 ABOVE = "the table has the means and standard deviations over random splits"
-
-
-def explained(quantity: str, method: str, theirs: Measured, values: dict[str, Array]) -> str:
-    """The verdict of every test of a number that is not ours."""
-    if quantity == "seconds":
-        return "another machine, language and optimiser; `benchmarks/real_sparse.py` times ours alone"
-    j, tests = QUANTITIES.index(quantity), (SLIP, TEXT, TEXT_SLIP) if method == "subspace" else ()
-    rows = {f'row "{name}" ({values[name][0, j]:.2f})': Measured(float(values[name][0, j])) for name in tests}
-    met = {row: bool(compared("", theirs, mine, "").agrees) for row, mine in rows.items()}
-    spans = [_in_span(theirs, values, j)] if method == "chevron" or quantity == "error" else []
-    for line, agrees in (_by_split(theirs, values[method][1:, j]), *spans):
-        met[line] = agrees
-    return verdict([row for row in met if met[row]], [row for row in met if not met[row]])
-
-
-def _by_split(theirs: Measured, random: Array) -> tuple[str, bool]:
-    """Another split: the printed number within two standard deviations of random ones."""
-    mean, spread = _mean_and_spread(random)
-    return f"random splits ({mean:.2f}, sd {spread:.2f})", abs(theirs.value - mean) <= 2.0 * spread
-
-
-def _in_span(theirs: Measured, values: dict[str, Array], j: int) -> tuple[str, bool]:
-    """The printed number among those that other orders of the columns, or any of the covariances, give."""
-    among = (
-        values[ORDERS][:, j] if j == 0 else np.concatenate([values[ORDERS][:, j], [v[0, j] for v in values.values()]])
-    )
-    low, high, unit = float(among.min()), float(among.max()), 10.0**-theirs.digits
-    name = f'row "{ORDERS}" ({low:.2f} to {high:.2f})' if j == 0 else f"errors of all rows ({low:.2f} to {high:.2f})"
-    return name, low - unit <= theirs.value <= high + unit
 
 
 def _split(path: Path | None, seed: int, train: int) -> Split:

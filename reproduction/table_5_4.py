@@ -1,9 +1,8 @@
 """Table 5.4 of Challis (2013): constrained covariances in logistic regression, D = 250.
 
 Weights, covariates and labels are drawn as in §5.2; the same is then fitted with chevron, banded, subspace and
-factor-analysis covariances and with local bounds whose variances are by Lanczos. Ten data sets a column, unless the
-column "data sets" has fewer; the full covariance and the runs that test why numbers differ stand beside them. Those are
-labels drawn before the covariates are scaled, log c weighed with K, the mode without a variance, and the prior.
+factor-analysis covariances and with local bounds whose variances are by Lanczos. Ten data sets per column, unless the
+column "data sets" has fewer; the full covariance stands beside them.
 """
 
 from __future__ import annotations
@@ -21,6 +20,6 @@ QUICK = Plan(40, (20, 40, 200), (2, 4), 400, seeds=2)
 
 
 def run(folder: str | os.PathLike[str], quick: bool = False, finished: bool = False) -> list[Path]:
-    """The tables, a figure and the page; `finished` writes them from the data sets that the folder has."""
+    """The table, a figure and the page; `finished` writes them from the data sets that the folder has."""
     found = all_scores(made(folder), QUICK if quick else FULL, finished)
     return run_table(folder, "table_5_4", TABLE_5_4, FULL, found, quick)

@@ -1,18 +1,13 @@
-"""Tables 5.2, 5.4, 5.5: all printed numbers are on the pages, and every reason is met or refuted by a row."""
+"""Tables 5.2, 5.4, 5.5: all printed numbers are on the pages, and what theory demands of them holds."""
 
 import numpy as np
 import pytest
 
 from latlin.datasets import correlated_logistic
-from latlin.engines import GaussianKL
-from latlin import infer
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor
-from latlin.potentials import Logit
 from reproduction import covariance_claims, covariance_tables, table_5_4
 from reproduction.covariance_tables import Plan
 from reproduction.page import Measured, differs
 from reproduction.printed import TABLE_5_4
-from reproduction.subspace_slip import slipped_subspace
 
 TINY = Plan(12, (6, 12, 60), (2, 3), 40, seeds=1)
 
@@ -36,40 +31,6 @@ def test_every_printed_number_has_its_line(found):
     compared = covariance_claims.claims(TABLE_5_4, table_5_4.FULL, same)
     assert all(claim.agrees is not None for claim in compared)
     assert all(claim.reason for claim in compared if not claim.agrees)
-
-
-def test_a_reason_is_met_or_refuted_by_its_row(found):
-    """Where the row that tests a reason has the printed number the reason says so; where it has not, it is refuted."""
-    column = dict(next(iter(found.values())))
-    printed = Measured(-2.93, 0.01)
-    column[covariance_tables.SLIP] = np.full((10, 4), printed.value)
-    said = covariance_claims.explained(TABLE_5_4, "bound", "Sub", 0, column)
-    assert said.startswith('met by row "Sub, K log c"')
-    assert 'not by row "prior, mean zero"' in said
-    column[covariance_tables.SLIP] = np.full((10, 4), -0.5)
-    said = covariance_claims.explained(TABLE_5_4, "bound", "Sub", 0, column)
-    assert said.startswith('not explained: tested and refuted by row "Sub, K log c"')
-    assert "chance (" in said
-
-
-def test_a_column_that_is_shifted_as_a_whole_is_told_from_one_that_is_not(found):
-    """Chevron and FA are −0.89 in print: −0.86 and −0.855 are both off by the same, −0.86 and −0.82 are not."""
-    column = dict(next(iter(found.values())))
-    noise = 0.03 * np.random.default_rng(0).standard_normal((10, 4))
-    column |= {"Chev": noise - 0.86, "FA": noise - 0.855}
-    assert 'row "FA" less row "Chev"' in covariance_claims.explained(TABLE_5_4, "bound", "FA", 2, column).split(";")[0]
-    column["FA"] = noise - 0.82
-    said = covariance_claims.explained(TABLE_5_4, "bound", "FA", 2, column)
-    assert 'row "FA" less row "Chev"' in said.partition("not by")[2] + said.partition("refuted by")[2]
-    column["Chev"] = noise - 0.6
-    assert 'less row "Chev"' not in covariance_claims.explained(TABLE_5_4, "bound", "FA", 2, column)
-
-
-def test_chance_is_what_students_t_allows_one_of_nine_groups():
-    """t with 18 degrees of freedom: P(|t| > 3.17) = 0.05/9."""
-    theirs = Measured(1.0, 0.03)
-    assert covariance_claims._by_chance(theirs, Measured(1.0 + 0.005 + 3.1 * 0.05, 0.04))[1]
-    assert not covariance_claims._by_chance(theirs, Measured(1.0 + 0.005 + 3.3 * 0.05, 0.04))[1]
 
 
 def test_few_data_sets_have_at_least_the_printed_spread():
@@ -109,25 +70,10 @@ def test_what_theory_demands_holds_and_can_fail(found):
 def test_the_pages_are_written_from_kept_runs(tmp_path, monkeypatch, found):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(table_5_4, "all_scores", lambda folder, plan, finished: found)
-    page, table, tests, picture = table_5_4.run(tmp_path, quick=True)
+    page, table, picture = table_5_4.run(tmp_path, quick=True)
     assert page.read_text(encoding="utf8").count("| bound, Sub, N = ") == 6
-    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * (9 + 7)
-    assert len(tests.read_text(encoding="utf8").splitlines()) == 1 + 3 * (3 * 2 + 3) + 2 * 3
+    assert len(table.read_text(encoding="utf8").splitlines()) == 1 + 6 * 9
     assert picture.stat().st_size > 1000
-
-
-def test_the_right_weight_gives_the_right_optimum_and_the_slip_a_smaller_variance():
-    problem, k = correlated_logistic(10, 15, 5, random_state=1), 3
-    site = Logit(problem.y)
-    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((10, k)))[0]
-    model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(problem.x, site)])
-    post = infer(model, GaussianKL(covariance="subspace", rank=k, basis=basis, tol=1e-8))
-    right = slipped_subspace(problem.x, site, basis, weight=10 - k)
-    assert right.bound == pytest.approx(post.log_evidence, abs=1e-4)
-    np.testing.assert_allclose(right.variances(problem.new_x), post.project(problem.new_x).variance, rtol=1e-2)
-    slip = slipped_subspace(problem.x, site, basis)
-    assert slip.bound < right.bound
-    assert slip.off < 0.7 * right.off
 
 
 def test_the_generator_draws_what_the_source_says():

@@ -3,18 +3,14 @@
 import numpy as np
 import pytest
 
-from latlin.design import SequentialDesign
 from latlin.engines import MAP, LocalBound
-from latlin.potentials import Laplace, StudentT
 from reproduction import figure_5_2, figure_5_3, figure_5_4, image_design, resume
-from reproduction.bare_lanczos import BareLanczos
-from reproduction.split_mode import SplitMode
 
 PLAN = figure_5_2.Plan(dim=32, first=10, last=22, step=6, seeds=2)
 METHODS = {
     "G-KL, 10 a step": image_design.Method(LocalBound(tol=0.1), True, 10),
     "LVB, 10 a step": image_design.Method(LocalBound(tol=0.1), True, 10),
-    "MAP, random rows": image_design.Method(SplitMode(tol=1e-3), False, 10),
+    "MAP, random rows": image_design.Method(MAP(tol=1e-3), False, 10),
     "LVB, random rows": image_design.Method(LocalBound(tol=0.1), False, 10),
     "LVB": image_design.Method(LocalBound(tol=0.1), True, image_design.FINE),
 }
@@ -107,32 +103,6 @@ def test_a_run_continues_where_it_was_cut(tmp_path, monkeypatch):
     np.testing.assert_array_equal(again["counts"], whole["counts"])
     np.testing.assert_allclose(again["errors"][:2], whole["errors"][:2], rtol=1e-3)
     assert not partial.exists()
-
-
-def test_splitting_finds_the_mode():
-    image, rng = image_design.dead_leaves(0, 8), np.random.default_rng(0)
-    filters, priors = image_design.filters_of(image.shape)
-    rows = figure_5_2.unit_rows(rng, 20, 64)
-    modes = [
-        SequentialDesign(filters, priors, 0.005, engine=engine).observe(rows, rows @ image.ravel()).reconstruction
-        for engine in (MAP(tol=1e-6), SplitMode(tol=1e-6))
-    ]
-    np.testing.assert_allclose(modes[1], modes[0], atol=1e-3)
-    with pytest.raises(ValueError, match="Laplace sites on filters"):
-        SequentialDesign(None, StudentT(3.0), 0.1, engine=SplitMode(), dim=2).observe([[1.0, 0.0]], 1.0).posterior  # noqa: B018
-
-
-def test_bare_lanczos_has_no_variance_off_its_space():
-    rng = np.random.default_rng(0)
-    rows = figure_5_2.unit_rows(rng, 4, 8)
-    covariances = [
-        SequentialDesign(None, Laplace(scale=0.2), 0.005, engine=engine, dim=8)
-        .observe(rows, rows @ np.ones(8))
-        .posterior.covariance()
-        for engine in (BareLanczos(rank=3), BareLanczos(rank=8), LocalBound(variances="lanczos", rank=8, tol=1e-3))
-    ]
-    assert np.linalg.matrix_rank(covariances[0], tol=1e-9) == 3
-    np.testing.assert_allclose(covariances[1], covariances[2], rtol=0.1, atol=1e-3)
 
 
 def test_images_of_your_own_are_used(tmp_path):

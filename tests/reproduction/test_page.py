@@ -62,7 +62,7 @@ def test_a_page_counts_its_verdicts_and_keeps_its_numbers(tmp_path):
 
 
 def test_only_entries_have_pages():
-    with pytest.raises(ValueError, match=r"latlin\.reproduce\.resume has no run"):
+    with pytest.raises(ValueError, match=r"reproduction\.resume has no run"):
         described("resume")
 
 

@@ -18,7 +18,7 @@ def test_every_module_with_a_run_is_listed():
 
 @pytest.mark.parametrize("entry", entries().values(), ids=lambda entry: entry.name)
 def test_an_entry_says_what_it_is_and_where_it_is_from(entry):
-    assert re.fullmatch(r"\d{3}_[0-9a-f]{16}", entry.source)
+    assert re.fullmatch(r"(Brownlie|Mancevo|Challis|Lau|Gutteridge) \(20\d\d\)", entry.source)
     assert len(entry.title) > 10
     assert entry.source not in entry.title
 
