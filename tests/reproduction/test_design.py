@@ -67,7 +67,7 @@ def test_images_are_designed_and_resumed(tmp_path, monkeypatch):
     assert {path.suffix for path in figure_5_3.run(tmp_path, quick=True)} == {".png", ".md", ".csv"}
     assert set((tmp_path / "runs").iterdir()) == files
     text = (tmp_path / "figure_5_4.md").read_text(encoding="utf8")
-    assert "rows a step" in text
+    assert "rows per step" in text
     assert text.count("another machine") == 4
     assert "| LVB | 2 of 2 | 30 | 30 |" in text
 
