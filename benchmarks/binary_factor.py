@@ -26,7 +26,7 @@ from latlin.factor.binary.fit import BinaryOptions, begin, one_step
 from latlin.factor.binary.latents import MeanField
 from latlin.numerics.ascent import Rules
 from latlin.numerics.pools import one_blas_thread
-from latlin.reproduce.binary_features import images, n_found
+from reproduction.binary_features import images, n_found
 
 SWEEPS = 30
 

@@ -16,7 +16,7 @@ from latlin.factor.binary.fit import STARTS, BinaryOptions, begin, one_step, wit
 from latlin.factor.binary.kernels import row_values, sweep_rows
 from latlin.factor.binary.latents import Enumeration, MeanField, RowProblem, factorised
 from latlin.numerics.ascent import Rules
-from latlin.reproduce.binary_features import features, images, n_found
+from reproduction.binary_features import features, images, n_found
 
 POINT, RELEVANT = bm.PointFeatures(), bm.RelevantFeatures()
 

@@ -16,7 +16,7 @@ from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
 from latlin.factor.ica.kernels import joint_rows, n_runs
 from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
-from latlin.reproduce.noisy_ica import amari_error, mixture
+from reproduction.noisy_ica import amari_error, mixture
 
 
 def rows_of(seed, n=120, d=5, k=3):
