@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 
-Array = NDArray[np.float64]
 #: steps of a search for quantiles, and its relative accuracy
 STEPS, NEAR = 100, 1e-12
 

@@ -8,12 +8,11 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState, generator
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)

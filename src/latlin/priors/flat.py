@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.priors.base import Prior
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)

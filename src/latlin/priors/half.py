@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri, stdtrit
 
+from latlin.numerics.arrays import Array
 from latlin.priors.base import Prior, positive
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)

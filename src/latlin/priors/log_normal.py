@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from latlin.numerics.arrays import Array
 from latlin.priors.base import Prior, number, positive
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.priors.base import Prior, number
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
