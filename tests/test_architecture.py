@@ -21,7 +21,6 @@ FLOORS = {
     "design": 3,
     "quadrature": 3,
     "swag": 4,
-    "persistence": 4,
     "plot": 4,
     "report": 4,
     "datasets": 4,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
-    from latlin.persistence import load
+    from latlin.numerics.archived import load
 
 __version__ = "0.1.0"
 
@@ -26,7 +26,7 @@ _WHERE = {
     "SiteFactor": "latlin.inference.model",
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
-    "load": "latlin.persistence",
+    "load": "latlin.numerics.archived",
 }
 _ROOMS = (
     "datasets",

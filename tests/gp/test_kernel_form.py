@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from latlin.densities.stored import decode, encode
 from scipy import sparse
 
 from gp_problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
-from latlin.densities.stored import decode, encode
 from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.kernel import KernelForm
 from latlin.inference.forms.projections import stacked_rows

@@ -22,11 +22,13 @@ from latlin.densities.characteristic import Grid, Table, tabulate
 from latlin.densities.projected import ProjectedMarginals
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 #: level of the frequency grid of marginals
 LEVEL = 2
 
 
+@storable
 @dataclass(frozen=True)
 class AffineIndependent:
     """The density of Av + b.

@@ -10,8 +10,10 @@ from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky, gram
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class KernelPrecision:
     """P = I + LᵀΓL through the factor of B; its own Cholesky factor is formed only if it is asked for.

@@ -10,8 +10,10 @@ from scipy import sparse
 
 from latlin.densities.precision import PrecisionCovariance
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class MarginalCovariance(PrecisionCovariance):
     """S = L P⁻¹ Lᵀ with its diagonal; anything else goes through the factor of P.

@@ -11,10 +11,12 @@ from scipy import sparse
 from latlin.densities.whitening import Whitening
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, whitened_squares
+from latlin.numerics.stored import storable
 
 BLOCK = 1024
 
 
+@storable
 @dataclass(frozen=True)
 class PrecisionCovariance:
     """S = L P⁻¹ Lᵀ with P = CᵀC.

@@ -15,8 +15,10 @@ from scipy import sparse
 from latlin.densities.whitening import Whitening
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class SubspaceCovariance:
     """S = L (Q M⁻¹ Qᵀ + c²(I − QQᵀ)) Lᵀ.

@@ -21,11 +21,13 @@ from latlin.mixture.moments import Moments
 from latlin.mixture.sweep import IncompleteRows, Rows, slices
 from latlin.mixture.weights import Weights
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 Walkable = Rows | BlockRows
 Data = Walkable | IncompleteRows
 
 
+@storable
 class Belief(NamedTuple):
     """q(π) q(θ): parameters of the weights and of the components."""
 
@@ -40,6 +42,7 @@ class Evaluation(NamedTuple):
     moments: Moments
 
 
+@storable
 @dataclass(frozen=True)
 class Mixture:
     """Priors of a mixture."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from latlin.densities.conjugate import beta_expected_logs, beta_kl, dirichlet_expected_log, dirichlet_kl
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable_by_arguments
 
 
 class Weights(Protocol):
@@ -27,6 +28,7 @@ class Weights(Protocol):
     def kl(self, params: Array) -> float: ...
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class DirichletWeights:
     """π ~ Dir(α₀, …, α₀)."""
@@ -48,6 +50,7 @@ class DirichletWeights:
         return float(dirichlet_kl(params, np.full(self.components, self.concentration)))
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class StickWeights:
     """π_k = v_k ∏_{j<k}(1 − v_j), v_k ~ Beta(1, γ), v_K = 1; parameters of shape (2, K−1)."""

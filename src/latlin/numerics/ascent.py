@@ -23,6 +23,8 @@ from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.progress import progress
 
 State = TypeVar("State", bound=tuple)
+#: kind of file
+CHECKPOINT = "latlin.checkpoint"
 #: steps without any progress, to the last digit, after which more would be idle
 PATIENCE = 60
 
@@ -235,9 +237,9 @@ def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules
 
 
 def _save(checkpoint: Checkpoint, state: Any, measure: Measure, trace: list[float]) -> None:
-    header = {"kind": "checkpoint", "fingerprint": checkpoint.fingerprint, "state": type(state).__name__}
+    header = {"fingerprint": checkpoint.fingerprint, "state": type(state).__name__}
     arrays = _flattened("state_", state) | {"trace": np.array(trace), "measure": np.array(measure)}
-    write_archive(checkpoint.path, header, arrays)
+    write_archive(checkpoint.path, CHECKPOINT, header, arrays)
 
 
 def _flattened(name: str, value: Any) -> dict[str, NDArray[Any]]:
@@ -256,7 +258,7 @@ def _like(template: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _resume(checkpoint: Checkpoint, template: Any) -> tuple[Any, Measure, list[float]]:
-    header, arrays = read_archive(checkpoint.path)
+    _, header, arrays = read_archive(checkpoint.path, CHECKPOINT)
     if header.get("fingerprint") != checkpoint.fingerprint or header.get("state") != type(template).__name__:
         raise ValueError(
             f"checkpoint {os.fspath(checkpoint.path)} belongs to another model or engine; "

@@ -14,11 +14,13 @@ from scipy.linalg import blas, lapack
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.free_blas import add_gram, times_upper
+from latlin.numerics.stored import storable
 
 #: sizes up to which the mask of a triangle is kept
 SMALL = 256
 
 
+@storable
 class Cholesky(NamedTuple):
     """A + jitter·I = CᵀC, C upper triangular; `jitter` is 0 unless A was numerically indefinite."""
 

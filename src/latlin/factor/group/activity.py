@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class FactorActivity:
     """Views × factors.

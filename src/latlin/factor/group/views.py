@@ -14,11 +14,13 @@ from latlin.distributed.blocks import Blocks
 from latlin.distributed.joining import open_side_by_side
 from latlin.distributed.opening import is_blocked
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 Name = Hashable
 _ABSENT = "view {!r} is None: every view must be given to fit, NaN marks what is missing"
 
 
+@storable
 @dataclass(frozen=True)
 class Views:
     """Which columns belong to which view, and the form in which a user gives and gets them.

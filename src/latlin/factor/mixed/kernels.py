@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
 from latlin.numerics.quadrature import trapezoid
+from latlin.numerics.stored import storable
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, rule_table
 
 REAL, BINARY, COUNT, ORDINAL = 0, 1, 2, 3
@@ -49,6 +50,7 @@ def tables() -> Tables:
     return Tables(*rule_table(), len(HERMITE) + len(TRAPEZOID), *trapezoid(48, 7.0))
 
 
+@storable
 class Sites(NamedTuple):
     """The columns' parameters.
 
