@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -54,7 +54,14 @@ class LinearEstimator(Archived, BaseEstimator):
     _labelled = False
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
-    _saved = ("_design", "_fits", "_dtype", "n_features_in_", "feature_names_in_?[D]", "classes_?[*]")
+    _saved: ClassVar[tuple[str, ...]] = (
+        "_design",
+        "_fits",
+        "_dtype",
+        "n_features_in_",
+        "feature_names_in_?[D]",
+        "classes_?[*]",
+    )
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ def _prefix(entry: Mapping[str, Any]) -> bytes:
 def _chunks(flat: NDArray[Any]) -> Iterator[memoryview]:
     """The bytes of a flat array, a part at a time."""
     if flat.nbytes:
-        raw = memoryview(flat.view(np.uint8))
+        raw = flat.view(np.uint8).data
         for start in range(0, len(raw), _CHUNK):
             yield raw[start : start + _CHUNK]
 

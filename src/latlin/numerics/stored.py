@@ -49,9 +49,11 @@ def storable(cls: Class) -> Class:
     return _register(Storing(cls, _parts, lambda parts: _filled(cls, parts)))
 
 
-def storable_by_arguments(
-    cls: Class, names: Callable[[Any], Iterable[str]] = lambda value: [f.name for f in fields(value)]
-) -> Class:
+def _field_names(value: Any) -> list[str]:
+    return [field.name for field in fields(value)]
+
+
+def storable_by_arguments(cls: Class, names: Callable[[Any], Iterable[str]] = _field_names) -> Class:
     """Objects of this class are stored by the arguments of their constructor, which are attributes too."""
     return _register(
         Storing(cls, lambda value: {name: getattr(value, name) for name in names(value)}, lambda parts: cls(**parts))
