@@ -125,6 +125,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
     _saved = (
         *("mixture_", "posterior_", "lower_bound_", "bound_kind_", "n_iter_", "n_active_", "n_features_in_"),
         *("converged_?", "message_?", "n_seen_?", "trace_?", "_stream?", "feature_names_in_?[D]"),
+        "posterior_.components.mean[K, D]",
     )
 
     def __init__(
