@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from latlin import potentials
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 
 #: first scale of a named likelihood, in standard deviations of the targets
@@ -84,6 +85,7 @@ PARAMETERS: dict[str, Parameter] = {
 }
 
 
+@storable
 @dataclass(frozen=True)
 class Likelihood:
     """A family with its parameters; `free` names those that evidence maximisation may move."""

@@ -20,6 +20,7 @@ from latlin.linear._problem import Learnable
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress, progress
+from latlin.numerics.stored import storable
 
 MAX_FITS = 100
 
@@ -42,6 +43,7 @@ class Accuracy(NamedTuple):
 PLAIN = Accuracy()
 
 
+@storable
 class Fit(NamedTuple):
     """A posterior and the hyperparameters it belongs to."""
 

@@ -64,6 +64,7 @@ class BayesianPoissonRegression(Streaming, Regression):
     """
 
     _extras = ("dispersion_",)
+    _saved = (*Regression._saved, "dispersion_?")
 
     def _family(self) -> Family:
         return Count()
