@@ -25,7 +25,7 @@ from latlin.linear._block_table import Table, describe
 from latlin.linear._coding import Coding, Numbers
 from latlin.linear._design import Design, design_of
 from latlin.linear._evidence import Fit
-from latlin.linear._families import Family, Targets
+from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
@@ -36,6 +36,7 @@ from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
 

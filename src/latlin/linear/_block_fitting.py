@@ -22,10 +22,10 @@ from latlin.linear._block_table import Table
 from latlin.linear._design import Design, standardised
 from latlin.linear._evidence import PLAIN, Fit, maximise_evidence
 from latlin.linear._exact import maximise_exact_evidence
-from latlin.linear._families import LOCATION
 from latlin.linear._fitting import FINE, FINER, SMALL, asked_engine
 from latlin.linear._priors import GaussianPrior
 from latlin.numerics.arrays import Array
+from latlin.potentials.gaussian import Gaussian
 
 Path = str | os.PathLike[str]
 
@@ -69,7 +69,7 @@ def fit_block_problem(
 def _in_closed_form(problem: BlockProblem, values: Mapping[str, Any], free: Sequence[str]) -> bool:
     """Gaussian prior and noise, and at most two hyperparameters to learn."""
     many = "prior_scale" in free and np.ndim(values["prior_scale"]) > 0
-    gaussian = problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior)
+    gaussian = isinstance(problem.family.template, Gaussian) and isinstance(problem.prior, GaussianPrior)
     return gaussian and not many and problem.design.dim <= FULL
 
 

@@ -18,11 +18,11 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._block_table import Table, column_of
 from latlin.linear._coding import Coding
 from latlin.linear._design import Design
-from latlin.linear._families import Family
 from latlin.linear._priors import Prior
 from latlin.linear._problem import hyper_slopes
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.families import Family
 
 Values = Mapping[str, Any]
 

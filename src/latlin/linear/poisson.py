@@ -8,11 +8,12 @@ import numpy as np
 
 from latlin.inference.block_model import BlockModel
 from latlin.linear._block_fitting import pearson
-from latlin.linear._families import Count, Family
+from latlin.linear._families import AVERAGED_COUNTS
 from latlin.linear._predict import Latent
 from latlin.linear._regression import Regression
 from latlin.linear._stream import Streaming
 from latlin.numerics.arrays import Array
+from latlin.potentials.families import Family
 
 
 class BayesianPoissonRegression(Streaming, Regression):
@@ -66,7 +67,7 @@ class BayesianPoissonRegression(Streaming, Regression):
     _extras = ("dispersion_",)
 
     def _family(self) -> Family:
-        return Count()
+        return AVERAGED_COUNTS
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
