@@ -113,7 +113,6 @@ def _described(process: Process) -> dict[str, Any]:
         "kernel": describe(setting.kernel),
         "likelihood": describe(setting.likelihood.template),
         "free": list(setting.likelihood.free),
-        "limits": [limit.tolist() for limit in setting.likelihood.limits],
         "mean": setting.mean,
         "amplitude": setting.amplitude,
         "posterior": {name: describe(getattr(found.latent.posterior, name)) for name in NUMBERS},
@@ -141,8 +140,8 @@ def read(path: str | os.PathLike[str], kind: type) -> tuple[Any, list[Process], 
 
 
 def _restored(said: dict[str, Any], arrays: Mapping[str, np.ndarray], i: int) -> Process:
-    limits = tuple(np.array(limit, float) for limit in said["limits"])
-    likelihood = Likelihood(rebuild(said["likelihood"]), tuple(said["free"]), limits)
+    template = rebuild(said["likelihood"])
+    likelihood = Likelihood.of(template, [name for name in template.free if name not in said["free"]])
     setting = Setting(rebuild(said["kernel"]), likelihood, float(said["mean"]), float(said["amplitude"]))
     X, potential = arrays["X"], likelihood.observe(arrays[f"y{i}"])
     prior, jitter = prior_of(setting.prior(X), setting.mean)
