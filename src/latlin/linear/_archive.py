@@ -42,10 +42,15 @@ def write(path: str | os.PathLike[str], model: Any) -> None:
         "dtype": model._dtype.name,
         "n_features": int(model.n_features_in_),
         "feature_names": [str(n) for n in model.feature_names_in_] if hasattr(model, "feature_names_in_") else None,
-        "extras": {name: float(getattr(model, name)) for name in model._extras if hasattr(model, name)},
+        "extras": {name: _extra(getattr(model, name)) for name in model._extras if hasattr(model, name)},
         "classes": _labels(model.classes_) if hasattr(model, "classes_") else None,
     }
     write_sealed(path, kind_of(type(model)), FORMAT, header, arrays)
+
+
+def _extra(value: Any) -> float | str:
+    """A fitted number or word."""
+    return value if isinstance(value, str) else float(value)
 
 
 def _described(fit: Fit, arrays: dict[str, np.ndarray], name: str) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def _restored(cls: Any, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
     design = Design(arrays["centre"], arrays["spread"], bool(header["intercept"]))
     fits = [_fit(said, design, arrays, f"fit{k}") for k, said in enumerate(header["fits"])]
     for name in set(cls._extras) & set(header["extras"]):
-        setattr(model, name, float(header["extras"][name]))
+        setattr(model, name, _extra(header["extras"][name]))
     return model._store(design, fits, np.dtype(header["dtype"]))
 
 

@@ -90,6 +90,10 @@ class LinearEstimator(BaseEstimator):
         """Hyperparameters by name, as the user gave them."""
         return {"prior_scale": self.prior_scale}
 
+    def _columns(self) -> int:
+        """Numbers that belong to the response of one row."""
+        return 1
+
     # --- fitting --------------------------------------------------------------------------------
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
@@ -145,7 +149,7 @@ class LinearEstimator(BaseEstimator):
     def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
         """`fit` for rows in blocks: a first pass for what all fits need, then one fit a response."""
         blocks = open_blocks(X, y, weight, offset)
-        table = describe(blocks, self._labelled)
+        table = describe(blocks, self._labelled, self._columns())
         remember_columns(self, X, blocks.n_columns)
         problems = self._block_problems(blocks, table, digest_of(blocks, checkpoint))
         if table.width not in (1, len(problems)):
@@ -228,7 +232,7 @@ class LinearEstimator(BaseEstimator):
 
     def _likelihood(self, index: int = 0) -> Potential:
         """The potential of a response at its hyperparameters, of no particular observation."""
-        return self._family().potential(0.0, self._fits[index].values)
+        return self._family().kind(self._fits[index].values)
 
     @rowwise
     def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -309,7 +313,8 @@ class LinearEstimator(BaseEstimator):
         total = float(np.sum(self.log_evidence_))
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
-        return ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one a class, for several classes.

@@ -1,4 +1,4 @@
-"""Arguments that come with the rows: weights and offsets."""
+"""Arguments that come with the rows: weights, offsets and exposures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from latlin.distributed.opening import is_dask
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
 
@@ -40,6 +41,37 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     if not np.all(np.isfinite(array)):
         raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
     return np.asarray(summable("offset", array))
+
+
+def exposed(offset: Any, exposure: Any) -> Any:
+    """The offsets with the logarithms of the exposures; Dask arrays stay lazy."""
+    if exposure is None:
+        return offset
+    if is_dask(exposure):
+        added = np.log(exposure)
+        return added if offset is None else offset + added
+    array = np.asarray(exposure, float)
+    good = np.isfinite(array) & (array > 0.0)
+    if not np.all(good):
+        where = f" in {int(np.sum(~good))} rows, first in row {int(np.flatnonzero(~good)[0])}" if array.ndim else ""
+        raise ValueError(f"exposure must be positive and finite, got {array[~good].flat[0]:g}{where}")
+    return np.log(array) if offset is None else np.asarray(offset, float) + np.log(array)
+
+
+def beside(name: str, y: Any, extra: Any) -> Any:
+    """The response of one row with a second number beside it, shape (n, 2); y as it is where there is none."""
+    if extra is None:
+        return y
+    if is_dask(y):
+        import dask.array as da
+
+        columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, extra)]
+        return da.stack(columns, axis=1).rechunk({1: 2})
+    first, second = np.asarray(y), np.asarray(extra, float)
+    second = np.full(len(first), float(second)) if second.ndim == 0 else second
+    if first.ndim != 1 or second.shape != first.shape:
+        raise ValueError(f"y and {name} must be one number per row, got shapes {first.shape} and {second.shape}")
+    return np.column_stack([first.astype(float), second])
 
 
 def column(offset: Array | None, index: int) -> Array | None:

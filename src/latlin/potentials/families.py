@@ -63,6 +63,8 @@ class Family:
     link : {"identity", "log", "share", "ordered"}
     observed : tuple of str
         The constructor's arguments that hold one number per row, the observation first.
+    wider : str
+        The family to try where observations vary more than this one allows; empty where it can adapt.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class Family:
     template: Potential
     link: Link = "identity"
     observed: tuple[str, ...] = ()
+    wider: str = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -90,6 +93,10 @@ class Family:
     def fixed(self, **arguments: Any) -> Family:
         """The same family with some of the constructor's arguments chosen."""
         return replace(self, template=self.template.replace(**arguments))
+
+    def kind(self, values: Values) -> Potential:
+        """The potential of no particular observation."""
+        return self.template.replace(**{name: values[name] for name in self.parameters})
 
     def potential(self, y: ArrayLike, values: Values) -> Potential:
         """The sites of observations y, shape (n,) or, where several numbers belong to a row, (n, columns)."""
@@ -151,7 +158,7 @@ FAMILIES: dict[str, Family] = {
     "logistic": Family(Logistic(0.0)),
     "logit": Family(Logit(1.0), "share"),
     "probit": Family(Probit(1.0), "share"),
-    "poisson": Family(Poisson(0.0), "log"),
+    "poisson": Family(Poisson(0.0), "log", wider="negative-binomial"),
     "ordinal": Ordered(Ordinal(0.0, [0.0]), "ordered"),
 }
 
