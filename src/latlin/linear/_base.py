@@ -285,6 +285,11 @@ class LinearEstimator(BaseEstimator):
             raise AttributeError(f"the families of this {type(self).__name__} have no parameter {name!r}")
         return values[name]
 
+    @property
+    def parameters_(self) -> dict[str, Any]:
+        """The likelihood's own parameters, given or learnt, by name."""
+        return {name: self._fitted_value(name) for name in self._family().parameters}
+
     def _generator(self, random_state: RandomState) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
 

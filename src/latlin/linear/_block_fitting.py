@@ -66,7 +66,7 @@ def fit_block_problem(
 def _in_closed_form(problem: BlockProblem, values: Mapping[str, Any], free: Sequence[str]) -> bool:
     """Gaussian prior and noise, and at most two hyperparameters to learn."""
     many = "prior_scale" in free and np.ndim(values["prior_scale"]) > 0
-    gaussian = isinstance(problem.family.template, Gaussian) and isinstance(problem.prior, GaussianPrior)
+    gaussian = type(problem.family.template) is Gaussian and isinstance(problem.prior, GaussianPrior)
     return gaussian and not many and problem.design.dim <= FULL
 
 

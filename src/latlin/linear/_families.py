@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.checks import finite
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.poisson import Poisson
 
 
@@ -64,6 +64,23 @@ class Rate(Poisson):
         self._store(y=values)
 
 
-#: noise about the linear predictor
-LOCATION = {name: FAMILIES[name] for name in ("gaussian", "student-t", "laplace", "cauchy", "logistic")}
 AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=Rate(0.0))
+
+
+def _chosen(*names: str) -> dict[str, Family]:
+    return {name: FAMILIES[name] for name in names if name in FAMILIES}
+
+
+#: noise about the linear predictor
+LOCATION = _chosen("gaussian", "student-t", "laplace", "cauchy", "logistic")
+COUNTS = {
+    "poisson": AVERAGED_COUNTS,
+    **_chosen(
+        "negative-binomial",
+        "zero-inflated-poisson",
+        "zero-inflated-negative-binomial",
+        "hurdle-poisson",
+        "hurdle-negative-binomial",
+    ),
+}
+AMOUNTS = _chosen("gamma", "inverse-gaussian", "log-normal", "tweedie")

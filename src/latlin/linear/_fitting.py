@@ -104,7 +104,7 @@ def _engine(
         return asked, ""
     chosen, reason = choose(problem.model(values))
     if isinstance(chosen, GaussianKL) and chosen.covariance == "full":
-        if isinstance(problem.family.template, Gaussian) and isinstance(problem.prior, GaussianPrior):
+        if type(problem.family.template) is Gaussian and isinstance(problem.prior, GaussianPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):

@@ -38,8 +38,8 @@ class Dispersion(NamedTuple):
         return self.whole and self.score > BEYOND and self.ratio > MATTERS
 
     def words(self, wider: str) -> str:
-        """The finding and the remedy, or nothing."""
-        if not self.is_over:
+        """The finding and the remedy; nothing where a family has room for more variance or all is well."""
+        if not (wider and self.is_over):
             return ""
         return (
             f"overdispersed: intervals are too narrow; try family='{wider}' (Pearson dispersion {self.ratio:.2f} where "

@@ -59,7 +59,7 @@ def predictive(potential: Potential, at: Latent) -> Predictive:
 
 def predictive_quantiles(potential: Potential, at: Latent, q: Array) -> Array:
     """Quantiles of new observations, shape (n, len(q))."""
-    if isinstance(potential, Gaussian):
+    if type(potential) is Gaussian:
         return at.mean[:, None] + np.sqrt(at.variance + potential.scale**2)[:, None] * ndtri(q)
     return np.asarray(predictive(potential, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
 

@@ -123,11 +123,8 @@ class Regression(RegressorMixin, LinearEstimator):
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:
         """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        X = self._asked(X)
         rng = self._generator(random_state)
-        shift = _checks.offsets(offset, X.shape[0])
-        w = self._fits[0].posterior.sample(whole("n_samples", n_samples), rng)
-        x = np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None])
+        x = self._drawn_predictors(X, n_samples, rng, offset)
         drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
         return drawn[0].T
 
@@ -150,6 +147,13 @@ class Regression(RegressorMixin, LinearEstimator):
         below, upto = described.cdf(np.nextafter(observed, -np.inf)), described.cdf(observed)
         share: Array = self._generator(random_state).random(len(observed))
         return below + share * (upto - below)
+
+    def _drawn_predictors(self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any) -> Array:
+        """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples)."""
+        X = self._asked(X)
+        shift = _checks.offsets(offset, X.shape[0])
+        w = self._fits[0].posterior.sample(whole("n_samples", n_samples), rng)
+        return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None])
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
         """The action of least expected loss for each row.

@@ -16,11 +16,16 @@ from scipy.special import ndtri
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.binomial import Binomial
 from latlin.potentials.cauchy import Cauchy
+from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import Laplace
+from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
+from latlin.potentials.negative_binomial import NegativeBinomial
 from latlin.potentials.ordinal import Ordinal
 from latlin.potentials.poisson import Poisson
 from latlin.potentials.probit import Probit
@@ -30,6 +35,8 @@ from latlin.potentials.student_t import StudentT
 #: x is the centre of an observation, the logarithm of its size, mapped to a share, or cut into ordered classes
 Link = Literal["identity", "log", "share", "ordered"]
 Values = Mapping[str, Any]
+#: values of a parameter among which one that matches the spread of y is sought
+MATCHED = 200
 
 
 class Described(Protocol):
@@ -113,9 +120,23 @@ class Family:
         """Parameters to start a search from; of a noise its share of the spread of y."""
         values = {name: np.asarray(self.template.value_of(name), dtype=float) for name in self.parameters}
         found: dict[str, Any] = {name: float(v) if v.ndim == 0 else v for name, v in values.items()}
-        if self.template.location_scale:
+        if self.link == "identity" and self.template.location_scale:
             found["scale"] = share * self.unit(targets)
+        if self.link == "log" and len(found) == 1:
+            found |= self._matched(targets)
         return found
+
+    def _matched(self, targets: Described) -> dict[str, float]:
+        """The only parameter at which an observation at the mean of y varies as much as y does, if there is one."""
+        ((name, span),) = self.template.free.items()
+        mean, sd = targets.mean(), targets.residual_moments()[1]
+        if not (mean > 0.0 and sd > 0.0):
+            return {}
+        grid = span.from_free(np.linspace(*span.bounds(1)[0], MATCHED))
+        x = np.full(MATCHED, np.log(mean))
+        found = self.template.replace(**{name: grid}).predictive(x, np.zeros(MATCHED)).variance
+        best = int(np.argmin(np.abs(np.log(found) - 2.0 * np.log(sd))))
+        return {name: float(grid[best])} if 0 < best < MATCHED - 1 else {}
 
     def unit(self, targets: Described) -> float:
         """The natural size of a coefficient of a standardised feature."""
@@ -159,6 +180,11 @@ FAMILIES: dict[str, Family] = {
     "logit": Family(Logit(1.0), "share"),
     "probit": Family(Probit(1.0), "share"),
     "poisson": Family(Poisson(0.0), "log", wider="negative-binomial"),
+    "negative-binomial": Family(NegativeBinomial(0.0, 1.0), "log"),
+    "binomial": Family(Binomial(0.0, 1.0), "share", ("successes", "trials"), wider="beta-binomial"),
+    "gamma": Family(Gamma(1.0, 1.0), "log"),
+    "inverse-gaussian": Family(InverseGaussian(1.0, 1.0), "log"),
+    "log-normal": Family(LogNormal(1.0), "log"),
     "ordinal": Ordered(Ordinal(0.0, [0.0]), "ordered"),
 }
 
