@@ -116,7 +116,7 @@ def column_of(y: Any, columns: int = 1) -> NDArray[Any]:
     if y is None:
         raise ValueError("y is missing: blocks of rows must come with their responses")
     values = np.asarray(y)
-    if columns > 1 and values.ndim == 2 and values.shape[1] == columns:
+    if values.ndim == 2 and 1 < values.shape[1] <= columns:
         return values
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1:

@@ -58,20 +58,27 @@ def exposed(offset: Any, exposure: Any) -> Any:
     return np.log(array) if offset is None else np.asarray(offset, float) + np.log(array)
 
 
-def beside(name: str, y: Any, extra: Any) -> Any:
-    """The response of one row with a second number beside it, shape (n, 2); y as it is where there is none."""
-    if extra is None:
+def beside(y: Any, **extra: Any) -> Any:
+    """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
+    given = {name: part for name, part in extra.items() if part is not None}
+    if not given:
         return y
     if is_dask(y):
         import dask.array as da
 
-        columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, extra)]
-        return da.stack(columns, axis=1).rechunk({1: 2})
-    first, second = np.asarray(y), np.asarray(extra, float)
-    second = np.full(len(first), float(second)) if second.ndim == 0 else second
-    if first.ndim != 1 or second.shape != first.shape:
-        raise ValueError(f"y and {name} must be one number per row, got shapes {first.shape} and {second.shape}")
-    return np.column_stack([first.astype(float), second])
+        columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, *given.values())]
+        return da.stack(columns, axis=1).rechunk({1: len(columns)})
+    first = np.asarray(y)
+    if first.ndim != 1:
+        raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
+    parts = [first]
+    for name, part in given.items():
+        array = np.asarray(part, float)
+        array = np.full(len(first), float(array)) if array.ndim == 0 else array
+        if array.shape != first.shape:
+            raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
+        parts.append(array)
+    return np.column_stack(parts)
 
 
 def column(offset: Array | None, index: int) -> Array | None:

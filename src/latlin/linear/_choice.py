@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 from sklearn.base import clone
 
 from latlin.linear._exposure import Exposed
+from latlin.linear._regression import Regression
 from latlin.numerics.alerts import alert
 from latlin.potentials.families import Family, named
 
@@ -31,7 +32,7 @@ class Tried(NamedTuple):
         return f"{self.fitted.family} {self.log_evidence:.2f}"
 
 
-class ChosenFamily(Exposed):
+class ChosenFamily(Regression):
     """Regression by one of several families; "auto" fits some and keeps the one of highest evidence.
 
     A subclass names its families, those that "auto" compares from the simplest on, and has one constructor argument of
@@ -51,39 +52,14 @@ class ChosenFamily(Exposed):
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, **{name: getattr(self, name) for name in self._family().parameters}}
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        exposure: Any = None,
-        *,
-        checkpoint: Any = None,
-    ) -> Self:
-        """Learn from rows X (n, n_features), dense or sparse, and y (n,).
-
-        Parameters
-        ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
-            Added to the linear predictor, a logarithm, with coefficient one.
-        exposure : array of shape (n,), optional
-            Time, area or population of a row, positive: the mean of y is proportional to it.
-        checkpoint : path, optional
-            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
-        """
-        named(self.family, {AUTO: None, **self._families} if self._candidates else self._families)  # type: ignore[dict-item]
-        data = {"sample_weight": sample_weight, "offset": offset, "exposure": exposure}
+    def _fit_chosen(self, fit: Callable[..., Self], X: Any, y: Any, data: dict[str, Any], checkpoint: Any) -> Self:
+        """Run `fit` for the family that was named, or choose one."""
+        named(self.family, dict.fromkeys([AUTO, *self._families] if self._candidates else self._families))
         if self.family != AUTO:
             self.family_, self.choice_ = self.family, ""
-            return super().fit(X, y, **data, checkpoint=checkpoint)
+            return fit(X, y, **data, checkpoint=checkpoint)
         if checkpoint is not None:
-            raise ValueError("checkpoint is for one family: name it, as in family='negative-binomial'")
+            raise ValueError("checkpoint is for one family: name it instead of family='auto'")
         return self._fit_best(X, y, data)
 
     def _fit_best(self, X: Any, y: Any, data: dict[str, Any]) -> Self:
@@ -124,3 +100,36 @@ class ChosenFamily(Exposed):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
+
+
+class ExposedFamily(ChosenFamily, Exposed):
+    """Families whose size is e^x, with exposures."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        exposure: Any = None,
+        *,
+        checkpoint: Any = None,
+    ) -> Self:
+        """Learn from rows X (n, n_features), dense or sparse, and y (n,).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two rows.
+        offset : array of shape (n,), optional
+            Added to the linear predictor, a logarithm, with coefficient one.
+        exposure : array of shape (n,), optional
+            Time, area or population of a row, positive: the mean of y is proportional to it.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        """
+        data = {"sample_weight": sample_weight, "offset": offset, "exposure": exposure}
+        return self._fit_chosen(super().fit, X, y, data, checkpoint)

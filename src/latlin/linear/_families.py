@@ -83,4 +83,5 @@ COUNTS = {
         "hurdle-negative-binomial",
     ),
 }
+SURVIVAL = _chosen("weibull", "exponential", "log-logistic")
 AMOUNTS = _chosen("gamma", "inverse-gaussian", "log-normal", "tweedie")

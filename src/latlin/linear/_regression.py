@@ -59,7 +59,7 @@ class Regression(RegressorMixin, LinearEstimator):
             self._look_back()
             return self
         refuse_checkpoint(checkpoint)
-        several = self._columns() > 1 and np.ndim(y) == 2 and np.shape(y)[1] == self._columns()
+        several = self._columns() > 1 and np.asarray(y).ndim == 2 and 1 < np.asarray(y).shape[1] <= self._columns()
         X, y = self._training(X, y, y_numeric=True, multi_output=several)
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)

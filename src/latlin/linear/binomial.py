@@ -148,7 +148,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
         """
-        return super().fit(X, beside("trials", y, trials), sample_weight, offset, checkpoint=checkpoint)
+        return super().fit(X, beside(y, trials=trials), sample_weight, offset, checkpoint=checkpoint)
 
     def _new(self, at: Latent, trials: Any) -> Predictive:
         """Successes of new rows among trials."""
@@ -192,7 +192,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None, *, trials: Any = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(beside("trials", y, trials), float)
+        observed = np.asarray(beside(y, trials=trials), float)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._family().potential(observed, self._fits[0].values), at)

@@ -8,7 +8,7 @@ import numpy as np
 
 from latlin.inference.engine import Engine
 from latlin.linear._checks import exposed
-from latlin.linear._choice import AUTO, ChosenFamily
+from latlin.linear._choice import AUTO, ExposedFamily
 from latlin.linear._families import COUNTS
 from latlin.linear._model_checks import Dispersed
 from latlin.linear._predict import predictive, tails
@@ -16,7 +16,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 
 
-class BayesianCountRegression(Dispersed, ChosenFamily):
+class BayesianCountRegression(Dispersed, ExposedFamily):
     """Counts with mean exposure·exp(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²), in a family that evidence can choose.
 
     Parameters
@@ -80,7 +80,7 @@ class BayesianCountRegression(Dispersed, ChosenFamily):
 
     _families = COUNTS
     _candidates = tuple(name for name in COUNTS if not name.startswith("hurdle"))
-    _extras = (*Dispersed._extras, *ChosenFamily._extras)
+    _extras = (*Dispersed._extras, *ExposedFamily._extras)
 
     def __init__(
         self,

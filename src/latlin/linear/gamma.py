@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
-from latlin.linear._choice import AUTO, ChosenFamily
+from latlin.linear._choice import AUTO, ExposedFamily
 from latlin.linear._families import AMOUNTS
 from latlin.numerics.rng import RandomState
 
 
-class BayesianGammaRegression(ChosenFamily):
+class BayesianGammaRegression(ExposedFamily):
     """Positive y with size exposure·exp(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²).
 
     Parameters

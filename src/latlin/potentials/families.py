@@ -122,7 +122,7 @@ class Family:
         found: dict[str, Any] = {name: float(v) if v.ndim == 0 else v for name, v in values.items()}
         if self.link == "identity" and self.template.location_scale:
             found["scale"] = share * self.unit(targets)
-        if self.link == "log" and len(found) == 1:
+        if self.link == "log" and len(found) == 1 and not self.template.location_scale:
             found |= self._matched(targets)
         return found
 
@@ -189,7 +189,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def named(name: str, known: Mapping[str, Family] = FAMILIES, argument: str = "family") -> Family:
+def named(name: str, known: Mapping[str, Any] = FAMILIES, argument: str = "family") -> Any:
     """The family of a name, or one sentence that lists the names."""
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{argument} must be one of {', '.join(known)}, got {name!r}")
