@@ -25,7 +25,7 @@ from latlin.numerics.routines import (
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 #: multiplications from which on a product is left to BLAS
-WORTH = 512
+WORTH = 4096
 #: a pivot below this share of the diagonal entry is rounding: the matrix is singular
 ROUNDING = 1e-13
 
