@@ -18,7 +18,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 #: places in `ROUTINES`
 GEMM, SYMM, TRSM, POTRF, POTRI = range(5)
 
@@ -130,12 +131,12 @@ def solve_right(
 
 
 @njit(cache=True)
-def factorise_lower(routines: NDArray[np.int64], d: Desk, n: int, a: int, lead: int) -> bool:
-    """A ← its lower Cholesky factor; False where it has none."""
+def factorise_lower(routines: NDArray[np.int64], d: Desk, n: int, a: int, lead: int) -> int:
+    """A ← its lower Cholesky factor; returns the column without a positive pivot, or −1."""
     number = d.numbers.ctypes.data
     d.numbers[0], d.numbers[1], d.numbers[2] = n, lead, 0
     _call(routines[POTRF], (d.letters.ctypes.data, number, a, number + 4, number + 8))
-    return d.numbers[2] == 0
+    return d.numbers[2] - 1
 
 
 @njit(cache=True)

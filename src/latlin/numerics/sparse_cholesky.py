@@ -8,6 +8,7 @@ as much as the factorisation itself (Rue and Held 2005, §2.3 and §2.4; Takahas
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,15 +18,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics import supernodes
+from latlin.numerics.arrays import Array
 from latlin.numerics.minimum_degree import dense_nodes, minimum_degree
+from latlin.numerics.pools import one_blas_thread
 from latlin.numerics.routines import ROUTINES, desk
 
-Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 #: entries of L for each entry of A up to which the order as it came is kept
 NATURAL = 1.3
 #: share of zeros that a supernode may hold
 SLACK = 0.15
+#: rows of the largest panel from which on BLAS keeps its threads
+TALL = 500
 #: numbers in a block of right-hand sides
 NUMBERS = 4_000_000
 
@@ -167,16 +171,26 @@ class Analysis:
         """Which entries are (i, j), i ≥ j, in the order of elimination; −1 for pairs outside the pattern."""
         return supernodes.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
 
+    @property
+    def threads(self) -> AbstractContextManager[Any]:
+        """BLAS with one thread where all panels are small: handing them to others would take longer."""
+        return one_blas_thread() if np.diff(self.begin).max(initial=0) < TALL else nullcontext()
+
     def factorise(self, values: Array) -> SparseCholesky | None:
         """The factor for given entries, or None where the matrix is not (numerically) positive definite."""
+        return self.attempt(values)[0]
+
+    def attempt(self, values: Array) -> tuple[SparseCholesky | None, int]:
+        """The factor, or None and the place in the order of elimination where the factorisation broke down."""
         if not np.all(np.isfinite(values)):
-            return None
+            return None, 0
         panels = np.zeros(self.numbers)
         panels[self.source] = values
         parts = (self.first, self.begin, self.rows, self.place, self.of)
         buffer = np.empty(self._largest[0])
-        broken = supernodes.factorise(panels, values[self.diagonal], *parts, ROUTINES, desk(), buffer)
-        return SparseCholesky(self, panels) if broken < 0 else None
+        with self.threads:
+            broken = supernodes.factorise(panels, values[self.diagonal], *parts, ROUTINES, desk(), buffer)
+        return (SparseCholesky(self, panels), -1) if broken < 0 else (None, int(broken))
 
 
 def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
@@ -233,7 +247,15 @@ class SparseCholesky:
 
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""
-        return self._turned(b, down=True, up=True)
+        inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
+        supernodes.solve_rows(self.panels, *self._parts, inner, True, True)
+        return self._outwards(inner, b.ndim)
+
+    def whiten(self, b: Array) -> Array:
+        """L⁻¹b in the order of elimination, for one vector or the columns of a matrix: ‖L⁻¹b‖² = bᵀA⁻¹b."""
+        inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
+        supernodes.solve_rows(self.panels, *self._parts, inner, True, False)
+        return inner[0] if b.ndim == 1 else inner.T
 
     def unwhiten(self, b: Array) -> Array:
         """L⁻ᵀb for one vector or the columns of a matrix: standard normals become draws of covariance A⁻¹."""
@@ -266,7 +288,8 @@ class SparseCholesky:
         found = np.zeros_like(self.panels)
         square, turned = np.empty(a._largest[1]), np.empty(a._largest[0])
         parts = (a.first, a.begin, a.rows, a.place, a.of)
-        supernodes.invert(self.panels, found, *parts, ROUTINES, desk(), square, turned)
+        with a.threads:
+            supernodes.invert(self.panels, found, *parts, ROUTINES, desk(), square, turned)
         return found
 
     @property
@@ -292,11 +315,6 @@ class SparseCholesky:
         if len(missing):
             found[missing] = self.whitened_squares(rows[missing])
         return found
-
-    def _turned(self, b: Array, down: bool, up: bool) -> Array:
-        inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        supernodes.solve_rows(self.panels, *self._parts, inner, down, up)
-        return self._outwards(inner, b.ndim)
 
     def _outwards(self, inner: Array, ndim: int) -> Array:
         outer = np.empty_like(inner)

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.routines import (
     Desk,
     factorise_lower,
@@ -22,7 +23,6 @@ from latlin.numerics.routines import (
     times_transposed,
 )
 
-Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 #: multiplications from which on a product is left to BLAS
 WORTH = 4096
@@ -163,13 +163,13 @@ def places_of(
         height = begin[s + 1] - begin[s]
         base = place[s] + (j - first[s]) * height
         for k in range(indptr[j], indptr[j + 1]):
-            at = _row_in(indices[k], s, first, begin, rows)
+            at = row_in(indices[k], s, first, begin, rows)
             found[k] = base + at if at >= 0 else -1
     return found
 
 
 @njit(cache=True)
-def _row_in(i: int, s: int, first: Index, begin: Index, rows: Index) -> int:
+def row_in(i: int, s: int, first: Index, begin: Index, rows: Index) -> int:
     """Which row of supernode s is row i of the matrix, or −1."""
     if i < first[s + 1]:
         return i - first[s]
@@ -199,19 +199,18 @@ def factorise(
         below = head[s]
         while below >= 0:
             following = after[below]
-            start, stop = reached[below], _subtract(below, s, panels, first, begin, rows, place, where, reached,
-                                                    routines, d, buffer)  # fmt: skip
+            stop = _subtract(
+                below, s, panels, first, begin, rows, place, where, reached[below], routines, d, buffer
+            )
             if stop < begin[below + 1] - begin[below]:
                 up = of[rows[begin[below] + stop]]
                 after[below], head[up] = head[up], below
             reached[below] = stop
             below = following
-            assert stop > start
-        if not _factorise_panel(panels, place[s], width, height, routines, d):
-            return first[s]
+        stopped = _factorise_panel(panels, place[s], width, height, routines, d)
         for c in range(width):
             pivot = panels[place[s] + c * (height + 1)]
-            if not pivot * pivot > ROUNDING * diagonal[first[s] + c]:
+            if c == stopped or not pivot * pivot > ROUNDING * diagonal[first[s] + c]:
                 return first[s] + c
         if height > width:
             reached[s] = width
@@ -223,11 +222,11 @@ def factorise(
 @njit(cache=True)
 def _subtract(
     below: int, s: int, panels: Array, first: Index, begin: Index, rows: Index, place: Index, where: Index,
-    reached: Index, routines: Index, d: Desk, buffer: Array,
+    start: int, routines: Index, d: Desk, buffer: Array,
 ) -> int:  # fmt: skip
     """Take the share of supernode `below` from the panel of s; returns the first of its rows beyond the columns of s."""
     own, height = begin[s + 1] - begin[s], begin[below + 1] - begin[below]
-    start, width = reached[below], first[below + 1] - first[below]
+    width = first[below + 1] - first[below]
     stop = start
     while stop < height and rows[begin[below] + stop] < first[s + 1]:
         stop += 1
@@ -251,21 +250,21 @@ def _subtract(
 
 
 @njit(cache=True)
-def _factorise_panel(panels: Array, base: int, width: int, height: int, routines: Index, d: Desk) -> bool:
+def _factorise_panel(panels: Array, base: int, width: int, height: int, routines: Index, d: Desk) -> int:
+    """L in the place of a panel; returns the column without a positive pivot, or −1."""
     if width == 1:
         if not panels[base] > 0.0:
-            return False
+            return 0
         root = np.sqrt(panels[base])
         panels[base] = root
         for r in range(base + 1, base + height):
             panels[r] /= root
-        return True
+        return -1
     address = panels.ctypes.data + 8 * base
-    if not factorise_lower(routines, d, width, address, height):
-        return False
-    if height > width:
+    stopped = factorise_lower(routines, d, width, address, height)
+    if stopped < 0 and height > width:
         solve_right(routines, d, height - width, width, address, height, address + 8 * width, height, True)
-    return True
+    return stopped
 
 
 @njit(cache=True)
@@ -404,12 +403,12 @@ def find_entries(indptr: Index, indices: Index, i: Index, j: Index) -> Index:
     """Where the pairs (i, j), i ≥ j, stand in a pattern by columns with sorted rows; −1 for those outside it."""
     found = np.empty(len(i), np.int64)
     for k in range(len(i)):
-        found[k] = _entry(indptr, indices, i[k], j[k])
+        found[k] = entry_of(indptr, indices, i[k], j[k])
     return found
 
 
 @njit(cache=True)
-def _entry(indptr: Index, indices: Index, i: int, j: int) -> int:
+def entry_of(indptr: Index, indices: Index, i: int, j: int) -> int:
     low, high = indptr[j], indptr[j + 1]
     while low < high:
         middle = (low + high) // 2
@@ -433,58 +432,11 @@ def selected_squares(
             for b in range(indptr[n], a + 1):
                 i, j = max(columns[a], columns[b]), min(columns[a], columns[b])
                 s = of[j]
-                at = _row_in(i, s, first, begin, rows)
+                at = row_in(i, s, first, begin, rows)
                 if at < 0:
                     total = np.nan
                     continue
                 z = inverse[place[s] + (j - first[s]) * (begin[s + 1] - begin[s]) + at]
                 total += data[a] * data[b] * (z if a == b else 2.0 * z)
-        squares[n] = total
-    return squares
-
-
-@njit(cache=True)
-def entries_of_pairs(indptr: Index, columns: Index, entry_indptr: Index, entry_indices: Index) -> NDArray[np.int32]:
-    """For every row of H and every pair of its non-zeros (later, earlier or same), the entry of HᵀH that it adds to."""
-    count = 0
-    for n in range(len(indptr) - 1):
-        k = indptr[n + 1] - indptr[n]
-        count += k * (k + 1) // 2
-    pairs = np.empty(count, np.int32)
-    at = 0
-    for n in range(len(indptr) - 1):
-        for a in range(indptr[n], indptr[n + 1]):
-            for b in range(indptr[n], a + 1):
-                i, j = max(columns[a], columns[b]), min(columns[a], columns[b])
-                pairs[at] = _entry(entry_indptr, entry_indices, i, j)
-                at += 1
-    return pairs
-
-
-@njit(cache=True)
-def add_pairs(indptr: Index, data: Array, pairs: NDArray[np.int32], begin: Index, weights: Array, total: Array) -> None:
-    """total ← total + Σ_n weights_n h_n h_nᵀ on the entries of its lower triangle."""
-    for n in range(len(weights)):
-        at = begin[n]
-        for a in range(indptr[n], indptr[n + 1]):
-            scaled = weights[n] * data[a]
-            for b in range(indptr[n], a + 1):
-                total[pairs[at]] += scaled * data[b]
-                at += 1
-
-
-@njit(cache=True, parallel=True)
-def pair_squares(indptr: Index, data: Array, pairs: NDArray[np.int32], begin: Index, values: Array) -> Array:
-    """h_nᵀZh_n of every row, for a symmetric Z given on the entries."""
-    squares = np.empty(len(indptr) - 1)
-    for n in prange(len(squares)):
-        total, at = 0.0, begin[n]
-        for a in range(indptr[n], indptr[n + 1]):
-            inner = 0.0
-            for b in range(indptr[n], a):
-                inner += data[b] * values[pairs[at]]
-                at += 1
-            total += data[a] * (2.0 * inner + data[a] * values[pairs[at]])
-            at += 1
         squares[n] = total
     return squares
