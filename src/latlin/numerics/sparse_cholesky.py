@@ -305,6 +305,24 @@ class SparseCholesky:
         diagonal[a.order] = self.inverse[a.source[a.diagonal]]
         return diagonal
 
+    def inverse_entries(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Array:
+        """[A⁻¹]_ij for given pairs: from the selected inverse, and by solves for columns of pairs that are not in it."""
+        a = self.analysis
+        one, other = a.label[i], a.label[j]
+        found = supernodes.selected_entries(
+            np.maximum(one, other), np.minimum(one, other), self.inverse, *self._parts, a.of
+        )
+        missing = np.flatnonzero(np.isnan(found))
+        columns, which = np.unique(j[missing], return_inverse=True)
+        block = max(1, NUMBERS // a.dim)
+        for start in range(0, len(columns), block):
+            some = columns[start : start + block]
+            units = np.zeros((a.dim, len(some)))
+            units[some, np.arange(len(some))] = 1.0
+            inside = (which >= start) & (which < start + block)
+            found[missing[inside]] = self.solve(units)[i[missing[inside]], which[inside] - start]
+        return found
+
     def inverse_squares(self, rows: sparse.csr_array) -> Array:
         """h_nᵀA⁻¹h_n of sparse rows: from the selected inverse where all pairs of a row are in it, else by solves."""
         a = self.analysis

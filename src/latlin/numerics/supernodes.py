@@ -440,3 +440,16 @@ def selected_squares(
                 total += data[a] * data[b] * (z if a == b else 2.0 * z)
         squares[n] = total
     return squares
+
+
+@njit(cache=True)
+def selected_entries(
+    i: Index, j: Index, inverse: Array, first: Index, begin: Index, rows: Index, place: Index, of: Index
+) -> Array:
+    """Z_ij for pairs i ≥ j in the order of elimination; not a number for those that are not on the pattern of L."""
+    found = np.empty(len(i))
+    for k in range(len(i)):
+        s = of[j[k]]
+        at = row_in(i[k], s, first, begin, rows)
+        found[k] = np.nan if at < 0 else inverse[place[s] + (j[k] - first[s]) * (begin[s + 1] - begin[s]) + at]
+    return found

@@ -22,6 +22,7 @@ from latlin.inference.forms.projections import (
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
@@ -34,7 +35,10 @@ FARTHEST = 1e100
 
 
 def site_form(model: LatentLinearModel) -> SiteForm:
-    """The family for a model, in the smaller of its two spaces."""
+    """The family for a model: with a sparse precision, or in the smaller of its two spaces."""
+    thin = sparse_form(model)
+    if thin is not None:
+        return thin
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), Sites.of(model)
     summable("SiteFactor H", rows)
