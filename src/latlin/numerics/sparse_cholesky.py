@@ -241,9 +241,14 @@ class SparseCholesky:
         return a.first, a.begin, a.rows, a.place
 
     @property
+    def pivots(self) -> Array:
+        """Squares of the diagonal of L, in the order of elimination."""
+        return self.panels[self.analysis.source[self.analysis.diagonal]] ** 2
+
+    @property
     def log_det(self) -> float:
         """log det A."""
-        return 2.0 * float(np.log(self.panels[self.analysis.source[self.analysis.diagonal]]).sum())
+        return float(np.log(self.pivots).sum())
 
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""

@@ -107,20 +107,34 @@ class ScaledRows:
         return self.rows[span].toarray() * self.scale
 
 
-class Delayed:
-    """A precision that is factorised again only when something is asked of it."""
+@dataclass(frozen=True)
+class UnitPrecision:
+    """The precision of a solution in the coordinates u; factorised again only when something is asked of it.
 
-    def __init__(self, form: SparseForm, gamma: Array) -> None:
-        self._form, self._gamma = form, gamma
+    Parameters
+    ----------
+    form : SparseForm
+    gamma : ndarray of shape (n_sites,)
+    """
+
+    form: SparseForm
+    gamma: Array
 
     @cached_property
     def found(self) -> SparsePrecision:
-        precision = self._form.sparse_precision(self._gamma)
+        """P itself, in the coordinates of w."""
+        precision = self.form.sparse_precision(self.gamma)
         assert precision is not None  # an ascent has been there
         return precision
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.found, name)
+    @property
+    def log_det(self) -> float:
+        """Of P in the coordinates of w, in which the form's constant is; see `SparsePrecision`."""
+        return self.found.log_det
+
+    def solve(self, b: Array) -> Array:
+        scale = self.form.projections.scale
+        return self.found.solve(b / scale) / scale
 
 
 @dataclass(frozen=True)
@@ -138,11 +152,11 @@ class SparseForm(SiteForm):
         How firmly.
     """
 
+    projections: ScaledRows
     prior: Quadratic
     gram: WeightedGram
     held: Index
     weight: float
-    reason: str
 
     @property
     def analysis(self) -> Analysis:
@@ -166,10 +180,12 @@ class SparseForm(SiteForm):
         return None if factor is None else condition(factor, self.prior.rows, self.held, self.weight)
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
-        precision: Any = self.sparse_precision(parameters.gamma)
-        if precision is None:
+        found = self.sparse_precision(parameters.gamma)
+        if found is None:
             return None
-        deviation = precision.solve(self.prior.linear + self.projections.summed(parameters.nu))
+        deviation = found.solve(self.prior.linear + self.projections.summed(parameters.nu))
+        precision: Any = UnitPrecision(self, parameters.gamma)
+        vars(precision)["found"] = found
         return Solution(parameters, precision, deviation / self.projections.scale, self.rows @ deviation)
 
     def precision(self, gamma: Array) -> Array:
@@ -183,14 +199,14 @@ class SparseForm(SiteForm):
 
     def variances(self, solution: Solution) -> Array:
         precision: Any = solution.precision
-        return np.maximum(self.gram.squares(precision.inverse_values), 0.0)
+        return np.maximum(self.gram.squares(precision.found.inverse_values), 0.0)
 
     def kept(self, solution: Solution) -> Array:
         return np.zeros(0)
 
     def restored(self, parameters: SiteParameters, kept: Array) -> Cholesky:
-        delayed: Any = Delayed(self, parameters.gamma)
-        return delayed
+        precision: Any = UnitPrecision(self, parameters.gamma)
+        return precision
 
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """Largest absolute entry of Hᵀ(Γ − Γ̂)H, twice ∂B/∂S of the Gaussian KL bound, in the coordinates u."""
@@ -212,8 +228,7 @@ class SparseForm(SiteForm):
 
     def density(self, solution: Solution) -> Gaussian:
         precision: Any = solution.precision
-        found = precision.found if isinstance(precision, Delayed) else precision
-        return Gaussian(self.weights(solution.u), SparsePrecisionCovariance(found))
+        return Gaussian(self.weights(solution.u), SparsePrecisionCovariance(precision.found))
 
 
 def needs_sparse(model: LatentLinearModel) -> bool:
@@ -230,12 +245,9 @@ def uses_sparse(model: LatentLinearModel) -> bool:
 def sparse_form(model: LatentLinearModel) -> SparseForm | None:
     """The form of a model whose precision is sparse; None where another form is better."""
     if needs_sparse(model):
-        return _built(model, None, "the model has sparse precisions or constraints")
+        return _built(model, None)
     plan = _chosen_plan(model) if _may_be_sparse(model) else None
-    if plan is None:
-        return None
-    share = plan.entries / (0.5 * model.dim * (model.dim + 1))
-    return _built(model, plan, f"the precision's factor has {share:.1%} of a dense one's entries")
+    return None if plan is None else _built(model, plan)
 
 
 def _may_be_sparse(model: LatentLinearModel) -> bool:
@@ -263,7 +275,7 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     return sparse.csr_array(total)
 
 
-def _built(model: LatentLinearModel, plan: Plan | None, reason: str) -> SparseForm:
+def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
     prior = quadratic_of(model)
     rows, sites = sparse.csr_array(_stored_rows(model)), Sites.of(model)
     sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
@@ -292,7 +304,6 @@ def _built(model: LatentLinearModel, plan: Plan | None, reason: str) -> SparseFo
         gram,
         grounded.held,
         grounded.weight if len(grounded.held) else 0.0,
-        reason,
     )
 
 
@@ -378,3 +389,17 @@ def log_integral(model: LatentLinearModel, prior: Quadratic) -> float:
             f"got {model!r}"
         )
     return found[1]
+
+
+def expected_log_gaussians(model: LatentLinearModel, density: Gaussian) -> float:
+    """⟨log Gaussian factors⟩ under a Gaussian over w, as the evidence counts them."""
+    prior = quadratic_of(model)
+    deviation = density.mean - prior.origin
+    structure: Any = density.structure
+    if isinstance(structure, SparsePrecisionCovariance):
+        trace = structure.trace_with(prior.precision)
+    else:
+        trace = float(prior.precision.multiply(density.covariance()).sum())
+    at_mean = prior.constant + float(prior.linear @ deviation - 0.5 * deviation @ (prior.precision @ deviation))
+    normaliser = log_integral(model, prior) if model.normalise_prior else 0.0
+    return at_mean - 0.5 * trace - normaliser
