@@ -57,8 +57,7 @@ def desk() -> Desk:
     return Desk(np.frombuffer(b"LUNTR", np.uint8).copy(), np.zeros(8, np.int32), np.zeros(2))
 
 
-@intrinsic
-def _call(context: Any, address: Any, pointers: Any) -> Any:
+def _call_routine(context: Any, address: Any, pointers: Any) -> Any:
     """Call the routine at an address with a tuple of pointers."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -69,6 +68,9 @@ def _call(context: Any, address: Any, pointers: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, pointers), generate
+
+
+_call: Any = intrinsic(_call_routine)
 
 
 @njit(cache=True)
@@ -117,7 +119,15 @@ def minus_symmetric_times(
 
 @njit(cache=True)
 def solve_right(
-    routines: NDArray[np.int64], d: Desk, m: int, n: int, triangle: int, lead: int, b: int, lead_b: int, transposed: bool
+    routines: NDArray[np.int64],
+    d: Desk,
+    m: int,
+    n: int,
+    triangle: int,
+    lead: int,
+    b: int,
+    lead_b: int,
+    transposed: bool,
 ) -> None:
     """B ← BT⁻¹ or BT⁻ᵀ for a lower triangular T n×n and B m×n."""
     letter, number, factor = d.letters.ctypes.data, d.numbers.ctypes.data, d.factors.ctypes.data
