@@ -83,8 +83,21 @@ def times_transposed(
     d.factors[0], d.factors[1] = 1.0, 0.0
     _call(
         routines[GEMM],
-        (letter + 2, letter + 3, number, number + 4, number + 8, factor, a, number + 12, b, number + 12)
-        + (factor + 8, c, number + 16),
+        (
+            letter + 2,
+            letter + 3,
+            number,
+            number + 4,
+            number + 8,
+            factor,
+            a,
+            number + 12,
+            b,
+            number + 12,
+            factor + 8,
+            c,
+            number + 16,
+        ),
     )
 
 
@@ -98,8 +111,21 @@ def subtract_transposed_times(
     d.factors[0], d.factors[1] = -1.0, 1.0
     _call(
         routines[GEMM],
-        (letter + 3, letter + 2, number, number, number + 4, factor, a, number + 8, b, number + 12)
-        + (factor + 8, c, number + 12),
+        (
+            letter + 3,
+            letter + 2,
+            number,
+            number,
+            number + 4,
+            factor,
+            a,
+            number + 8,
+            b,
+            number + 12,
+            factor + 8,
+            c,
+            number + 12,
+        ),
     )
 
 

@@ -161,7 +161,7 @@ class Analysis:
         """The entries of a symmetric sparse matrix, whose non-zeros are within the pattern, in this order."""
         coo = sparse.coo_array(matrix)
         i, j = self.label[coo.row], self.label[coo.col]
-        lower = i >= j
+        lower = (i >= j) & (coo.data != 0.0)
         found = self.entries(i[lower], j[lower])
         if np.any(found < 0):
             raise ValueError("the matrix has entries outside the analysed pattern")

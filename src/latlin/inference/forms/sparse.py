@@ -336,8 +336,7 @@ def quadratic_of(model: LatentLinearModel) -> Quadratic:
 def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array, float]:
     """Q of a Gaussian factor, and the log of its constant: −½ rank log 2π + ½ log |Q|₊."""
     if factor.precision is not None:
-        assert factor.rank is not None and factor.log_det is not None
-        return factor.precision, 0.5 * (factor.log_det - factor.rank * LOG_2PI)
+        return factor.precision, 0.5 * ((factor.log_det or 0.0) - (factor.rank or 0) * LOG_2PI)
     if factor.factor is not None:
         chol = Cholesky(factor.factor, 0.0)
         return sparse.csr_array(chol.inverse()), -0.5 * (chol.log_det + len(factor.factor) * LOG_2PI)
