@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from latlin.numerics.pools import one_blas_thread
+from latlin.numerics.threads import one_blas_thread
 
 from _suite import run_alone
 from _table import environment, seconds, table
