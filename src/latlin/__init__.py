@@ -29,6 +29,7 @@ _WHERE = {
     "load": "latlin.persistence",
 }
 _ROOMS = (
+    "covariances",
     "datasets",
     "design",
     "diagnostics",

@@ -7,27 +7,27 @@ from typing import Any
 
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.auto import Auto
-from latlin.inference.block_infer import infer_blocks
-from latlin.inference.block_model import BlockModel
+from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
-from latlin.inference.mean_field.engine import MeanField
-from latlin.inference.mode.laplace import Laplace
-from latlin.inference.mode.map import MAP
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.map import MAP
+from latlin.inference.mean_field import MeanField
+from latlin.inference.model import LatentLinearModel, Model
 from latlin.inference.posterior import Posterior
 
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
     engine.name: engine
-    for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL, AffineKL)
+    for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL, AffineKL, Exact)
 }
 
 
 def infer(
-    model: LatentLinearModel,
+    model: Model,
     engine: str | Engine = "auto",
     *,
     start: Posterior | None = None,
@@ -40,7 +40,7 @@ def infer(
     ----------
     model : LatentLinearModel
     engine : str or engine object
-        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl", or "auto") or an object of
+        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl", "exact", or "auto") or an object of
         `latlin.engines` with its options.
     start : Posterior, optional
         Where to start, for example the posterior of a similar model.
@@ -63,12 +63,10 @@ def infer(
     >>> post.evidence_kind, round(post.log_evidence, 4)
     ('lower bound', -1.8448)
     """
-    if not isinstance(model, LatentLinearModel):
+    if not isinstance(model, LatentLinearModel | BlockModel):
         raise ValueError(f"model must be a LatentLinearModel, got {type(model).__name__}")
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
-    if isinstance(model, BlockModel):
-        return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
     return resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint)
 
 

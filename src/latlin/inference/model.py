@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -140,8 +140,57 @@ class SiteFactor(_Sealed):
         return f"SiteFactor({type(self.potential).__name__} on {on})"
 
 
+class Model(Protocol):
+    """What engines may ask of a model wherever its observations are; `LatentLinearModel` and `BlockModel` are such."""
+
+    @property
+    def dim(self) -> int:
+        """Length of w."""
+        ...
+
+    @property
+    def gaussians(self) -> tuple[GaussianFactor, ...]: ...
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        ...
+
+    @property
+    def log_concave(self) -> bool: ...
+
+    @property
+    def smooth(self) -> bool: ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        ...
+
+
+class SiteTraits:
+    """What holds for all sites of a model where it holds for each of its potentials."""
+
+    potentials: Any
+
+    @property
+    def log_concave(self) -> bool:
+        """Every site is log-concave."""
+        return all(potential.log_concave for potential in self.potentials)
+
+    @property
+    def smooth(self) -> bool:
+        """No site has a kink."""
+        return all(potential.smooth for potential in self.potentials)
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        return all(potential.gaussian for potential in self.potentials)
+
+
 @dataclass(frozen=True, init=False, repr=False)
-class LatentLinearModel:
+class LatentLinearModel(SiteTraits):
     """A product of Gaussian factors and blocks of sites; see the module.
 
     Parameters
@@ -189,12 +238,31 @@ class LatentLinearModel:
         object.__setattr__(part, "dim", self.dim)
         return part
 
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        return tuple(factor.potential for factor in self.sites)
+
     def site_count(self, factor: SiteFactor) -> int:
         """Number of sites of a factor; one on the coordinates has `dim` of them."""
         return self.dim if factor.size is None else factor.size
 
     def __repr__(self) -> str:
         return f"LatentLinearModel(dim={self.dim}: {', '.join(map(repr, (*self.gaussians, *self.sites)))})"
+
+
+#: who can use rows in blocks
+IN_BLOCKS = (
+    "the observations are in blocks of rows, which engines 'gkl' (any covariance but \"subspace\"), 'exact', 'laplace' "
+    "and 'map' can use; for anything else take the rows into memory"
+)
+
+
+def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
+    """The model, whose rows are in memory; a sentence for one whose rows are in blocks."""
+    if isinstance(model, LatentLinearModel):
+        return model
+    raise ValueError(f"engine {engine!r} cannot be used: {IN_BLOCKS}" if engine else IN_BLOCKS)
 
 
 def _common_dim(factors: list[GaussianFactor | SiteFactor]) -> int:

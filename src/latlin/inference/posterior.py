@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
-from latlin.inference.approximation import Density, EvidenceKind
-from latlin.inference.diagnosis.kl_bound import gaussian_kl_bound
+from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
+from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
+from latlin.inference.model import Model, checked_matrix, dense_operator, in_memory
 from latlin.inference.stored_posterior import read, write
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
@@ -21,6 +22,8 @@ from latlin.numerics.rng import RandomState
 
 if TYPE_CHECKING:
     from latlin.inference.diagnosis.diagnose import Diagnosis
+
+EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,12 @@ class Posterior:
         Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
     power : float
         Of expectation propagation: the power in which sites were matched.
+    evidence_term : EvidenceTerm or None
+        How the evidence depends on the sites, for `evidence_gradient`.
     model : LatentLinearModel
     """
 
-    model: LatentLinearModel = field(repr=False)
+    model: Model = field(repr=False)
     density: Density = field(repr=False)
     log_evidence: float
     evidence_kind: EvidenceKind
@@ -65,6 +70,7 @@ class Posterior:
     sites: SiteParameters | None = field(default=None, repr=False)
     bound_error: float = 0.0
     power: float = 1.0
+    evidence_term: EvidenceTerm | None = field(default=None, repr=False)
 
     @property
     def mean(self) -> Array:
@@ -81,7 +87,7 @@ class Posterior:
         return self.density.covariance()
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws of w, one a row."""
+        """Draws of w, one per row."""
         return self.density.sample(whole("count", count), random_state)
 
     def logpdf(self, w: ArrayLike) -> Array:
@@ -92,7 +98,7 @@ class Posterior:
         return self.density.logpdf(points)
 
     def project(self, H: Any) -> Any:
-        """Marginals of Hw, one a row of H: `.mean`, `.variance` and the density."""
+        """Marginals of Hw, one per row of H: `.mean`, `.variance` and the density."""
         return self.density.project(checked_matrix(dense_operator(H), "H", self.model.dim))
 
     def diagnose(self, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
@@ -129,7 +135,7 @@ class Posterior:
         """
         if not isinstance(self.density, Gaussian):
             raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")
-        return gaussian_kl_bound(self.model, self.density)
+        return gaussian_kl_bound(in_memory(self.model), self.density)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write this posterior to a file, all or nothing: everything but its model.

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from latlin.densities.stored import decode, encode
+from latlin.inference.evidence.engine_terms import describe_term, restore_term
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.archive import read_sealed, write_sealed
@@ -59,6 +60,7 @@ def describe(posterior: Any, arrays: dict[str, np.ndarray], name: str) -> dict[s
         "posterior": {n: encode(getattr(posterior, n), arrays, f"{name}.{n}") for n in NUMBERS},
         "density": encode(posterior.density, arrays, f"{name}.density"),
         "sites": sites,
+        "evidence_term": describe_term(posterior.evidence_term),
     }
 
 
@@ -74,6 +76,7 @@ def parts_of(said: Mapping[str, Any], dim: int, arrays: Mapping[str, np.ndarray]
         "density": density,
         "sites": sites,
         "trace": arrays[f"{name}.trace"],
+        "evidence_term": restore_term(said.get("evidence_term")),
         **numbers,
     }
 

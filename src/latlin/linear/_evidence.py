@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear._problem import Learnable
+from latlin.linear._problem import Problem
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress, progress
@@ -105,7 +105,7 @@ class Increasing(NamedTuple):
         return [(-self.reach, self.reach), *[(-12.0, float(np.log(self.reach)))] * (count - 1)]
 
 
-def coordinates(problem: Learnable) -> dict[str, Coordinate]:
+def coordinates(problem: Problem) -> dict[str, Coordinate]:
     """How each hyperparameter is sought, and between which ends."""
     unit = problem.unit
     return {
@@ -123,7 +123,7 @@ class _Search:
 
     def __init__(
         self,
-        problem: Learnable,
+        problem: Problem,
         engine: Engine,
         values: Mapping[str, Any],
         free: Sequence[str],
@@ -165,7 +165,7 @@ class _Search:
 
 
 def maximise_evidence(
-    problem: Learnable,
+    problem: Problem,
     engine: Engine,
     values: Mapping[str, Any],
     free: Sequence[str],
@@ -178,7 +178,7 @@ def maximise_evidence(
 
     Parameters
     ----------
-    problem : Problem or BlockProblem
+    problem : Problem
     engine : Engine
     values : dict
         Every hyperparameter; those in `free` are where the search starts, a vector for one number a feature.
@@ -188,7 +188,7 @@ def maximise_evidence(
     checkpoint : path, optional
         Where the fits keep their states: this name and ".0", ".1", … for one after the other.
     verbose : bool
-        Show a bar, a step a fit.
+        Show a bar, one step per fit.
     """
     with progress("evidence of hyperparameters", MAX_FITS, verbose) as bar, warnings.catch_warnings():
         search = _Search(problem, engine, values, free, start, checkpoint, bar)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from latlin.inference.block_model import BlockModel
-from latlin.linear._block_fitting import pearson
+from latlin.distributed.blocks import Block
+from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.model import in_memory
 from latlin.linear._families import Count, Family
 from latlin.linear._predict import Latent
 from latlin.linear._regression import Regression
@@ -97,7 +98,7 @@ class BayesianPoissonRegression(Streaming, Regression):
         if isinstance(model, BlockModel):
             statistic, total = pearson(model, mean)
             return statistic / max(total - len(mean), 1.0)
-        sites = model.sites[-1]
+        sites = in_memory(model).sites[-1]
         rate = np.exp(sites.H @ mean + (0.0 if sites.offset is None else sites.offset))
         y = np.asarray(sites.potential.y)  # type: ignore[attr-defined]
         weight = np.ones_like(rate) if sites.weight is None else sites.weight
@@ -110,3 +111,20 @@ class BayesianPoissonRegression(Streaming, Regression):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
+
+
+def pearson(model: BlockModel, mean: Array) -> tuple[float, float]:
+    """Σ weight (y − rate)²/rate of counts with rate exp(xᵀw), and Σ weight."""
+    statistic, weight = model.blocks.total(_pearson_sums, model.reading, mean)
+    return float(statistic), float(weight)
+
+
+def _pearson_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
+    statistic = weight = 0.0
+    for observed in pieces(block, reading):
+        sites = observed.sites
+        rate = np.exp(observed.times(mean) + sites.offset)
+        y = np.asarray(observed.potential.y)  # type: ignore[attr-defined]
+        statistic += float(np.sum(sites.weight * (y - rate) ** 2 / rate))
+        weight += float(sites.weight.sum())
+    return statistic, weight

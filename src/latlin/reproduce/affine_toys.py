@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.engines import AffineKL
-from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.site import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

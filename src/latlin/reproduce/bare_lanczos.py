@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import maximise_local_bound
-from latlin.inference.local_bound.lanczos_family import LanczosFamily, LowRank
+from latlin.inference.local_bound.families import LanczosFamily, LowRank
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Rules

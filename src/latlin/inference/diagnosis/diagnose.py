@@ -15,16 +15,17 @@ from numbers import Integral
 import numpy as np
 
 from latlin.densities.point import PointMass
+from latlin.densities.precision import PrecisionCovariance
+from latlin.densities.subspace import SubspaceCovariance
 from latlin.diagnostics.defended import DefendedEvidence, defended_evidence
 from latlin.diagnostics.moments import CorrectedMoments, corrected_moments
 from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.response import response
 from latlin.diagnostics.verdict import FEWEST_EFFECTIVE, Findings, Verdict, Word, certainty, judge, moment_gap
 from latlin.diagnostics.weights import WeightSummary, summarise_weights
-from latlin.inference.approximation import Approximation
-from latlin.inference.diagnosis.advice import next_engine
 from latlin.inference.diagnosis.log_joint import LogJoint
-from latlin.inference.diagnosis.proposals import Draws, draws_for
+from latlin.inference.diagnosis.proposals import Approximation, Draws, draws_for
+from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.cauchy import Cauchy
@@ -110,7 +111,7 @@ def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState 
         raise ValueError(f"n must be an integer of at least 200, got {n!r}")
     if isinstance(posterior.density, PointMass):
         return _of_a_point(posterior)
-    model = posterior.model
+    model = in_memory(posterior.model)
     widest = max(
         [model.dim, *(factor.H.shape[0] for factor in (*model.gaussians, *model.sites) if factor.H is not None)]
     )
@@ -144,7 +145,7 @@ def _divergence(low: float, log_weights: Array) -> float:
 
 
 def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
-    log_joint = LogJoint(posterior.model)
+    log_joint = LogJoint(in_memory(posterior.model))
     log_p = np.empty(draws.total)
     log_components = np.empty((draws.total, len(draws.proposals)))
     for span, w in draws.blocks():
@@ -211,7 +212,7 @@ def _assembled(
 
 def _tails(posterior: Approximation, k_hat: float) -> str:
     """A word on sites with polynomial tails, where the weights show them or no Gaussian factor cuts them off."""
-    heavy = sorted({type(s.potential).__name__ for s in posterior.model.sites if isinstance(s.potential, HEAVY)})
+    heavy = sorted({type(p).__name__ for p in posterior.model.potentials if isinstance(p, HEAVY)})
     if not heavy or (k_hat <= 0.5 and posterior.model.gaussians):
         return ""
     return f" ({' and '.join(heavy)} sites have tails heavier than those of any Gaussian)"
@@ -238,3 +239,28 @@ def _of_a_point(posterior: Approximation) -> Diagnosis:
         corrected_ess=0.0,
         n=0,
     )
+
+
+#: largest dimension for a full covariance, and for an affine-independent density
+FULL, AFFINE = 2000, 60
+
+
+def next_engine(posterior: Approximation) -> str:
+    """A short name, with a word on options where they matter."""
+    dim, engine = posterior.model.dim, posterior.engine
+    if engine in ("map", "lvb", "laplace", "mean-field"):
+        return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
+    if engine == "gkl" and not _is_full(posterior):
+        return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
+    if engine in ("gkl", "ep") and dim <= AFFINE:
+        return "ai-kl"
+    if engine == "gkl":
+        return "ep"
+    if engine == "ep":
+        return "gkl, whose bound is proven"
+    return "ai-kl with another base, or more draws"
+
+
+def _is_full(posterior: Approximation) -> bool:
+    structure = getattr(posterior.density, "structure", None)
+    return isinstance(structure, PrecisionCovariance | SubspaceCovariance)

@@ -17,10 +17,10 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.ep.moments import State, evaluate
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential
-from latlin.inference.forms.site_form import SiteForm, site_form
+from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.forms.starts import inherited_parameters
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
 
@@ -81,7 +81,7 @@ class ExpectationPropagation:
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -89,8 +89,9 @@ class ExpectationPropagation:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
         form = site_form(model)
-        first = _prior_sites(form) if start is None else inherited_parameters(form, model, start)
+        first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))
         parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
         solution = form.solve(parameters)
@@ -108,6 +109,7 @@ class ExpectationPropagation:
             message=self._message(ascent),
             sites=parameters,
             power=self.power,
+            evidence_term=TiltedEvidence(self.power),
         )
 
     def _iterate(

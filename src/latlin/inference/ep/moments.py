@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.ep.kernels import FIXED, PROPER
-from latlin.inference.forms.site_form import SiteForm, Solution
-from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.ep.kernels import FIXED
+from latlin.inference.forms.site import SiteForm, Solution
+from latlin.inference.forms.sites import SiteParameters, Sites, cavity
 from latlin.numerics.arrays import Array
 
 
@@ -43,16 +43,6 @@ class Matched(NamedTuple):
     log_z: Array
     tilted_mean: Array
     tilted_variance: Array
-
-
-def cavity(gamma: Array, nu: Array, x: Array, variance: Array, power: float) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Which cavities are densities, and their means and variances (those of the marginals where they are not)."""
-    # 1/v₋ = 1/v − ηγ, m₋/v₋ = m/v − ην
-    share = 1.0 - power * gamma * variance
-    proper = share > PROPER
-    share = np.where(proper, share, 1.0)
-    pull = np.where(proper, power * nu * variance, 0.0)
-    return proper, (x - pull) / share, variance / share
 
 
 def match(sites: Sites, now: SiteParameters, x: Array, variance: Array, power: float) -> Matched:

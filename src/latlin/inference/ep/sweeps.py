@@ -9,9 +9,8 @@ import numpy as np
 
 from latlin.inference.ep.kernels import FIXED, visit_sites
 from latlin.inference.ep.moments import State, match
-from latlin.inference.forms.node_plan import Target
-from latlin.inference.forms.site_form import SiteForm
-from latlin.inference.forms.site_nodes import site_nodes
+from latlin.inference.forms.nodes import Target, site_nodes
+from latlin.inference.forms.site import SiteForm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import whitened_squares

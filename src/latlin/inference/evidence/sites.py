@@ -1,4 +1,4 @@
-"""Derivatives of a site term in the parameters of its potential, one number a site.
+"""Derivatives of a site term in the parameters of its potential, one number per site.
 
 For a location–scale family ψ(x) = f((x − loc)/scale) − log scale,
 
@@ -28,6 +28,11 @@ SHAPES = ("df", "shape")
 def has_parameters(potential: Potential) -> bool:
     """Whether `parameter_gradients` has anything to say of a family; labels and counts are no parameters."""
     return bool({"scale", "cuts", *SHAPES} & set(potential.parameters))
+
+
+def total_names(potential: Potential) -> tuple[str, ...]:
+    """The parameters of a family whose derivatives are worth a total over sites: all but locations."""
+    return tuple(name for name in ("scale", "cuts", *SHAPES) if name in potential.parameters)
 
 
 def parameter_gradients(term: SiteTerm, potential: Potential, span: slice, weight: Array) -> dict[str, Array]:

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
+from latlin.densities.density import Density
 from latlin.densities.whitening import DiagonalWhitening, PrecisionWhitening, Whitening
 from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
 from latlin.inference.forms.kernel import by_kernel, kernel_form
 from latlin.inference.forms.projections import (
     DenseProjections,
-    Projections,
-    ScaledProjections,
-    SparseProjections,
-    WhitenedProjections,
     stacked_rows,
+    whitened_projections,
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import Sites
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
 from latlin.numerics.magnitude import summable
 
-__all__ = ["SiteForm", "Solution", "site_form"]
-
-#: largest scale of a column, and the inverse of the smallest, up to which rows are left unscaled
-FARTHEST = 1e100
+__all__ = ["SiteForm", "Solution", "inherit_parameters", "match_parameters", "site_form"]
 
 
-def site_form(model: LatentLinearModel) -> SiteForm:
-    """The family for a model, in the smaller of its two spaces."""
+def site_form(model: Model) -> SiteForm:
+    """The family for a model whose rows are in memory, in the smaller of its two spaces."""
+    model = in_memory(model)
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), Sites.of(model)
     summable("SiteFactor H", rows)
@@ -134,23 +130,38 @@ def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
     return sites.shifted(np.asarray(rows @ mean)) if mean.any() else sites
 
 
-def whitened_projections(rows: Any, whitening: Whitening) -> Projections:
-    """Rows hL, sparse ones in the way that keeps them sparse or makes a block of them dense at a time."""
-    if not sparse.issparse(rows):
-        if isinstance(whitening, DiagonalWhitening) and rows.size and _is_moderate(whitening.scale):
-            return ScaledProjections(np.ascontiguousarray(rows), whitening.scale)
-        return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
-    if isinstance(whitening, DiagonalWhitening):
-        return SparseProjections(whitening.rows(rows))
-    if _is_coordinates(rows):
-        return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
-    return WhitenedProjections(rows, whitening)
+class Start(Protocol):
+    """Another posterior, as far as a fit starts from it; `latlin.Posterior` is one."""
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def density(self) -> Density: ...
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def sites(self) -> SiteParameters | None: ...
 
 
-def _is_moderate(scale: Array) -> bool:
-    """Scales other than one, of which products of unscaled rows neither overflow nor vanish."""
-    return bool(np.any(scale != 1.0) and scale.min() > 1.0 / FARTHEST and scale.max() < FARTHEST)
+def match_parameters(form: SiteForm, model: LatentLinearModel, start: Density) -> SiteParameters:
+    """The site parameters that match the sites' expected slopes and curvatures under another density."""
+    if len(start.mean) != model.dim:
+        raise ValueError(f"start has dimension {len(start.mean)}, but the model has {model.dim}")
+    x, variance = form.marginals(start)
+    expected = form.sites.expected_log(x, variance)
+    # γ = −2 ∂⟨ψ⟩/∂s², ν = ∂⟨ψ⟩/∂m + γx
+    gamma = -2.0 * expected.d_var
+    return SiteParameters(gamma, expected.d_mean + gamma * np.asarray(x))
 
 
-def _is_coordinates(rows: Any) -> bool:
-    return sparse.issparse(rows) and rows.shape[0] == rows.shape[1] == rows.nnz
+def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -> SiteParameters:
+    """Another posterior's own site parameters where it has one for each site, else those that match it."""
+    if start.sites is None or len(start.sites.gamma) != len(form.sites) or len(start.mean) != model.dim:
+        return match_parameters(form, model, start.density)
+    gamma, nu = start.sites
+    # they are functions of hᵀ(w − prior mean), and the prior may have moved
+    shift = form.rows @ (form.mean - gaussian_part(start.model).mean)
+    return SiteParameters(gamma, nu - gamma * shift)

@@ -17,10 +17,13 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.diagonal import Diagonal
 from latlin.inference.forms.structured import StructuredForm, structured_form
-from latlin.inference.gaussian_kl.plans import Climber, Fit, Plan, typical_scale
+from latlin.inference.gaussian_kl.climber import Climber, Fit, typical_scale
+from latlin.inference.gaussian_kl.covariances import Covariance
+from latlin.inference.gaussian_kl.structured import Objective
 from latlin.inference.local_bound.double_loop import maximise_local_bound
-from latlin.inference.local_bound.lanczos_family import LanczosFamily
+from latlin.inference.local_bound.families import LanczosFamily
 from latlin.inference.model import LatentLinearModel
+from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 
@@ -42,15 +45,15 @@ class Moments(NamedTuple):
 def structured_starts(form: StructuredForm) -> list[Moments]:
     """Places to start from; the last always serves."""
     usual = Moments(np.zeros(form.dim), typical_scale(form))
-    if form.sites.log_concave:
+    if form.log_concave or form.elsewhere is not None:
         return [usual]
     potentials = form.sites.potentials
-    mode = [_at_mode(form, usual)] if all(p.smooth for p in potentials) else []
-    bound = [_at_local_bound(form, usual)] if all(p.super_gaussian for p in potentials) else []
+    mode = [_expand_mode(form, usual)] if all(p.smooth for p in potentials) else []
+    bound = [_match_local_bound(form, usual)] if all(p.super_gaussian for p in potentials) else []
     return [*mode, *bound, usual]
 
 
-def _at_mode(form: StructuredForm, usual: Moments) -> Moments:
+def _expand_mode(form: StructuredForm, usual: Moments) -> Moments:
     def loss(u: Array) -> tuple[float, Array]:
         x = form.rows.times(u)
         value = float(np.sum(form.sites.log_density(x))) - 0.5 * form.prior * float(u @ u)
@@ -62,7 +65,7 @@ def _at_mode(form: StructuredForm, usual: Moments) -> Moments:
     return Moments(u, _scales(form, curvature, usual))
 
 
-def _at_local_bound(form: StructuredForm, usual: Moments) -> Moments:
+def _match_local_bound(form: StructuredForm, usual: Moments) -> Moments:
     family = LanczosFamily(form, min(RANK, form.dim))
     rules = Rules(gradient_tol=1e-2, objective_tol=1e-4, max_iter=OUTER)
     best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
@@ -74,17 +77,17 @@ def _scales(form: StructuredForm, gamma: Array, usual: Moments) -> Array:
     return np.where(precision > 0.0, 1.0 / np.sqrt(np.maximum(precision, np.finfo(float).tiny)), usual.scale)
 
 
-def best_fit(plan: Plan, climber: Climber, starts: list[Moments]) -> Fit:
+def best_fit(covariance: Covariance, climber: Climber, starts: list[Moments]) -> Fit:
     """The fit with the highest bound from several places."""
     if len(starts) == 1:
-        return plan.fit(climber, *starts[0])
+        return covariance.fit(climber, *starts[0])
     best, *others = _ends_apart(climber, starts)
     again = replace(climber, checkpoint=None)
-    fits = [plan.fit(climber, *best), *(plan.fit(again, *start) for start in others)]
+    fits = [covariance.fit(climber, *best), *(covariance.fit(again, *start) for start in others)]
     return max(fits, key=lambda fit: float(fit.ascent.state.bound))
 
 
-def rough_diagonal(model: LatentLinearModel) -> Gaussian:
+def fit_rough_diagonal(model: LatentLinearModel) -> Gaussian:
     """The better of rough diagonal fits from several places."""
     form = structured_form(model)
     climber = Climber(form, Rules(), verbose=False, checkpoint=None)
@@ -96,7 +99,7 @@ def rough_diagonal(model: LatentLinearModel) -> Gaussian:
 def _ends_apart(climber: Climber, starts: list[Moments]) -> list[Moments]:
     """Where rough diagonal fits from the starts end, the highest first and each optimum once."""
     diagonal = Diagonal(climber.form.dim)
-    objective = climber.objective(diagonal)
+    objective = Objective(climber.form, diagonal)
     points = [np.concatenate(start) for start in starts]
     finite = [point for point in points if objective.evaluate(point) is not None] or points[-1:]
     states = sorted((climber.rough(diagonal, point).state for point in finite), key=lambda state: -state.bound)
@@ -105,3 +108,12 @@ def _ends_apart(climber: Climber, starts: list[Moments]) -> list[Moments]:
         if apart[-1].bound - state.bound > APART * (1.0 + abs(state.bound)):
             apart.append(state)
     return [Moments(*np.split(state.point, 2)) for state in apart]
+
+
+def inherit_moments(form: StructuredForm, start: Posterior) -> Moments:
+    """The moments of a posterior, with typical scales where it has none."""
+    if len(start.mean) != form.dim:
+        raise ValueError(f"start has dimension {len(start.mean)}, but the model has {form.dim}")
+    scale = np.sqrt(start.variance) / form.whitening.scale
+    usual = typical_scale(form)
+    return Moments(form.coordinates(start.mean), np.where(np.isfinite(scale) & (scale > 0.0), scale, usual))
