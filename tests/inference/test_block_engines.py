@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, engines, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.distributed.opening import open_blocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.forms.sums import form_of
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.ascent import Checkpoint
 
@@ -284,3 +285,30 @@ def test_copies_leave_the_rows_behind(data):
     assert np.array_equal(copy.mean, post.mean)
     with pytest.raises(ValueError, match="left behind"):
         infer(copy.model, "laplace")
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """A user's engine: the Gaussian after one Newton step from the prior's mean, by whatever form the model has."""
+
+    name = "one-step"
+
+    def run(self, model, *, start=None, verbose=False, checkpoint=None):
+        form = form_of(model)
+        first = form.expand(np.zeros(form.rank))
+        found = form.gaussian_at(form.expand(form.newton_step(first)))
+        trace = np.array([first.objective])
+        return Posterior(model, found.density, 0.0, "approximation", self.name, False, 1, trace, 0.0, "one step")
+
+
+def test_a_new_engine_reaches_blocks_by_the_form_of_a_model(data):
+    memory = infer(in_memory(data, "full", "logit"), OneStep())
+    for rows in (11, N):
+        agree(infer(in_blocks(data, "full", "logit", rows), OneStep()), memory, 1e-10)
+
+
+def test_a_chevron_goes_on_from_a_chevron_on_blocks_as_in_memory(data):
+    engine = ENGINES["chevron"]
+    memory, blocks = in_memory(data, "diagonal", "logit"), in_blocks(data, "diagonal", "logit", 25)
+    first = infer(memory, engine)
+    agree(infer(blocks, engine, start=first), infer(memory, engine, start=first), 1e-8)

@@ -7,7 +7,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potenti
 from latlin.engines import GaussianKL
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl import engine as gaussian_kl_engine
-from latlin.inference.gaussian_kl.starts import structured_starts
+from latlin.inference.gaussian_kl.climber import structured_starts
 
 
 def outliers(potential, seed=2):

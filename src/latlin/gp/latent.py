@@ -17,7 +17,7 @@ import numpy as np
 
 from latlin.gp.curvature import Curvature, curvature
 from latlin.inference.engine import Engine
-from latlin.inference.ep.moments import cavity
+from latlin.inference.ep.sweeps import cavity
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor

@@ -95,7 +95,7 @@ class MeanField:
 
 
 def _first_centre(form: FreeForm, start: Posterior | None) -> np.ndarray:
-    """The centres that other factors of a given mean ask for; the prior's mean unless told."""
+    """The centres that other factors of a given mean ask for; the prior's mean by default."""
     mean = np.zeros(len(form.origin)) if start is None else np.asarray(start.mean) - form.origin
     if len(mean) != len(form.origin):
         raise ValueError(f"start has dimension {len(mean)}, but the model has {len(form.origin)}")

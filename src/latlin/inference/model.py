@@ -98,7 +98,7 @@ class SiteFactor(_Sealed):
     H : array, sparse matrix or LinearOperator of shape (n, dim), or None
         Rows are the projections h_n; None puts the sites on the coordinates of w.
     potential : Potential
-        One site a row, see `latlin.potentials`.
+        One site per row, see `latlin.potentials`.
     weight : float or array of shape (n,), optional
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional

@@ -101,11 +101,11 @@ class Summarised:
     class_weight: Array | None = None
 
     def mean(self) -> float:
-        assert self.table.response is not None  # asked of numbers only
+        assert self.table.response is not None  # numbers have one
         return float(self.table.response.mean[0])
 
     def residual_moments(self) -> tuple[float, float]:
-        assert self.table.response is not None  # asked of numbers only
+        assert self.table.response is not None  # numbers have one
         return float(self.table.response.mean[1]), float(np.sqrt(self.table.response.variance[1]))
 
     def log_exposure(self) -> float | None:
@@ -113,7 +113,7 @@ class Summarised:
         return None if total is None else total - float(np.log(self.table.features.weight))
 
     def class_weights(self, count: int) -> Array:
-        assert self.class_weight is not None  # asked of labels only
+        assert self.class_weight is not None  # labels have them
         return self.class_weight
 
 

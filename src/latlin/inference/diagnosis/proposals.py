@@ -160,7 +160,7 @@ class Draws:
         The posterior first.
     counts : tuple of int
     seeds : tuple of ndarray
-        One a block of each proposal.
+        One per block of each proposal.
     block : int
         Draws in a block.
     """

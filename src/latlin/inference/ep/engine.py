@@ -15,8 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.ep.moments import State, evaluate
-from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential
+from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate
 from latlin.inference.evidence.engine_terms import TiltedEvidence
 from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
 from latlin.inference.forms.sites import SiteParameters
@@ -25,7 +24,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
-#: a step is shortened to no less than this share of the one asked for
+#: a step is shortened to no less than this share of the one wanted
 SHORTEST = 0.02
 REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
 
@@ -41,7 +40,7 @@ class ExpectationPropagation:
     damping : float in [0, 1)
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
     schedule : {"sequential", "parallel"}
-        One site after the other, or all at once (many sites: fewer operations a sweep, more sweeps).
+        One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps).
     sweeps : int
         At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
     tol : float

@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class FreeForm:
-    """A model with at most one site a coordinate.
+    """A model with at most one site per coordinate.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ MOST_EVEN = 256
 
 
 class Target(NamedTuple):
-    """Gaussians and their products with f: means and variances, one a site."""
+    """Gaussians and their products with f: means and variances, one per site."""
 
     mean: Array
     variance: Array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +19,7 @@ from latlin.inference.forms.projections import (
     whitened_projections,
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sites import SiteParameters, Sites, Start
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
@@ -128,22 +128,6 @@ def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
 def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
     """The sites as functions of h_nᵀ(w − mean)."""
     return sites.shifted(np.asarray(rows @ mean)) if mean.any() else sites
-
-
-class Start(Protocol):
-    """Another posterior, as far as a fit starts from it; `latlin.Posterior` is one."""
-
-    @property
-    def model(self) -> Any: ...
-
-    @property
-    def density(self) -> Density: ...
-
-    @property
-    def mean(self) -> Array: ...
-
-    @property
-    def sites(self) -> SiteParameters | None: ...
 
 
 def match_parameters(form: SiteForm, model: LatentLinearModel, start: Density) -> SiteParameters:

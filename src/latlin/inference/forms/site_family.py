@@ -1,4 +1,4 @@
-"""Gaussians in site form: the prior times one Gaussian stand-in a site.
+"""Gaussians in site form: the prior times one Gaussian stand-in per site.
 
     q(u) ∝ exp(−½uᵀΛ̃u + b̃ᵀu) ∏_n exp(−½γ_n x_n² + ν_n x_n),   x = H̃u,   w = μ + L(Qu + …)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.densities.density import Density
 from latlin.inference.ep.kernels import PROPER
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
@@ -25,6 +26,25 @@ class SiteParameters(NamedTuple):
 
     gamma: Array
     nu: Array
+
+
+class Start(Protocol):
+    """Another posterior, as far as a fit starts from it; `latlin.Posterior` is one."""
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def density(self) -> Density: ...
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def variance(self) -> Array: ...
+
+    @property
+    def sites(self) -> SiteParameters | None: ...
 
 
 def cavity(gamma: Array, nu: Array, x: Array, variance: Array, power: float) -> tuple[NDArray[np.bool_], Array, Array]:

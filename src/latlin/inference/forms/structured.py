@@ -77,7 +77,7 @@ class StructuredSites:
         return self.rows.transposed(view.expected.d_mean), by_theta
 
     def curvature(self, view: SiteView) -> SiteCurvature:
-        """Second derivatives of every ⟨ψ_n⟩: three numbers a site."""
+        """Second derivatives of every ⟨ψ_n⟩: three numbers per site."""
         return site_curvature(self.sites, view.x, view.variance, view.expected)
 
     def products(self, image: Any, site: SiteCurvature) -> Callable[[Array, Array], tuple[Array, Array]]:

@@ -1,24 +1,34 @@
-"""What the fit of a structured covariance is made of: rough and final ascents, and the precision at a diagonal fit.
+"""What the fit of a structured covariance is made of: where it starts, rough and final ascents, the best of several.
 
 Every fit starts from a quick diagonal one, whose site curvatures say what is worth adding to the diagonal: which
-coordinates a chevron should give full rows, which directions loadings should take.
+coordinates a chevron should give full rows, which directions loadings should take. Log-concave sites need one place to
+start from. Others have several, as for a full covariance: the mode with its curvature, the moments of local bounds
+(Challis (2013), §4.4.1), and the prior's mean with the sites' typical curvature. A rough diagonal fit is made from
+each; those that end apart are gone on with, and the best is kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import minimize
 
+from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import Structure
+from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.diagonal import Diagonal
 from latlin.densities.structured.rows import Rows
 from latlin.distributed.blocks import Block
-from latlin.inference.forms.structured import BlockView, StructuredForm, site_precision
+from latlin.inference.forms.sites import Start
+from latlin.inference.forms.structured import BlockView, StructuredForm, site_precision, structured_form
 from latlin.inference.gaussian_kl.structured import Objective, State, climb, finite_view
+from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.families import LanczosFamily
+from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 
@@ -26,6 +36,12 @@ from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 ROUGH = 1e-2
 #: quasi-Newton steps are cheaper and more than Newton steps
 PATIENCE = 20
+#: Lanczos steps for the variances of local bounds, and outer steps of these
+RANK, OUTER = 50, 50
+#: steps towards the mode
+STEPS = 200
+#: bounds of rough fits that differ relatively by more are different optima
+APART = 1e-3
 
 
 class Fit(NamedTuple):
@@ -157,3 +173,102 @@ class Climber:
         m, scale = state.point[:dim], state.point[dim:]
         away = state.elsewhere[:dim] if len(state.elsewhere) else 0.0
         return m, scale, Precision(self.form, site_precision(state.d_var), m, scale, away)
+
+
+class Covariance(Protocol):
+    """A kind of covariance: options only; see `latlin.covariances`."""
+
+    #: its name as a word
+    name: ClassVar[str]
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        """Fit it from a mean and standard deviations in the coordinates of the climber's form."""
+        ...
+
+    def continue_fit(self, climber: Climber, start: Start) -> Fit | None:
+        """Fit it from a posterior with a covariance of this kind; None to start from its moments alone."""
+        ...
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviations of a diagonal Gaussian in whitened coordinates."""
+
+    mean: Array
+    scale: Array
+
+
+def structured_starts(form: StructuredForm) -> list[Moments]:
+    """Places to start from; the last always serves."""
+    usual = Moments(np.zeros(form.dim), typical_scale(form))
+    if form.log_concave or form.elsewhere is not None:
+        return [usual]
+    potentials = form.sites.potentials
+    mode = [_expand_mode(form, usual)] if all(p.smooth for p in potentials) else []
+    bound = [_match_local_bound(form, usual)] if all(p.super_gaussian for p in potentials) else []
+    return [*mode, *bound, usual]
+
+
+def _expand_mode(form: StructuredForm, usual: Moments) -> Moments:
+    def loss(u: Array) -> tuple[float, Array]:
+        x = form.rows.times(u)
+        value = float(np.sum(form.sites.log_density(x))) - 0.5 * form.prior * float(u @ u)
+        slope = form.rows.transposed(form.sites.derivatives(x).first) - form.prior * u
+        return -value, -slope
+
+    u = minimize(loss, usual.mean, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
+    curvature = -form.sites.derivatives(form.rows.times(u)).second
+    return Moments(u, _scales(form, curvature, usual))
+
+
+def _match_local_bound(form: StructuredForm, usual: Moments) -> Moments:
+    family = LanczosFamily(form, min(RANK, form.dim))
+    rules = Rules(gradient_tol=1e-2, objective_tol=1e-4, max_iter=OUTER)
+    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    return Moments(best.u, _scales(form, best.gamma, usual))
+
+
+def _scales(form: StructuredForm, gamma: Array, usual: Moments) -> Array:
+    precision = form.prior + form.rows.energy(np.maximum(gamma, 0.0))
+    return np.where(precision > 0.0, 1.0 / np.sqrt(np.maximum(precision, np.finfo(float).tiny)), usual.scale)
+
+
+def best_fit(covariance: Covariance, climber: Climber, starts: list[Moments]) -> Fit:
+    """The fit with the highest bound from several places."""
+    if len(starts) == 1:
+        return covariance.fit(climber, *starts[0])
+    best, *others = _ends_apart(climber, starts)
+    again = replace(climber, checkpoint=None)
+    fits = [covariance.fit(climber, *best), *(covariance.fit(again, *start) for start in others)]
+    return max(fits, key=lambda fit: float(fit.ascent.state.bound))
+
+
+def fit_rough_diagonal(model: LatentLinearModel) -> Gaussian:
+    """The better of rough diagonal fits from several places."""
+    form = structured_form(model)
+    climber = Climber(form, Rules(), verbose=False, checkpoint=None)
+    best = _ends_apart(climber, structured_starts(form))[0]
+    covariance = StructuredCovariance(form.whitening, Diagonal(form.dim), best.scale)
+    return Gaussian(form.weights(best.mean), covariance)
+
+
+def _ends_apart(climber: Climber, starts: list[Moments]) -> list[Moments]:
+    """Where rough diagonal fits from the starts end, the highest first and each optimum once."""
+    diagonal = Diagonal(climber.form.dim)
+    objective = Objective(climber.form, diagonal)
+    points = [np.concatenate(start) for start in starts]
+    finite = [point for point in points if objective.evaluate(point) is not None] or points[-1:]
+    states = sorted((climber.rough(diagonal, point).state for point in finite), key=lambda state: -state.bound)
+    apart = [states[0]]
+    for state in states[1:]:
+        if apart[-1].bound - state.bound > APART * (1.0 + abs(state.bound)):
+            apart.append(state)
+    return [Moments(*np.split(state.point, 2)) for state in apart]
+
+
+def inherit_moments(form: StructuredForm, start: Start) -> Moments:
+    """The moments of a posterior, with typical scales where it has none."""
+    if len(start.mean) != form.dim:
+        raise ValueError(f"start has dimension {len(start.mean)}, but the model has {form.dim}")
+    scale = np.sqrt(start.variance) / form.whitening.scale
+    usual = typical_scale(form)
+    return Moments(form.coordinates(start.mean), np.where(np.isfinite(scale) & (scale > 0.0), scale, usual))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ from latlin.densities.structured import chevron, diagonal, low_rank
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
-from latlin.inference.gaussian_kl.climber import Climber, Fit, Precision, unit_columns
-from latlin.inference.posterior import Posterior
+from latlin.inference.forms.sites import Start
+from latlin.inference.gaussian_kl.climber import Climber, Covariance, Fit, Precision, unit_columns
 from latlin.numerics.arrays import Array
 from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
@@ -28,27 +28,12 @@ from latlin.numerics.linalg import cholesky
 COLUMNS, NUMBERS = 16, 2**20
 
 
-class Covariance(Protocol):
-    """A kind of covariance: options only."""
-
-    #: its name as a word
-    name: ClassVar[str]
-
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
-        """Fit it from a mean and standard deviations in the coordinates of the climber's form."""
-        ...
-
-    def continue_fit(self, climber: Climber, start: Posterior) -> Fit | None:
-        """Fit it from a posterior with a covariance of this kind; None to start from its moments alone."""
-        ...
-
-
 class Structured:
     """What most structures share: a fit goes on from the moments of a posterior alone."""
 
     name: ClassVar[str]
 
-    def continue_fit(self, climber: Climber, start: Posterior) -> Fit | None:
+    def continue_fit(self, climber: Climber, start: Start) -> Fit | None:
         return None
 
 
@@ -179,7 +164,7 @@ class Chevron(Structured):
         start = np.concatenate([mean, structure.spread(scale) if theta is None else theta])
         return Fit(structure, climber.final(structure, start))
 
-    def continue_fit(self, climber: Climber, start: Posterior) -> Fit | None:
+    def continue_fit(self, climber: Climber, start: Start) -> Fit | None:
         """From a chevron as this one, with the coordinates to which it gave full rows."""
         covariance = getattr(start.density, "structure", None)
         form = climber.form

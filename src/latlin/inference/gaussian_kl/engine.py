@@ -16,11 +16,10 @@ from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.gaussian_kl.climber import Climber
+from latlin.inference.gaussian_kl.climber import Climber, Covariance, best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.covariances import (
     Banded,
     Chevron,
-    Covariance,
     Diagonal,
     Full,
     LowRank,
@@ -28,7 +27,6 @@ from latlin.inference.gaussian_kl.covariances import (
     name_covariance,
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, Task, choose_algorithm
-from latlin.inference.gaussian_kl.starts import best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.subspace import Subspace
 from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior

@@ -28,7 +28,7 @@ from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
-from latlin.inference.gaussian_kl.starts import fit_rough_diagonal
+from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
 from latlin.inference.local_bound.double_loop import maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily

@@ -4,7 +4,7 @@ Challis (2013), B.2, corrected. With P = prior + HᵀΓH the precision that an u
 best scale off the subspace has c⁻² = mean of the remaining eigenvalues of P, and what is lost is
 ½L(log arithmetic mean − log geometric mean) of these. So the eigenvectors to keep are those whose removal leaves the
 rest most equal: some from the top and some from the bottom of the spectrum, all from the top when N ≤ D. In many
-dimensions those from the top are improved together with the fit, a filtered step a round.
+dimensions those from the top are improved together with the fit, a filtered step per round.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import SumForm, expected_terms, typical_terms
 from latlin.inference.gaussian_kl.ascent import Reached, reached
 from latlin.inference.mode import deviations_from_mode, find_mode
-from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
@@ -131,16 +131,16 @@ def _weights(dim: int) -> Array:
     return weights
 
 
-def first_place(form: SumForm, smooth: bool, start: Posterior | None) -> Reached[SumPlace] | None:
+def first_place(form: SumForm, smooth: bool, start: Start | None) -> Reached[SumPlace] | None:
     """The posterior given; else the curvature near the mode, where there is one; else the sites' typical one."""
     inherited = None if start is None else _inherit(form, start)
     point = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
     return inherited or (_expand_mode(form, point) if smooth else None) or _expand_centres(form)
 
 
-def _inherit(form: SumForm, start: Posterior) -> Reached[SumPlace] | None:
+def _inherit(form: SumForm, start: Start) -> Reached[SumPlace] | None:
     u = form.coordinates(start.mean)
-    half = form.own.whitening.solve(start.covariance())
+    half = form.own.whitening.solve(start.density.covariance())
     try:
         precision = cholesky(form.own.whitening.solve(np.ascontiguousarray(half.T))).inverse()
     except ValueError:

@@ -41,7 +41,7 @@ class LocalBound:
     ----------
     variances : {"exact", "lanczos"}
         Exact marginal variances give a lower bound on log Z. Lanczos' method serves large sparse models, at the cost
-        of some passes over H a step; its evidence is reported as an approximation.
+        of some passes over H per step; its evidence is reported as an approximation.
     rank : int, optional
         Lanczos steps; 100 (or the dimension) by default.
     tol : float
