@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from latlin.inference.ep.kernels import FIXED, visit_sites
 from latlin.inference.forms.nodes import Target, site_nodes
-from latlin.inference.forms.site import SiteForm, Solution
+from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import whitened_squares

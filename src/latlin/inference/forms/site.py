@@ -10,9 +10,9 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from latlin.densities.density import Density
-from latlin.densities.whitening import DiagonalWhitening, PrecisionWhitening, Whitening
+from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
 from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
-from latlin.inference.forms.kernel import by_kernel, kernel_form
+from latlin.inference.forms.kernel import by_kernel
 from latlin.inference.forms.projections import (
     DenseProjections,
     stacked_rows,
@@ -37,7 +37,7 @@ def site_form(model: Model) -> SiteForm:
     summable("GaussianFactor H", part.measured_rows)
     if part.whitening is None:
         return _improper(part, rows, sites)
-    kernel = kernel_form(model, part, rows, sites)
+    kernel = _process(model, part, rows, sites)
     if kernel is not None:
         return kernel
     few = 0 < len(sites) + len(part.measured_values) < model.dim
@@ -69,6 +69,26 @@ def _measured_terms(part: GaussianPart, measured: Array, residual: Array) -> tup
     if not len(residual):
         return None, np.zeros(measured.shape[1]), constant
     return symmetrise(gram(measured)) + np.eye(measured.shape[1]), measured.T @ residual, constant
+
+
+def _process(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> SiteForm | None:
+    """The form of a model that is a Gaussian process: one full covariance on w, one block of sites on coordinates."""
+    whitening = part.whitening
+    alone = len(model.gaussians) == len(model.sites) == 1 and model.sites[0].H is None
+    if not alone or not isinstance(whitening, CovarianceWhitening) or model.gaussians[0].H is not None:
+        return None
+    form = SiteForm(
+        part.mean,
+        whitening,
+        None,
+        None,
+        np.zeros(model.dim),
+        part.constant + whitening.log_det,
+        DenseProjections(np.asfortranarray(whitening.factor).T),
+        sites.shifted(part.mean) if part.mean.any() else sites,
+        rows,
+    )
+    return by_kernel(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
 
 
 def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -> SiteForm:

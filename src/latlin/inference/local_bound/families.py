@@ -12,7 +12,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.rows import row_dots
 from latlin.densities.subspace import SubspaceCovariance
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.inference.forms.site import SiteForm
+from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm
 from latlin.inference.local_bound.double_loop import Fit
