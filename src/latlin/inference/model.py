@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -197,7 +197,7 @@ class SiteFactor(_Sealed):
     H : array, sparse matrix or LinearOperator of shape (n, dim), or None
         Rows are the projections h_n; None puts the sites on the coordinates of w.
     potential : Potential
-        One site a row, see `latlin.potentials`.
+        One site per row, see `latlin.potentials`.
     weight : float or array of shape (n,), optional
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional
@@ -239,8 +239,57 @@ class SiteFactor(_Sealed):
         return f"SiteFactor({type(self.potential).__name__} on {on})"
 
 
+class Model(Protocol):
+    """What engines may ask of a model wherever its observations are; `LatentLinearModel` and `BlockModel` are such."""
+
+    @property
+    def dim(self) -> int:
+        """Length of w."""
+        ...
+
+    @property
+    def gaussians(self) -> tuple[GaussianFactor, ...]: ...
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        ...
+
+    @property
+    def log_concave(self) -> bool: ...
+
+    @property
+    def smooth(self) -> bool: ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        ...
+
+
+class SiteTraits:
+    """What holds for all sites of a model where it holds for each of its potentials."""
+
+    potentials: Any
+
+    @property
+    def log_concave(self) -> bool:
+        """Every site is log-concave."""
+        return all(potential.log_concave for potential in self.potentials)
+
+    @property
+    def smooth(self) -> bool:
+        """No site has a kink."""
+        return all(potential.smooth for potential in self.potentials)
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        return all(potential.gaussian for potential in self.potentials)
+
+
 @dataclass(frozen=True, init=False, repr=False)
-class LatentLinearModel:
+class LatentLinearModel(SiteTraits):
     """A product of Gaussian factors and blocks of sites; see the module.
 
     Parameters
@@ -315,6 +364,11 @@ class LatentLinearModel:
         object.__setattr__(part, "normalise_prior", self.normalise_prior)
         return part
 
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        return tuple(factor.potential for factor in self.sites)
+
     def site_count(self, factor: SiteFactor) -> int:
         """Number of sites of a factor; one on the coordinates has `dim` of them."""
         return self.dim if factor.size is None else factor.size
@@ -322,6 +376,20 @@ class LatentLinearModel:
     def __repr__(self) -> str:
         parts = (*self.gaussians, *self.sites, *self.constraints)
         return f"LatentLinearModel(dim={self.dim}: {', '.join(map(repr, parts))})"
+
+
+#: who can use rows in blocks
+IN_BLOCKS = (
+    "the observations are in blocks of rows, which engines 'gkl' (any covariance but \"subspace\"), 'exact', 'laplace' "
+    "and 'map' can use; for anything else take the rows into memory"
+)
+
+
+def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
+    """The model, whose rows are in memory; a sentence for one whose rows are in blocks."""
+    if isinstance(model, LatentLinearModel):
+        return model
+    raise ValueError(f"engine {engine!r} cannot be used: {IN_BLOCKS}" if engine else IN_BLOCKS)
 
 
 def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:

@@ -19,9 +19,8 @@ from scipy import sparse
 from latlin.densities.factorised import Factorised, Table
 from latlin.inference.ep.kernels import visit_coordinates
 from latlin.inference.forms.gaussian_part import gaussian_part
-from latlin.inference.forms.node_plan import Target
+from latlin.inference.forms.nodes import Target, site_nodes
 from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.site_nodes import site_nodes
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.anderson import mix
@@ -84,7 +83,7 @@ storable_as(LogDensity, _take_apart, _put_together)
 
 @dataclass(frozen=True)
 class FreeForm:
-    """A model with at most one site a coordinate.
+    """A model with at most one site per coordinate.
 
     Parameters
     ----------

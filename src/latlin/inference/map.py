@@ -12,13 +12,14 @@ import numpy as np
 
 from latlin.densities.point import PointMass
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.forms.site_form import site_form
-from latlin.inference.mode.kinks import find_kinked_mode
-from latlin.inference.mode.newton import find_mode
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sums import form_of
+from latlin.inference.mode import Smoothed, find_kinked_mode, find_mode
+from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.stored import storable_by_arguments
+
+REMEDY = "raise max_iter, or rescale the columns of H"
 
 
 @storable_by_arguments
@@ -42,7 +43,7 @@ class MAP:
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -50,15 +51,15 @@ class MAP:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        form = site_form(model)
+        form = form_of(model)
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
-        smooth = all(potential.smooth for potential in form.sites.potentials)
-        climb: Callable[..., Ascent] = find_mode if smooth else find_kinked_mode
-        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=form.sites.log_concave, remedy=REMEDY)
+        climb: Callable[..., Ascent] = find_mode if model.smooth else find_kinked_mode
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=model.log_concave, remedy=REMEDY)
         ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))
+        reached = ascent.state.at if isinstance(ascent.state, Smoothed) else ascent.state
         return Posterior(
             model=model,
-            density=PointMass(form.weights(ascent.state.u)),
+            density=PointMass(form.weights(reached.u)),
             log_evidence=float("nan"),
             evidence_kind="none",
             engine=self.name,
@@ -68,6 +69,3 @@ class MAP:
             elapsed=time.perf_counter() - started,
             message=ascent.message,
         )
-
-
-REMEDY = "raise max_iter, or rescale the columns of H"

@@ -1,11 +1,4 @@
-"""Gaussians in site form for large models: means by conjugate gradients, variances by Lanczos' method.
-
-    P ≈ Q T Qᵀ + p̄ (I − QQᵀ),   T = QᵀPQ tridiagonal,   p̄ = (tr P − tr T)/(D − K)
-
-After Challis (2013), §3.8. The literature leaves the complement of the Krylov space without variance; here it gets
-the mean of the precisions that are left (the best multiple of the identity, as for the subspace covariance of
-§4.3.1.3), so that the Gaussian is proper. Nothing of size D×D is formed; the variances are approximate.
-"""
+"""Gaussians in site form with exact variances, as the double loop asks for them."""
 
 from __future__ import annotations
 
@@ -19,12 +12,46 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance
 from latlin.densities.structured.rows import row_dots
 from latlin.densities.whitening import DiagonalWhitening
+from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm
 from latlin.inference.local_bound.double_loop import Fit
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.lanczos import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
+
+
+@dataclass(frozen=True)
+class ExactFamily:
+    """A `SiteForm`: every matrix is min(N, D) square."""
+
+    form: SiteForm
+
+    @property
+    def sites(self) -> Sites:
+        return self.form.sites
+
+    def log_gaussian(self, u: Array) -> float:
+        return self.form.log_gaussian(u)
+
+    def mean(self, parameters: SiteParameters, guess: Array) -> tuple[Array, Array] | None:
+        solution = self.form.solve(parameters)
+        return None if solution is None else (solution.u, solution.x)
+
+    def fit(self, parameters: SiteParameters, guess: Array) -> Fit | None:
+        solution = self.form.solve(parameters)
+        if solution is None:
+            return None
+        return Fit(solution.u, solution.x, self.form.variances(solution), self.form.log_integral(solution))
+
+    def first(self) -> tuple[Array, Array, Array]:
+        """The Gaussian that the sites' typical curvature makes: (u, x, variance)."""
+        gamma = self.form.sites.typical_precision()
+        solution = self.form.solve(SiteParameters(gamma, np.zeros_like(gamma)))
+        if solution is None:
+            raise ValueError("the sites' typical curvature gives no proper Gaussian; rescale the columns of H")
+        return solution.u, solution.x, self.form.variances(solution)
+
 
 #: steps of conjugate gradients for one mean, at most
 STEPS = 1000

@@ -14,9 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.evidence.engine_terms import FreeFormEvidence
+from latlin.inference.forms.free import FreeForm, State, free_form
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.mean_field.free_form import FreeForm, State, free_form
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Measure, Rules, ascend
 from latlin.numerics.stored import storable_by_arguments
@@ -60,7 +61,7 @@ class MeanField:
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -68,6 +69,7 @@ class MeanField:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
         form = free_form(model)
         if form is None:
             engine = GaussianKL(covariance="diagonal", tol=GRADIENT * self.tol, max_iter=self.max_iter)
@@ -93,11 +95,12 @@ class MeanField:
             trace=ascent.trace,
             elapsed=time.perf_counter() - started,
             message=ascent.message + ("" if form.sites.log_concave else LOCAL),
+            evidence_term=FreeFormEvidence(),
         )
 
 
 def _first_centre(form: FreeForm, start: Posterior | None) -> np.ndarray:
-    """The centres that other factors of a given mean ask for; the prior's mean unless told."""
+    """The centres that other factors of a given mean ask for; the prior's mean by default."""
     mean = np.zeros(len(form.origin)) if start is None else np.asarray(start.mean) - form.origin
     if len(mean) != len(form.origin):
         raise ValueError(f"start has dimension {len(mean)}, but the model has {len(form.origin)}")

@@ -9,33 +9,29 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from latlin.densities.whitening import DiagonalWhitening, PrecisionWhitening, Whitening
+from latlin.densities.density import Density
+from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
 from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
-from latlin.inference.forms.kernel import by_kernel, kernel_form
+from latlin.inference.forms.kernel import by_kernel
 from latlin.inference.forms.projections import (
     DenseProjections,
-    Projections,
-    ScaledProjections,
-    SparseProjections,
-    WhitenedProjections,
     stacked_rows,
+    whitened_projections,
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import sparse_form
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sites import SiteParameters, Sites, Start
+from latlin.inference.forms.sparse import reference_point, sparse_form
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
 from latlin.numerics.magnitude import summable
 
-__all__ = ["SiteForm", "Solution", "dense_form", "site_form"]
-
-#: largest scale of a column, and the inverse of the smallest, up to which rows are left unscaled
-FARTHEST = 1e100
+__all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
 
 
-def site_form(model: LatentLinearModel) -> SiteForm:
-    """The family for a model: with a sparse precision, or in the smaller of its two spaces."""
+def site_form(model: Model) -> SiteForm:
+    """The family for a model whose rows are in memory: with a sparse precision, or in the smaller of its two spaces."""
+    model = in_memory(model)
     return sparse_form(model) or dense_form(model)
 
 
@@ -47,7 +43,7 @@ def dense_form(model: LatentLinearModel) -> SiteForm:
     summable("GaussianFactor H", part.measured_rows)
     if part.whitening is None:
         return _improper(part, rows, sites)
-    kernel = kernel_form(model, part, rows, sites)
+    kernel = _process(model, part, rows, sites)
     if kernel is not None:
         return kernel
     few = 0 < len(sites) + len(part.measured_values) < model.dim
@@ -79,6 +75,26 @@ def _measured_terms(part: GaussianPart, measured: Array, residual: Array) -> tup
     if not len(residual):
         return None, np.zeros(measured.shape[1]), constant
     return symmetrise(gram(measured)) + np.eye(measured.shape[1]), measured.T @ residual, constant
+
+
+def _process(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> SiteForm | None:
+    """The form of a model that is a Gaussian process: one full covariance on w, one block of sites on coordinates."""
+    whitening = part.whitening
+    alone = len(model.gaussians) == len(model.sites) == 1 and model.sites[0].H is None
+    if not alone or not isinstance(whitening, CovarianceWhitening) or model.gaussians[0].H is not None:
+        return None
+    form = SiteForm(
+        part.mean,
+        whitening,
+        None,
+        None,
+        np.zeros(model.dim),
+        part.constant + whitening.log_det,
+        DenseProjections(np.asfortranarray(whitening.factor).T),
+        sites.shifted(part.mean) if part.mean.any() else sites,
+        rows,
+    )
+    return by_kernel(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
 
 
 def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -> SiteForm:
@@ -140,23 +156,22 @@ def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
     return sites.shifted(np.asarray(rows @ mean)) if mean.any() else sites
 
 
-def whitened_projections(rows: Any, whitening: Whitening) -> Projections:
-    """Rows hL, sparse ones in the way that keeps them sparse or makes a block of them dense at a time."""
-    if not sparse.issparse(rows):
-        if isinstance(whitening, DiagonalWhitening) and rows.size and _is_moderate(whitening.scale):
-            return ScaledProjections(np.ascontiguousarray(rows), whitening.scale)
-        return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
-    if isinstance(whitening, DiagonalWhitening):
-        return SparseProjections(whitening.rows(rows))
-    if _is_coordinates(rows):
-        return DenseProjections(np.ascontiguousarray(whitening.rows(rows)))
-    return WhitenedProjections(rows, whitening)
+def match_parameters(form: SiteForm, model: LatentLinearModel, start: Density) -> SiteParameters:
+    """The site parameters that match the sites' expected slopes and curvatures under another density."""
+    if len(start.mean) != model.dim:
+        raise ValueError(f"start has dimension {len(start.mean)}, but the model has {model.dim}")
+    x, variance = form.marginals(start)
+    expected = form.sites.expected_log(x, variance)
+    # γ = −2 ∂⟨ψ⟩/∂s², ν = ∂⟨ψ⟩/∂m + γx
+    gamma = -2.0 * expected.d_var
+    return SiteParameters(gamma, expected.d_mean + gamma * np.asarray(x))
 
 
-def _is_moderate(scale: Array) -> bool:
-    """Scales other than one, of which products of unscaled rows neither overflow nor vanish."""
-    return bool(np.any(scale != 1.0) and scale.min() > 1.0 / FARTHEST and scale.max() < FARTHEST)
-
-
-def _is_coordinates(rows: Any) -> bool:
-    return sparse.issparse(rows) and rows.shape[0] == rows.shape[1] == rows.nnz
+def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -> SiteParameters:
+    """Another posterior's own site parameters where it has one for each site, else those that match it."""
+    if start.sites is None or len(start.sites.gamma) != len(form.sites) or len(start.mean) != model.dim:
+        return match_parameters(form, model, start.density)
+    gamma, nu = start.sites
+    # they are functions of hᵀ(w − prior mean), and the prior may have moved
+    shift = form.rows @ (form.mean - reference_point(start.model))
+    return SiteParameters(gamma, nu - gamma * shift)

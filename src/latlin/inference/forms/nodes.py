@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latlin.inference.forms.sites import Sites
 from latlin.numerics.arrays import Array
 from latlin.numerics.quadrature import Regions, panels, region_edges
 
@@ -30,7 +31,7 @@ MOST_EVEN = 256
 
 
 class Target(NamedTuple):
-    """Gaussians and their products with f: means and variances, one a site."""
+    """Gaussians and their products with f: means and variances, one per site."""
 
     mean: Array
     variance: Array
@@ -81,3 +82,22 @@ def lay_even_nodes(log_f: Callable[[Array], Array], target: Target, strip: Array
     step = (high - low) / (count - 1)
     x = low + step * np.arange(count)[:, None]
     return np.ascontiguousarray(x.T), np.ascontiguousarray((np.log(step) + log_f(x)).T)
+
+
+def site_nodes(sites: Sites, target: Target, power: float = 1.0) -> tuple[Array, Array]:
+    """Nodes x and log weights, (sites, nodes), for φ_n(x + o_n)^{power·weight_n} near the target's Gaussians.
+
+    The sites are of one potential.
+    """
+    ((_, potential),) = sites.blocks
+    exponent = power * sites.weight
+    regions = [(np.asarray(centre) - sites.offset, width) for centre, width in potential.regions()]
+
+    def log_f(x: Array) -> Array:
+        # φ⁰ = 1, also where log φ = −∞
+        return exponent * np.where(exponent > 0.0, potential.log_density(x + sites.offset), 0.0)
+
+    even = None if potential.strip is None else lay_even_nodes(log_f, target, np.asarray(potential.strip))
+    if even is not None:
+        return even
+    return lay_nodes(log_f, target, regions, kinks=not potential.smooth)

@@ -19,17 +19,13 @@ from scipy.linalg import blas
 
 from latlin.distributed.blocks import Block, Blocks, Summand, slices
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteTraits
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
 #: entries of a piece of dense rows, which should stay in the cache, and the rows it has at least and at most
 PIECE = 2**18
 ROWS = (1024, 16_384)
-RUNS = (
-    "the observations are in blocks of rows, which engines 'gkl' (any covariance but \"subspace\"), 'laplace' and "
-    "'map' can use; for anything else take the rows into memory"
-)
 
 
 class Observed(NamedTuple):
@@ -79,7 +75,8 @@ class AbsentBlocks:
     each = fold = total
 
 
-class BlockModel(LatentLinearModel):
+@dataclass(frozen=True, repr=False)
+class BlockModel(SiteTraits):
     """Own factors and blocks of observations; see the module.
 
     Parameters
@@ -89,52 +86,44 @@ class BlockModel(LatentLinearModel):
     blocks : Blocks
     reading : Reading
     signature : str
-        What else tells these data from others, for checkpoints.
+        What else distinguishes these data from others, for checkpoints.
     """
 
     own: LatentLinearModel
     blocks: Blocks
     reading: Reading
-    signature: str
+    signature: str = ""
 
-    def __init__(self, own: LatentLinearModel, blocks: Blocks, reading: Reading, signature: str = "") -> None:
-        if any(f.H is not None for f in own.gaussians) or any(f.H is not None for f in own.sites):
+    def __post_init__(self) -> None:
+        matrices = [*(factor.H for factor in self.own.gaussians), *(factor.H for factor in self.own.sites)]
+        if any(matrix is not None for matrix in matrices):
             raise ValueError("the own factors of a model of blocks must be on w itself, got one with an H")
-        told = {"own": own, "blocks": blocks, "reading": reading, "signature": signature}
-        for name, value in (told | {"gaussians": own.gaussians, "dim": own.dim}).items():
-            object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and files leave the rows behind."""
         return BlockModel, (self.own, AbsentBlocks(self.blocks.n_columns), self.reading, self.signature)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name == "sites":
-            raise ValueError(RUNS)
-        raise AttributeError(f"BlockModel has no attribute {name!r}")
+    @property
+    def dim(self) -> int:
+        return self.own.dim
 
     @property
-    def kinds(self) -> tuple[Potential, ...]:
-        """One potential of each family of sites."""
-        return (*(factor.potential for factor in self.own.sites), self.reading.kind())
+    def gaussians(self) -> tuple[GaussianFactor, ...]:
+        return self.own.gaussians
 
     @property
-    def log_concave(self) -> bool:
-        return all(kind.log_concave for kind in self.kinds)
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites, the observations' last."""
+        return (*self.own.potentials, self.reading.kind())
 
-    @property
-    def smooth(self) -> bool:
-        return all(kind.smooth for kind in self.kinds)
-
-    @property
-    def gaussian(self) -> bool:
-        return all(kind.gaussian for kind in self.kinds)
+    def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
+        """Σ over blocks of `summand(block, reading, *shared)`, in one pass over the rows."""
+        return self.blocks.total(summand, self.reading, *shared)
 
     def __repr__(self) -> str:
-        said = ", ".join(map(repr, (*self.own.gaussians, *self.own.sites)))
-        return (
-            f"BlockModel(dim={self.dim}: {said}, {type(self.reading.kind()).__name__} on {self.blocks.n_blocks} blocks)"
-        )
+        factors = ", ".join(map(repr, (*self.own.gaussians, *self.own.sites)))
+        kind = type(self.reading.kind()).__name__
+        return f"BlockModel(dim={self.dim}: {factors}, {kind} on {self.blocks.n_blocks} blocks)"
 
 
 def pieces(block: Block, reading: Reading) -> Iterator[Observed]:
