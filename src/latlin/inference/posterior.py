@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
+from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.model import Model, checked_matrix, dense_operator, in_memory
+from latlin.inference.model import Model, in_memory
 from latlin.inference.stored_posterior import StoredModel, check_density
 from latlin.numerics.archived import Archived, save_with_card
 from latlin.numerics.arrays import Array
