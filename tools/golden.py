@@ -5,8 +5,8 @@ differs by more than 1e-10 of the array's largest entry, and exits with 1 if any
 to the cases whose names hold TEXT, `--tolerance` changes the 1e-10. A fit that is refused is stored as the name of its
 error. Only public names of `latlin` are used, so that files may move. Use one thread:
 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1. Run twice and take the second: loops that were compiled in
-this process round differently from those that are loaded from the cache, and some climbs amplify that (affine-independent
-KL with a spike-and-slab prior, to 1e-2).
+this process round differently from those that are loaded from the cache, and some climbs amplify that
+(affine-independent KL with a spike-and-slab prior, to 1e-2).
 """
 
 from __future__ import annotations
