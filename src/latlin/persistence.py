@@ -18,6 +18,8 @@ KINDS = {
     "latlin.gp.GaussianProcessClassifier": "latlin.gp",
     "latlin.gp.GaussianProcessRegressor": "latlin.gp",
     "latlin.inference.Posterior": "latlin.inference.posterior",
+    "latlin.linear.BayesianBetaRegression": "latlin.linear",
+    "latlin.linear.BayesianSurvivalRegression": "latlin.linear",
     "latlin.linear.BayesianBinomialRegression": "latlin.linear",
     "latlin.linear.BayesianCountRegression": "latlin.linear",
     "latlin.linear.BayesianGammaRegression": "latlin.linear",

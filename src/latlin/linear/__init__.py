@@ -1,5 +1,6 @@
 """Bayesian linear models with the face of scikit-learn: regression, classification, counts, ordered classes."""
 
+from latlin.linear.beta import BayesianBetaRegression
 from latlin.linear.binomial import BayesianBinomialRegression
 from latlin.linear.classifiers import BayesianLogisticRegression, BayesianProbitRegression
 from latlin.linear.counts import BayesianCountRegression
@@ -9,8 +10,10 @@ from latlin.linear.ordinal import BayesianOrdinalRegression
 from latlin.linear.poisson import BayesianPoissonRegression
 from latlin.linear.robust import RobustRegression
 from latlin.linear.sparse import SparseRegression
+from latlin.linear.survival import BayesianSurvivalRegression
 
 __all__ = [
+    "BayesianBetaRegression",
     "BayesianBinomialRegression",
     "BayesianCountRegression",
     "BayesianGammaRegression",
@@ -19,6 +22,7 @@ __all__ = [
     "BayesianOrdinalRegression",
     "BayesianPoissonRegression",
     "BayesianProbitRegression",
+    "BayesianSurvivalRegression",
     "RobustRegression",
     "SparseRegression",
 ]

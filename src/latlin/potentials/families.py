@@ -16,12 +16,15 @@ from scipy.special import ndtri
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.beta import Beta
+from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import Laplace
+from latlin.potentials.log_logistic import LogLogistic
 from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
@@ -31,6 +34,8 @@ from latlin.potentials.poisson import Poisson
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Positive, Range
 from latlin.potentials.student_t import StudentT
+from latlin.potentials.tweedie import Tweedie
+from latlin.potentials.weibull import Exponential, Weibull
 
 #: x is the centre of an observation, the logarithm of its size, mapped to a share, or cut into ordered classes
 Link = Literal["identity", "log", "share", "ordered"]
@@ -182,9 +187,15 @@ FAMILIES: dict[str, Family] = {
     "poisson": Family(Poisson(0.0), "log", wider="negative-binomial"),
     "negative-binomial": Family(NegativeBinomial(0.0, 1.0), "log"),
     "binomial": Family(Binomial(0.0, 1.0), "share", ("successes", "trials"), wider="beta-binomial"),
+    "beta-binomial": Family(BetaBinomial(0.0, 1.0, 1.0), "share", ("successes", "trials")),
+    "beta": Family(Beta(0.5, 1.0), "share"),
     "gamma": Family(Gamma(1.0, 1.0), "log"),
     "inverse-gaussian": Family(InverseGaussian(1.0, 1.0), "log"),
     "log-normal": Family(LogNormal(1.0), "log"),
+    "tweedie": Family(Tweedie(1.0, 1.5, 1.0), "log"),
+    "weibull": Family(Weibull(1.0), "log", ("time", "event", "upper")),
+    "exponential": Family(Exponential(1.0), "log", ("time", "event", "upper")),
+    "log-logistic": Family(LogLogistic(1.0), "log", ("time", "event", "upper")),
     "ordinal": Ordered(Ordinal(0.0, [0.0]), "ordered"),
 }
 
