@@ -90,6 +90,9 @@ class ChosenFamily(Regression):
         against = f" against {', '.join(map(str, others))}" if others else ""
         return f"family {self.family_} was chosen by its log evidence: {best} ({self.evidence_kind_}){against}"
 
+    def family_name(self) -> str:
+        return str(getattr(self, "family_", self.family))
+
     def _footer(self) -> str:
         return "\n".join(filter(None, [super()._footer(), getattr(self, "choice_", "")]))
 

@@ -110,6 +110,9 @@ class BayesianBinomialRegression(Dispersed, Regression):
         self.link = link
         self.precision = precision
 
+    def family_name(self) -> str:
+        return self.family
+
     def _columns(self) -> int:
         return 2
 

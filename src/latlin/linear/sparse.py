@@ -71,6 +71,8 @@ class SparseRegression(Regression):
     1
     """
 
+    _name = "sparse"
+
     def __init__(
         self,
         prior: str = "laplace",

@@ -7,7 +7,7 @@ stored with a model and shown later without the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from latlin.distributed.opening import is_blocked, open_blocks
@@ -40,6 +40,8 @@ class Assessment:
         Some rows, for numeric targets.
     unconverged : int
         Folds whose fit did not converge.
+    pit : list of float
+        Shares of probability integral transforms of held-out rows in even bins from zero to one; empty for labels.
     """
 
     folds: int
@@ -53,6 +55,7 @@ class Assessment:
     curve_kind: str
     points: list[list[float]]
     unconverged: int = 0
+    pit: list[float] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -73,6 +76,7 @@ class Assessment:
             curve_kind=str(stored["curve_kind"]),
             points=[[float(value) for value in point] for point in stored["points"]],
             unconverged=int(stored["unconverged"]),
+            pit=[float(share) for share in stored.get("pit", [])],
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.alerts import ConvergenceWarning, MisfitWarning
 from latlin.numerics.arrays import Array
 from latlin.report.held_out import Densities, HeldOut
 from latlin.report.tasks import Task, checked_folds
@@ -29,7 +29,7 @@ def hold_out(
         unconverged += not fitted.converged_
         density[test] = fitted.log_predictive_density(_rows(X, test), y[test])
         baseline[test] = task.baseline(y[train]).log_density(y[test])
-        for name, values in task.ask(fitted, _rows(X, test)).items():
+        for name, values in task.ask(fitted, _rows(X, test), y[test]).items():
             told.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
         advance()
     return HeldOut(folds, Densities.of(density, baseline), y, told, getattr(fitted, "classes_", None), unconverged)
@@ -39,6 +39,7 @@ def fit_quietly(estimator: Any, X: Any, y: Any = None) -> Any:
     """A fitted clone; whether it converged is told by `converged_` alone."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", MisfitWarning)
         return clone(estimator).fit(X, y)
 
 
