@@ -111,6 +111,10 @@ class Potential(ABC):
         value, slope, _ = self._expansion(x)
         return self.log_density(x + d) - value - slope * d
 
+    def _mode_start(self, m: Array, v: Array, power: Array) -> Array:
+        """A place from which the mode of N(x | m, v) φ(x)^power is looked for."""
+        return m
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
 
