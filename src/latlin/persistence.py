@@ -20,6 +20,7 @@ KINDS = {
     "latlin.inference.Posterior": "latlin.inference.posterior",
     "latlin.linear.BayesianBetaRegression": "latlin.linear",
     "latlin.linear.BayesianSurvivalRegression": "latlin.linear",
+    "latlin.linear.BayesianQuantileRegression": "latlin.linear",
     "latlin.linear.BayesianBinomialRegression": "latlin.linear",
     "latlin.linear.BayesianCountRegression": "latlin.linear",
     "latlin.linear.BayesianGammaRegression": "latlin.linear",

@@ -14,6 +14,7 @@ from latlin.linear import (
     BayesianCountRegression,
     BayesianGammaRegression,
     BayesianPoissonRegression,
+    BayesianQuantileRegression,
     BayesianSurvivalRegression,
 )
 from latlin.linear._evidence import _Search
@@ -30,6 +31,7 @@ OFFSET = 0.3 * rng.standard_normal(N)
 MEAN = np.exp(1.0 + ETA)
 Y = {
     "counts": rng.poisson(MEAN * rng.gamma(2.0, 0.5, N)).astype(float),
+    "numbers": 3.0 + ETA + rng.standard_normal(N),
     "zeros": rng.poisson(MEAN * rng.gamma(2.0, 0.5, N)) * (rng.random(N) < 0.7),
     "amounts": MEAN * rng.gamma(3.0, 1.0 / 3.0, N),
     "scattered": np.column_stack([rng.binomial(TRIALS.astype(int), rng.beta(1.0, np.exp(-ETA))), TRIALS]),
@@ -40,6 +42,12 @@ Y = {
 }
 CASES = {
     "negative-binomial": (BayesianCountRegression("negative-binomial"), "counts"),
+    "generalised-poisson": (BayesianCountRegression("generalised-poisson"), "counts"),
+    "zero-inflated-poisson": (BayesianCountRegression("zero-inflated-poisson"), "zeros"),
+    "zero-inflated-negative-binomial": (BayesianCountRegression("zero-inflated-negative-binomial"), "zeros"),
+    "hurdle-poisson": (BayesianCountRegression("hurdle-poisson"), "zeros"),
+    "hurdle-negative-binomial": (BayesianCountRegression("hurdle-negative-binomial"), "zeros"),
+    "quantile": (BayesianQuantileRegression(0.7), "numbers"),
     "binomial": (BayesianBinomialRegression(), "successes"),
     "binomial, probit": (BayesianBinomialRegression(link="probit"), "successes"),
     "binomial, cloglog": (BayesianBinomialRegression(link="cloglog"), "successes"),
@@ -65,6 +73,8 @@ def case(request):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_gradient_of_the_evidence_is_that_of_finite_differences(case, engine):
     model, y = case
+    if engine == "laplace" and isinstance(model, BayesianQuantileRegression):
+        pytest.skip("a kink has no Laplace approximation")
     model.family_ = getattr(model, "family", "")
     (problem,) = model._problems(X, [y], None, OFFSET)
     values, free = settled(problem, model._given(), False)
@@ -125,7 +135,9 @@ def test_predictions_are_those_of_draws(case):
     fitted = model.fit(X, y)
     more = {"trials": TRIALS[:5]} if isinstance(model, BayesianBinomialRegression) else {}
     drawn = fitted.sample_y(X[:5], 40_000, random_state=0, **more)
-    if isinstance(model, BayesianSurvivalRegression):
+    if isinstance(model, BayesianQuantileRegression):
+        np.testing.assert_allclose(np.mean(drawn <= fitted.predict(X[:5])[:, None], axis=1), 0.7, atol=0.03)
+    elif isinstance(model, BayesianSurvivalRegression):
         np.testing.assert_allclose(np.median(drawn, axis=1), fitted.predict(X[:5]), rtol=0.05)
         curve = fitted.predict_survival(X[:5], [1.0, 4.0])
         np.testing.assert_allclose(curve[:, 1], np.mean(drawn > 4.0, axis=1), atol=0.02)

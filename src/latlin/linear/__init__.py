@@ -8,6 +8,7 @@ from latlin.linear.gamma import BayesianGammaRegression
 from latlin.linear.gaussian_regression import BayesianLinearRegression
 from latlin.linear.ordinal import BayesianOrdinalRegression
 from latlin.linear.poisson import BayesianPoissonRegression
+from latlin.linear.quantile import BayesianQuantileRegression
 from latlin.linear.robust import RobustRegression
 from latlin.linear.sparse import SparseRegression
 from latlin.linear.survival import BayesianSurvivalRegression
@@ -22,6 +23,7 @@ __all__ = [
     "BayesianOrdinalRegression",
     "BayesianPoissonRegression",
     "BayesianProbitRegression",
+    "BayesianQuantileRegression",
     "BayesianSurvivalRegression",
     "RobustRegression",
     "SparseRegression",
