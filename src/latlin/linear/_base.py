@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.answers import rowwise
+from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear import _archive, _checks
+from latlin.linear import _checks
 from latlin.linear._arviz import inference_data
 from latlin.linear._block_fitting import block_design, fit_block_problem, numbered
 from latlin.linear._block_problem import BlockProblem, Summarised
@@ -31,6 +30,7 @@ from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
 from latlin.linear._summary import Summary, coefficient_rows
+from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
@@ -41,7 +41,7 @@ from latlin.potentials.families import Family
 KINDS = (np.float64, np.float32)
 
 
-class LinearEstimator(BaseEstimator):
+class LinearEstimator(Archived, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 
     A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and
@@ -56,6 +56,18 @@ class LinearEstimator(BaseEstimator):
     _name = ""
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
+    _saved: ClassVar[tuple[str, ...]] = (
+        "_design",
+        "_fits",
+        "_dtype",
+        "n_features_in_",
+        "feature_names_in_?[D]",
+        "classes_?[*]",
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls._saved = (*LinearEstimator._saved, *(f"{name}?" for name in cls._extras))
+        super().__init_subclass__(**options)
 
     def __init__(
         self,
@@ -348,13 +360,15 @@ class LinearEstimator(BaseEstimator):
         The training data are not in it: what was read back predicts and draws the very same numbers, but what needs
         the data (`posterior_.diagnose()`, `to_arviz()`) asks for a new fit.
         """
-        check_is_fitted(self, "posterior_")
-        _archive.write(path, self)
+        super().save(path)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
-        return _archive.read(path, cls)
+    def _check_before_saving(self) -> None:
+        check_is_fitted(self, "posterior_")
+
+    def _after_loading(self) -> None:
+        if any(len(fit.posterior.mean) != self._design.dim for fit in self._fits) or not self._fits:
+            raise ValueError(f"its posteriors are not over the {self._design.dim} coefficients of its design")
+        self._store(self._design, list(self._fits), self._dtype)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -21,6 +21,7 @@ from latlin.linear._priors import Prior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress, progress
+from latlin.numerics.stored import storable
 from latlin.potentials.families import Family
 from latlin.potentials.ranges import Positive, Range
 
@@ -45,6 +46,7 @@ class Accuracy(NamedTuple):
 PLAIN = Accuracy()
 
 
+@storable
 class Fit(NamedTuple):
     """A posterior and the hyperparameters it belongs to."""
 

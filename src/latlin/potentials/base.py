@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from latlin.numerics import differences, quadrature
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.checks import common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
 from latlin.potentials.ranges import Range
@@ -89,6 +90,10 @@ class Potential(ABC):
     smooth: bool = True
     #: φ is a Gaussian in x, so that a posterior of such sites is exact
     gaussian: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        storable_by_arguments(cls, lambda value: value.parameters)
 
     # --- what a family writes -------------------------------------------------------------------
 

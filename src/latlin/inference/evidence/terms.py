@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from latlin.densities.affine import ProjectedMarginals
 from latlin.densities.characteristic import Projected, expect
-from latlin.densities.projected import ProjectedMarginals
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
