@@ -46,6 +46,11 @@ class ChosenFamily(Regression):
 
     family: str
 
+    @classmethod
+    def families(cls) -> tuple[str, ...]:
+        """Names of the families."""
+        return tuple(cls._families)
+
     def _family(self) -> Family:
         return named(getattr(self, "family_", self.family), self._families)
 

@@ -119,7 +119,7 @@ def _targets_of(block: Block, deal: Deal, summary: Callable[[NDArray[Any]], Base
 
 
 def _judged(
-    block: Block, fitted: Any, others: Baseline, ask: Callable[[Any, Any, Any], dict[str, Any]], step: int
+    block: Block, fitted: Any, others: Baseline, ask: Callable[..., dict[str, Any]], step: int
 ) -> Judged | None:
     if not block.n_rows:
         return None

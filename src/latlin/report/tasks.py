@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
     most_folds: Callable[[NDArray[Any]], int]
     split: Callable[[int, int | None], Any]
-    ask: Callable[[Any, Any, NDArray[Any]], dict[str, Array]]
+    ask: Callable[..., dict[str, Array]]
     baseline: Callable[[NDArray[Any]], Baseline]
     sum_up: Callable[[HeldOut], dict[str, Any]]
 
@@ -53,7 +53,7 @@ def checked_folds(folds: int, rows: int) -> int:
     return folds
 
 
-def _ask_nothing(fitted: Any, X: Any, y: NDArray[Any]) -> dict[str, Array]:
+def _ask_nothing(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
     return {}
 
 
@@ -76,8 +76,8 @@ def _rarest(y: NDArray[Any]) -> int:
     return int(count.min())
 
 
-def _ask_labels(fitted: Any, X: Any, y: NDArray[Any]) -> dict[str, Array]:
-    return {"probability": np.asarray(fitted.predict_proba(X), float)}
+def _ask_labels(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
+    return {"probability": np.asarray(fitted.predict_proba(X, **more), float)}
 
 
 def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
@@ -100,14 +100,14 @@ def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any]) -> dict[str, Array]:
+def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
     """Point predictions, and probability integral transforms: even between zero and one if the model is right.
 
     They are drawn anew where an observation has a probability of its own, so that intervals of counts can be asked
     whether they hold what they promise.
     """
-    residuals = fitted.quantile_residuals(X, y, random_state=0)
-    return {"mean": np.asarray(fitted.predict(X), float), "pit": np.asarray(ndtr(residuals))}
+    residuals = fitted.quantile_residuals(X, y, random_state=0, **more)
+    return {"mean": np.asarray(fitted.predict(X, **more), float), "pit": np.asarray(ndtr(residuals))}
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
