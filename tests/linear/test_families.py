@@ -16,6 +16,7 @@ from latlin.linear import (
     BayesianPoissonRegression,
     BayesianQuantileRegression,
     BayesianSurvivalRegression,
+    SparseRegression,
 )
 from latlin.linear._evidence import _Search
 from latlin.linear._fitting import settled
@@ -269,3 +270,16 @@ def test_trials_beside_the_successes_or_among_them_are_the_same():
 def test_bad_input_gets_a_sentence(model, y, more, said):
     with pytest.raises(ValueError, match=said):
         model.fit(X, y, **more)
+
+
+def test_a_spike_and_a_slab_part_the_coefficients():
+    draws = np.random.default_rng(0)
+    Z = draws.standard_normal((80, 12))
+    y = 2.0 * Z[:, 0] - 1.5 * Z[:, 1] + 0.5 * draws.standard_normal(80)
+    model = SparseRegression("spike-and-slab", engine="ep").fit(Z, y)
+    shares = model.inclusion_probabilities()
+    assert np.all(shares[:2] > 0.95)
+    assert np.all(shares[2:] < 0.5)
+    assert 0.02 < model.prior_probability_ < 0.6
+    with pytest.raises(ValueError, match="spike-and-slab"):
+        SparseRegression().fit(Z, y).inclusion_probabilities()
