@@ -108,7 +108,7 @@ class Huber(Potential):
         # the middle: N(r|μ, σ²) e^{−pr²/2} is a Gaussian, cut at ±c
         shrink = 1.0 / (1.0 + power * sd * sd)
         centre, width = mu * shrink, sd * np.sqrt(shrink)
-        cut = normal_interval((-c - centre) / width, (c - centre) / width)
+        cut = normal_interval((-c - centre) / width, (c - centre) / width, 2 * c / width)
         log_middle = cut.log_mass + 0.5 * np.log(shrink) - 0.5 * power * mu * mu * shrink
         pieces = [(log_middle, centre - width * cut.first, (width * width) * cut.rest)]
         k = power * c * sd

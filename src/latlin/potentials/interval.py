@@ -66,7 +66,7 @@ class Interval(Potential):
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(m), 1))
-        cut = normal_interval((self.low - m) / s, (self.high - m) / s)
+        cut = normal_interval((self.low - m) / s, (self.high - m) / s, (self.high - self.low) / s)
         log_z, mean, variance = cut.log_mass, m - s * cut.first, v * cut.rest
         # N·φ⁰ is the Gaussian itself, and a point is inside or not
         none, point = power == 0, v == 0

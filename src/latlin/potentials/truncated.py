@@ -153,11 +153,11 @@ class Recorded(Potential):
 
     def log_density(self, x: ArrayLike) -> Array:
         a, b = np.broadcast_arrays(*self._ends(x))
-        return normal_interval(a, b).log_mass.reshape(a.shape)
+        return normal_interval(a, b, (self.high - self.low) / self.scale).log_mass.reshape(a.shape)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         a, b = np.broadcast_arrays(*self._ends(x))
-        mass, s = normal_interval(a, b), self.scale
+        mass, s = normal_interval(a, b, (self.high - self.low) / self.scale), self.scale
         # the ends move against x
         first, second, third = (part.reshape(a.shape) for part in mass[1:4])
         return Derivatives(-first / s, second / s**2, -third / s**3)
