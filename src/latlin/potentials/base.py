@@ -305,9 +305,15 @@ class Potential(ABC):
         self._refuse_fixed(name)
         return self._difference(name, value)
 
+    @property
+    def observed(self) -> Array:
+        """The stored observations; those of the base of a family around another."""
+        holder: Any = getattr(self, "base", self)
+        return np.asarray(getattr(holder, self.observation[0]), dtype=float)
+
     def value_of(self, name: str) -> Any:
         """The value of a parameter in `free`."""
-        return getattr(self, name)
+        return self._value_of(name)
 
     def replace(self, **values: Any) -> Self:
         """The same family with some of the constructor's arguments replaced."""
@@ -361,6 +367,10 @@ class Potential(ABC):
         # ∂f/∂t = Jᵀ ∂f/∂value with J = ∂value/∂t
         lines = np.stack([along(unit) for unit in np.eye(t.size)])
         return np.tensordot(np.linalg.inv(slope).T, lines, axes=1)
+
+    def _value_of(self, name: str) -> Any:
+        """The value of a parameter in `free`; a family around another asks that."""
+        return getattr(self, name)
 
     def _no_predictive(self) -> NoReturn:
         raise ValueError(f"{type(self).__name__} does not describe observations: it has no predictive distribution")
