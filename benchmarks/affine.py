@@ -1,6 +1,6 @@
 """Affine-independent KL against Gaussian KL, in the two settings whose cost the source reports, and its scaling.
 
-The source (002_71af9439e55c646f §6.7) took 8 s against 0.2 s for D = N = 10 logistic regression with skew-normal bases,
+The source (Challis (2013), §6.7) took 8 s against 0.2 s for D = N = 10 logistic regression with skew-normal bases,
 and 250 s against 5 s for kernel regression with D = N = 100 and generalised normal bases of a fixed shape, on other
 machines. There is no other implementation to compare with.
 
@@ -22,8 +22,8 @@ from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.densities.bases import SkewNormal
 from latlin.engines import AffineKL
-from latlin.inference.affine_bound import AffineBound
-from latlin.inference.site_form import site_form
+from latlin.inference.affine.bound import AffineBound
+from latlin.inference.forms.site_form import site_form
 from latlin.reproduce import figure_6_4
 from latlin.reproduce.kernel_regression import Setting, affine, friedman, model_of
 

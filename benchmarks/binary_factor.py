@@ -2,8 +2,8 @@
 
     python benchmarks/binary_factor.py [--seeds 0]
 
-The plain version is what 003_acda9ca72b6854ce §1 describes: factor by factor over all rows, second moments in loops
-over rows and factors, the trace of an N×N matrix for the free energy (corrected as in `latlin.factor._binary_model`).
+The plain version is what Lau (2020), §1 describes: factor by factor over all rows, second moments in loops
+over rows and factors, the trace of an N×N matrix for the free energy (corrected as in `latlin.factor.binary.model`).
 Both take the same data, the same start and the same 30 sweeps at most a step. `--seeds 20` also counts the features
 found.
 """
@@ -21,9 +21,9 @@ from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin.factor import BinaryFactorAnalysis
-from latlin.factor import _binary_model as model
-from latlin.factor._binary_fit import BinaryOptions, begin, one_step
-from latlin.factor._binary_latents import MeanField
+from latlin.factor.binary import model
+from latlin.factor.binary.fit import BinaryOptions, begin, one_step
+from latlin.factor.binary.latents import MeanField
 from latlin.numerics.ascent import Rules
 from latlin.numerics.pools import one_blas_thread
 from latlin.reproduce.binary_features import images, n_found

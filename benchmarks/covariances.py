@@ -1,4 +1,4 @@
-"""Every covariance on the logistic problems of 002_71af9439e55c646f §5.2, as Tables 5.2, 5.4 and 5.5 have them.
+"""Every covariance on the logistic problems of Challis (2013), §5.2, as Tables 5.2, 5.4 and 5.5 have them.
 
 Data: w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to
 unit variance; labels from the model. For D = 250, 500, 1000, N = D/2, D, 5D and K = 0.05 D, 0.1 D: seconds, bound per

@@ -22,7 +22,7 @@ from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
-from latlin.inference.log_joint import LogJoint
+from latlin.inference.diagnosis.log_joint import LogJoint
 
 ENGINES = ("laplace", "lvb", "mean-field", "ep", "gkl", "ai-kl")
 SIZES = ((1000, 20), (2000, 100))

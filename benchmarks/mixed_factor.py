@@ -16,8 +16,8 @@ import numpy as np
 from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
-from latlin.factor._mixed_fit import Problem, begin, make_engine
-from latlin.numerics.mixed_kernels import BINARY, COUNT, GAUSSIAN, ORDINAL, REAL, Prior
+from latlin.factor.mixed.fit import Problem, begin, make_engine
+from latlin.factor.mixed.kernels import BINARY, COUNT, GAUSSIAN, ORDINAL, REAL, Prior
 
 
 def draw(n: int, c: int, rank: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from numba import njit, prange
 from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
-from latlin.numerics.factor_stream import FactorStream
+from latlin.factor.analysis.stream import FactorStream
 
 WIDTH = 4096
 

@@ -1,4 +1,4 @@
-"""Real sparse logistic problems: the columns of 002_71af9439e55c646f Table 5.3 that can be had.
+"""Real sparse logistic problems: the columns of Challis (2013), Table 5.3 that can be had.
 
 * a9a (τ = 1, unit prior, 16,000 training rows drawn at random from the published training part, as there): full,
   chevron 80, subspace 80 with a diagonal inner factor, and local bounds; mean and deviation over five splits.

@@ -20,7 +20,7 @@ FLOORS = {
     "mixture": 3,
     "design": 3,
     "quadrature": 3,
-    "swag": 3,
+    "swag": 4,
     "persistence": 4,
     "plot": 4,
     "report": 4,

@@ -388,7 +388,7 @@ def test_reproduce_lists_and_runs(tmp_path):
     listed = run("reproduce", "--list")
     assert listed.exit_code == 0
     assert "table-6.1" in listed.stdout
-    assert "002_71af9439e55c646f" in listed.stdout
+    assert "Challis (2013)" in listed.stdout
     result = run("reproduce", "figure-7.1", "--quick", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert (tmp_path / "figure_7_1.png").exists()

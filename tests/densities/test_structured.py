@@ -12,11 +12,11 @@ from latlin.densities.structured.chevron import Chevron
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.diagonal import Diagonal
 from latlin.densities.structured.low_rank import LowRank
+from latlin.densities.structured.patterns import banded, sparse_pattern
+from latlin.densities.structured.stacked_rows import StackedRows, as_rows
 from latlin.densities.structured.subspace import Subspace
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.numerics.patterns import banded, sparse_pattern
-from latlin.numerics.stacked_rows import StackedRows, as_rows
 
 DIM = 9
 H = np.random.default_rng(1).standard_normal((14, DIM)) * (np.random.default_rng(2).random((14, DIM)) < 0.6)

@@ -6,8 +6,8 @@ from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.design import finite_differences, wavelet_transform
+from latlin.inference.forms.sparse_pairs import pair_gram, pair_squares, split_rows
 from latlin.numerics.linalg import symmetrise
-from latlin.numerics.sparse_pairs import pair_gram, pair_squares, split_rows
 
 
 def test_pairs_are_the_dense_products():

@@ -10,7 +10,8 @@ import pytest
 
 from latlin.distributed import checkpoints
 from latlin.distributed.blocks import LocalBlocks
-from latlin.factor import FactorAnalysis, GroupFactorAnalysis, factor_analysis
+from latlin.factor import FactorAnalysis, GroupFactorAnalysis
+from latlin.factor.analysis import estimator as factor_analysis
 from latlin.linear import BayesianLogisticRegression
 from latlin.mixture import BayesianGaussianMixture
 from latlin.numerics.alerts import ConvergenceWarning

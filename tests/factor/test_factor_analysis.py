@@ -17,9 +17,9 @@ from latlin.factor import (
     NoisyICA,
     choose_components,
 )
-from latlin.factor._direct import profile
-from latlin.factor._moments import DenseMoments, RowMoments, moments
-from latlin.factor._rotation import varimax
+from latlin.factor.analysis.direct import profile
+from latlin.factor.analysis.moments import DenseMoments, RowMoments, moments
+from latlin.factor.analysis.rotation import varimax
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_latents_of_incomplete_rows(wine):
 def test_many_features_without_the_matrix(monkeypatch):
     X, _ = draws(60, 30, 2)
     dense = FactorAnalysis(2).fit(X)
-    monkeypatch.setattr("latlin.factor._moments.DENSE_UP_TO", 5)
+    monkeypatch.setattr("latlin.factor.analysis.moments.DENSE_UP_TO", 5)
     rows = FactorAnalysis(2).fit(X)
     assert isinstance(moments(X, X.mean(axis=0)), RowMoments)
     assert rows.log_likelihood_ == pytest.approx(dense.log_likelihood_, rel=1e-6)

@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from latlin.distributed.blocks import Block, LocalBlocks
-from latlin.factor import FactorAnalysis, _block_moments
-from latlin.factor._block_moments import BlockMoments, block_moments, read_columns
+from latlin.factor import FactorAnalysis
+from latlin.factor.analysis import block_moments as _block_moments
+from latlin.factor.analysis.block_moments import BlockMoments, block_moments, read_columns
 from latlin.numerics.alerts import ConvergenceWarning
 
 CUTS = [7, 64, 1000]

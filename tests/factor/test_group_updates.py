@@ -6,12 +6,13 @@ from scipy.linalg import expm
 from scipy.special import digamma, logsumexp
 from scipy.stats import gamma, multivariate_normal, norm
 
-from latlin.factor._group_data import fit_scaling, prepare
-from latlin.factor._group_fit import Sweep, begin, leap, select
-from latlin.factor._group_low_rank import LowRankRelevance
-from latlin.factor._group_relevance import GammaRelevance
-from latlin.factor._group_rotation import Rotation, best_rotation, rotate, turned
-from latlin.factor._group_updates import (
+from latlin.factor.group.data import fit_scaling, prepare
+from latlin.factor.group.fit import Sweep, begin, leap, select
+from latlin.factor.group.low_rank import LowRankRelevance
+from latlin.factor.group.relevance import GammaRelevance
+from latlin.factor.group.rotation import Rotation, best_rotation, rotate, turned
+from latlin.factor.group.rotation_kernels import curvature_times
+from latlin.factor.group.updates import (
     GroupModel,
     bound,
     bound_parts,
@@ -22,8 +23,7 @@ from latlin.factor._group_updates import (
     update_noise,
     update_relevance,
 )
-from latlin.factor._group_views import read_views
-from latlin.numerics.rotation_kernels import curvature_times
+from latlin.factor.group.views import read_views
 
 UPDATES = (update_latents, update_loadings, update_relevance, update_noise, rotate)
 

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import FactorAnalysis, MixedFactorAnalysis
-from latlin.numerics.mixed_kernels import REAL
+from latlin.factor.mixed.kernels import REAL
 
 TYPES = ["real"] * 3 + ["binary"] * 3 + ["count"] * 3 + ["ordinal"] * 3 + ["categorical"]
 CLASSES = ("binary", "ordinal", "categorical")

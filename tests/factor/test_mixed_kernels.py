@@ -6,10 +6,10 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.factor._mixed_fit import MixedState, Problem, begin, expanded, make_engine
-from latlin.numerics.mixed_columns import column_value, cuts_value
-from latlin.numerics.mixed_ep import tilted
-from latlin.numerics.mixed_kernels import (
+from latlin.factor.mixed.column_kernels import column_value, cuts_value
+from latlin.factor.mixed.ep_kernels import tilted
+from latlin.factor.mixed.fit import MixedState, Problem, begin, expanded, make_engine
+from latlin.factor.mixed.kernels import (
     BINARY,
     COUNT,
     GAUSSIAN,

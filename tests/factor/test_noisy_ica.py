@@ -10,11 +10,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
-from latlin.factor import _ica_model as im
-from latlin.factor._ica_engines import ENGINES, Block, Single, with_moments
-from latlin.factor._ica_fit import begin, by_rotation, normalised, one_step
-from latlin.factor._ica_sources import FAMILIES, LaplaceSource, StudentTSource
-from latlin.numerics.ica_kernels import joint_rows, n_runs
+from latlin.factor.ica import model as im
+from latlin.factor.ica.engines import ENGINES, Block, Single, with_moments
+from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
+from latlin.factor.ica.kernels import joint_rows, n_runs
+from latlin.factor.ica.sources import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
 from latlin.reproduce.noisy_ica import amari_error, mixture
 
@@ -172,7 +172,7 @@ def test_single_rows_are_the_tilted_moments_of_the_source(source, shape, h):
     scale = 0.7
     potential = StudentT(shape, np.zeros(4), scale) if source == "student-t" else Laplace(np.zeros(4), scale)
     tilted = potential.tilted_moments(b / h, np.full(4, 1.0 / h))
-    from latlin.factor._ica_engines import _tables
+    from latlin.factor.ica.engines import _tables
 
     out = _tables(b, h, im.SourceModel(FAMILIES[source], False), shape, scale)
     log_z = tilted[0] + 0.5 * np.log(2 * np.pi / h) + 0.5 * b**2 / h

@@ -7,11 +7,11 @@ from scipy import sparse
 from gp_problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.densities.stored import decode, encode
-from latlin.inference.gaussian_part import gaussian_part
-from latlin.inference.kernel_form import KernelForm
-from latlin.inference.projections import stacked_rows
-from latlin.inference.site_form import _proper, site_form
-from latlin.inference.sites import SiteParameters, Sites
+from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.kernel import KernelForm
+from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.site_form import _proper, site_form
+from latlin.inference.forms.sites import SiteParameters, Sites
 
 N = 30
 

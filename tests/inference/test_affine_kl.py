@@ -16,9 +16,9 @@ from latlin.densities.bases import (
     StudentT,
 )
 from latlin.engines import AffineKL
-from latlin.inference.affine_bound import AffineBound
-from latlin.inference.affine_start import best_start
-from latlin.inference.site_form import site_form
+from latlin.inference.affine.bound import AffineBound
+from latlin.inference.affine.start import best_start
+from latlin.inference.forms.site_form import site_form
 from reference import brute_force, log_joint
 
 rng = np.random.default_rng(11)

@@ -13,10 +13,10 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.distributed.blocks import LocalBlocks
 from latlin.distributed.opening import open_blocks
 from latlin.inference import block_infer
-from latlin.inference.block_gradient import block_evidence_gradient
 from latlin.inference.block_infer import infer_blocks
 from latlin.inference.block_model import BlockModel, Observed
-from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.evidence.blocks import block_evidence_gradient
+from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.ascent import Checkpoint
 

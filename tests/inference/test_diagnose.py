@@ -12,7 +12,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import CovarianceWhitening
-from latlin.inference.log_joint import LogJoint
+from latlin.inference.diagnosis.log_joint import LogJoint
 from latlin.numerics.linalg import Cholesky
 from reference import brute_force
 

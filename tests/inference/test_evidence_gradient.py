@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
-from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.evidence.gradient import evidence_gradient
 
 STEP = 3e-4
 TIGHT = {

@@ -13,9 +13,9 @@ from latlin.densities.structured.low_rank import LowRank
 from latlin.densities.structured.subspace import Subspace
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
 from latlin.engines import GaussianKL
-from latlin.inference.gaussian_kl_structured import Objective
-from latlin.inference.gaussian_kl_subspace import fewest_losses
-from latlin.inference.structured_form import structured_form
+from latlin.inference.forms.structured import structured_form
+from latlin.inference.gaussian_kl.structured import Objective
+from latlin.inference.gaussian_kl.subspace import fewest_losses
 
 DIM = 10
 RNG = np.random.default_rng(0)

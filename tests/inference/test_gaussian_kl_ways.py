@@ -12,9 +12,9 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import engine as engine_room
 from latlin.inference.block_model import BlockModel, Observed
-from latlin.inference.evidence_gradient import evidence_gradient
-from latlin.inference.gaussian_kl_sums import SumState
-from latlin.inference.gaussian_kl_ways import TALL, BySites, BySumsFirst, way_of
+from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.gaussian_kl.sums import SumState
+from latlin.inference.gaussian_kl.ways import TALL, BySites, BySumsFirst, way_of
 from latlin.numerics.ascent import Checkpoint
 
 D = 3

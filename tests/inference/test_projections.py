@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.inference.projections import DenseProjections, ScaledProjections
-from latlin.inference.site_form import whitened_projections
+from latlin.inference.forms.projections import DenseProjections, ScaledProjections
+from latlin.inference.forms.site_form import whitened_projections
 from latlin.numerics.linalg import cholesky
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.inference import gaussian_kl_full as full
-from latlin.inference.kernel_form import KernelForm
-from latlin.inference.site_form import site_form
-from latlin.inference.sites import SiteParameters
+from latlin.inference.forms.kernel import KernelForm
+from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.gaussian_kl import full
 
 
 def _model(n=12, dim=30, scale=1.0, seed=0):

@@ -5,9 +5,9 @@ import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import GaussianKL
-from latlin.inference import gaussian_kl_options
-from latlin.inference.structured_form import structured_form
-from latlin.inference.structured_starts import structured_starts
+from latlin.inference.forms.structured import structured_form
+from latlin.inference.gaussian_kl import options as gaussian_kl_options
+from latlin.inference.gaussian_kl.structured_starts import structured_starts
 
 
 def outliers(potential, seed=2):

@@ -23,10 +23,10 @@ from latlin.mixture.gradients import (
     relaxed_labels_pullback,
     score_gradient,
 )
-from latlin.mixture.importance import weigh
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.moments import of_labels
-from latlin.mixture.relaxation import relaxed_moments
+from latlin.mixture.monte_carlo.importance import weigh
+from latlin.mixture.monte_carlo.relaxation import relaxed_moments
 from latlin.mixture.sweep import make_rows
 from latlin.mixture.weights import DirichletWeights, StickWeights
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from latlin.numerics.pools import one_blas_thread, one_pool
-from latlin.numerics.rows import SparseRows
+from latlin.densities.structured.rows import SparseRows, one_pool
+from latlin.numerics.pools import one_blas_thread
 
 
 def blas_threads():

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import ndtr
 
 from latlin.numerics import quadrature
-from latlin.numerics.site_kernels import CHUNK, PARALLEL_FROM, log_sigmoid_expectations, rule_table
 from latlin.numerics.special import log_ndtr, log_sigmoid
+from latlin.potentials.kernels.sites import CHUNK, PARALLEL_FROM, log_sigmoid_expectations, rule_table
 
 
 @pytest.mark.parametrize("n", [4, 16])

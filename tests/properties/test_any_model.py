@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latlin import engines
-from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.numerics.ascent import rounding
 from random_models import ENGINES, assert_finite, attempt, part, parts
 

@@ -52,7 +52,7 @@ def test_a_page_counts_its_verdicts_and_keeps_its_numbers(tmp_path):
     assert [path.name for path in written] == ["figure_2_2.md", "numbers.csv", "x.png"]
     page = written[0].read_text(encoding="utf8")
     assert page.startswith("# Figure 2.2: a line through")
-    assert "Source: 002_71af9439e55c646f" in page
+    assert "Source: Challis (2013)" in page
     assert "1 of 3 agree, 1 differ (1 not explained), 1 are not compared." in page
     assert "![alt text](x.png)" in page
     assert r"| b \| c | 1 | 2 | no | not explained: no run tests it |" in page

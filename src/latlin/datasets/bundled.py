@@ -16,11 +16,10 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.datasets.columns import told
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 FILES = {
     "concrete": ("concrete_strength.csv.gz", "strength_mpa"),
     "wine": ("wine_quality_red.csv.gz", "quality"),

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.datasets.table import need_pandas
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 Series = Any  # a pandas.Series
 #: more levels than the first, or more than the second and than half the rows, are names
 MOST_LEVELS, FEW_LEVELS = 100, 10

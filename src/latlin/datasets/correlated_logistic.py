@@ -1,4 +1,4 @@
-"""The logistic problems of 002_71af9439e55c646f §5.2: correlated covariates, weights and labels from the model.
+"""The logistic problems of Challis (2013), §5.2: correlated covariates, weights and labels from the model.
 
 w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to unit
 variance; labels y = ±1 with probability σ(y wᵀx). The text does not say whether labels are drawn from the covariates
@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
-
-Array = NDArray[np.float64]
 
 
 class LabelledRows(NamedTuple):

@@ -2,7 +2,7 @@
 
     q(w) = |det A|⁻¹ ∏_d q_d([A⁻¹(w − b)]_d)
 
-002_71af9439e55c646f (6.2.1). The bases have mean zero and variance one, so that ⟨w⟩ = b and cov(w) = AAᵀ.
+Challis (2013), eq. 6.2.1. The bases have mean zero and variance one, so that ⟨w⟩ = b and cov(w) = AAᵀ.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import get_lapack_funcs, lu_factor, lu_solve
 
+from latlin.densities import fourier_kernels as kernels
 from latlin.densities.bases.base import Base
 from latlin.densities.characteristic import Grid, Table, tabulate
 from latlin.densities.projected import ProjectedMarginals
-from latlin.numerics import fourier_kernels as kernels
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 
-Array = NDArray[np.float64]
 #: level of the frequency grid of marginals
 LEVEL = 2
 

@@ -1,6 +1,6 @@
 """Expectations of functions of projections x = αᵀv + β of independent variables, in the Fourier domain.
 
-002_71af9439e55c646f §6.3.1 inverts a product of discretised transforms on DK lattice points for every projection. Here
+Challis (2013), §6.3.1 inverts a product of discretised transforms on DK lattice points for every projection. Here
 the product of the exact characteristic functions is taken on the few frequencies where it does not vanish, and the
 integrand is transformed instead: O(N·D·T) for all expectations and all their derivatives.
 
@@ -22,10 +22,10 @@ import numpy as np
 from numba import get_num_threads
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.densities import fourier_kernels as kernels
 from latlin.densities.bases.base import Base
-from latlin.numerics import fourier_kernels as kernels
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 Regions = Sequence[tuple[ArrayLike, ArrayLike]]
 #: half-width of the window for a Gaussian projection, in standard deviations
 GAUSSIAN_REACH = 8.0

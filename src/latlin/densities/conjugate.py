@@ -2,7 +2,7 @@
 
 Plain functions of parameter arrays. A Wishart W(Λ | W, ν) is held by the *scale* Ψ = W⁻¹ (its Cholesky factor
 where one is needed), because posterior updates add to Ψ: E[Λ] = νΨ⁻¹. In one dimension it is the gamma density
-of shape ν/2 and rate Ψ/2. Source: 004_3d1e57c98b1fd450 (3.8), (3.30)–(3.39).
+of shape ν/2 and rate Ψ/2. Source: Gutteridge (2021), eqs. 3.8, 3.30–3.39.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from latlin.densities.marginals import NormalMarginals
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
-
-Array = NDArray[np.float64]
 
 
 class Table(NamedTuple):

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky, gram
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

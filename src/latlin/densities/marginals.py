@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

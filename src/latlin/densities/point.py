@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latlin.densities.marginals import NormalMarginals
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

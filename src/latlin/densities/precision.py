@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.whitening import Whitening
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, whitened_squares
 
-Array = NDArray[np.float64]
 BLOCK = 1024
 
 

@@ -1,6 +1,6 @@
 """Exact one-dimensional marginals of projections of an affine-independent density.
 
-Each is the Fourier series of the product of characteristic functions (002_71af9439e55c646f (6.3.2), corrected); its
+Each is the Fourier series of the product of characteristic functions (Challis (2013), eq. 6.3.2, corrected); its
 integral is summed term by term, so the distribution function is as accurate as the density. Absolute accuracy is near
 1e-11 for light tails; for polynomial tails it is the mass beyond the window.
 """
@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.densities import fourier_kernels as kernels
 from latlin.densities.characteristic import Regions, Table, Windows, expect, windows
-from latlin.numerics import fourier_kernels as kernels
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 #: densities below this, a standard deviation being one, are rounding
 FLOOR = 1e-15
 

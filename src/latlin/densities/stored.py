@@ -44,7 +44,7 @@ CLASSES = {
     "Raw": f"{_HERE}.bases.gaussian_mixture",
     "Stacked": f"{_HERE}.bases.stacked",
     "Cholesky": "latlin.numerics.linalg",
-    "Pattern": "latlin.numerics.patterns",
+    "Pattern": "latlin.densities.structured.patterns",
 }
 
 

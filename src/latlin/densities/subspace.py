@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.whitening import Whitening
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

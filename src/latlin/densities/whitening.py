@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class Whitening(Protocol):

@@ -1,7 +1,7 @@
 """Directions of largest posterior variance: what a unit-norm measurement should look at next.
 
 The information gain ½ log det(I + M S Mᵀ/ν²) of k orthonormal rows is largest when they are the leading eigenvectors of
-S, 002_71af9439e55c646f (5.4.2). Small covariances are decomposed; structured ones by Lanczos' method on products.
+S, Challis (2013), eq. 5.4.2. Small covariances are decomposed; structured ones by Lanczos' method on products.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.subspace import SubspaceCovariance
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 #: dimension up to which a covariance without structure is decomposed
 DENSE = 1500
 

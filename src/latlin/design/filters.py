@@ -1,6 +1,6 @@
 """Linear filters whose responses are sparse in signals and images: finite differences and orthonormal wavelets.
 
-002_71af9439e55c646f §5.4 puts Laplace priors on both. Signals and images are flattened row by row (C order).
+Challis (2013), §5.4 puts Laplace priors on both. Signals and images are flattened row by row (C order).
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
 ROOT3 = np.sqrt(3.0)
 #: Daubechies' scaling filter with four taps and two vanishing moments
 TAPS = np.array([1.0 + ROOT3, 3.0 + ROOT3, 3.0 - ROOT3, 1.0 - ROOT3]) / (4.0 * np.sqrt(2.0))

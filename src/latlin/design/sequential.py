@@ -1,4 +1,4 @@
-"""Sequential experimental design for sparse linear models, 002_71af9439e55c646f §5.4.
+"""Sequential experimental design for sparse linear models, Challis (2013), §5.4.
 
 A signal w with sparse filter responses Bw is measured, y = Mw + N(0, ν²). The posterior given the measurements so far
 says where w is least known, and there the next measurement looks.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
@@ -19,9 +19,8 @@ from latlin.inference.engine import Engine
 from latlin.inference.infer import infer, resolve
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, checked_matrix
 from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
-
-Array = NDArray[np.float64]
 
 
 class SequentialDesign:

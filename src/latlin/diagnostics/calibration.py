@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.progress import Progress, progress
 from latlin.numerics.rng import RandomState, generator
 
-Array = NDArray[np.float64]
 Simulate = Callable[[np.random.Generator], tuple[Any, Any]]
 #: data, count, generator → draws
 Fitter = Callable[[Any, int, np.random.Generator], Array]

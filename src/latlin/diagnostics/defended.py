@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from latlin.diagnostics.pareto import smooth_log_weights
 from latlin.diagnostics.weights import effective_size
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class DefendedEvidence(NamedTuple):

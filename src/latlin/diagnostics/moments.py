@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class CorrectedMoments(NamedTuple):

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 #: largest shape of a tail that averages still survive
 LARGEST_K = 0.7
 #: fewest weights whose tail is fitted

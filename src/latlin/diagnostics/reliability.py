@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class ReliabilityCurve(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def log_score(y: ArrayLike, probability: ArrayLike) -> Array:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from latlin.diagnostics.moments import CorrectedMoments
 from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.response import Response
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 Word = Literal["reliable", "use with care", "do not use"]
 
 #: a mean off by more sd, or a ratio of sd outside, is not reliable; and by how much it is not usable

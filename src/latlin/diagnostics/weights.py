@@ -2,7 +2,7 @@
 
     ⟨log (1/n) Σ w⟩ ≤ log Z ≤ ½ log ⟨w²⟩
 
-The left is the importance-weighted bound (IWAE; 004_3d1e57c98b1fd450 §5.4), the right the χ² bound (CUBO). Both are
+The left is the importance-weighted bound (IWAE; Gutteridge (2021), §5.4), the right the χ² bound (CUBO). Both are
 estimated from the draws, and the right one means something only where the squares have a mean: for a tail of shape k
 that needs k < ½, and k < 0.35 to be estimated well.
 """
@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from latlin.diagnostics.pareto import LARGEST_K, smooth_log_weights
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class WeightSummary(NamedTuple):

@@ -1,7 +1,7 @@
 """Sums over blocks of rows: all that a fit needs of data that may not fit into memory, or not on one machine.
 
 A fit never sees the rows. It asks for the total of a *summand*, a function of one block and of some shared numbers that
-returns a tuple of arrays, and gets the tuple of their sums (002_71af9439e55c646f §4.6.2). Summands are functions at the
+returns a tuple of arrays, and gets the tuple of their sums (Challis (2013), §4.6.2). Summands are functions at the
 top level of a module, or instances of small frozen classes defined there, so that they travel by name: no data are ever
 packed into them. Sums are taken pairwise in a fixed tree over the order of the blocks, so that the same blocks give the
 same digits wherever they are.

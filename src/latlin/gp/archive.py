@@ -12,7 +12,6 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels
 
 from latlin import potentials
@@ -21,15 +20,15 @@ from latlin.gp.latent import Latent, prior_of
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process
 from latlin.gp.search import Found
+from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.infer import ENGINES
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import site_form
-from latlin.inference.sites import SiteParameters
 from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 FORMAT = 1
 KERNELS: dict[str, Any] = {
     name: kind

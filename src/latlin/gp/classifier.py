@@ -19,12 +19,12 @@ from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.inference.engine import Engine
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 #: share of wrong labels that "step" allows for
 EPS = 0.01
 LINKS: dict[str, Potential] = {

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from latlin.densities.kernel_precision import kernel_weights
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
-
-Array = NDArray[np.float64]
 
 
 class Curvature(Protocol):

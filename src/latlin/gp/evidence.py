@@ -1,7 +1,7 @@
 """The evidence of a Gaussian process as a function of kernel and likelihood parameters, with its gradient.
 
-The engine's evidence gradient gives ∂ log Z/∂K and one derivative a site and likelihood parameter (002_71af9439e55c646f
-(B.6.7), corrected: at the optimum of a bound only the explicit dependence counts); the kernel's own gradient and the
+The engine's evidence gradient gives ∂ log Z/∂K and one derivative a site and likelihood parameter (Challis (2013),
+eq. B.6.7, corrected: at the optimum of a bound only the explicit dependence counts); the kernel's own gradient and the
 chain rule do the rest.
 """
 
@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.gp.latent import Latent, condition
 from latlin.gp.likelihoods import Likelihood
 from latlin.inference.engine import Engine
-from latlin.inference.evidence_gradient import evidence_gradient
+from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.posterior import Posterior
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Gaussian noise: the posterior and the evidence in closed form, whatever the noise.
 
 A Gaussian site is its own stand-in, ψ(x) = ψ(0) + νx − ½γx², so the value at the mean and the curvature there give the
-log marginal likelihood (004_3d1e57c98b1fd450 §7.1). No iteration, so nothing that could fail to converge when the
+log marginal likelihood (Gutteridge (2021), §7.1). No iteration, so nothing that could fail to converge when the
 noise is next to nothing.
 """
 
@@ -14,10 +14,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import LOG_2PI, site_form
-from latlin.inference.sites import SiteParameters
+from latlin.numerics.arrays import LOG_2PI
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The latent function given the data: one Gaussian over its values at the inputs, carried to any other input.
 
-A Gaussian process is the latent linear model N(w | μ, K) ∏_n φ_n(w_n) (002_71af9439e55c646f (5.1.1)). Every engine in
+A Gaussian process is the latent linear model N(w | μ, K) ∏_n φ_n(w_n) (Challis (2013), eq. 5.1.1). Every engine in
 site form gives (γ, ν), from which α = K⁻¹(m − μ) = ν − Γ(m − μ) and R = (K + Γ⁻¹)⁻¹ follow without an inverse of K, and
 
     w_* ~ N(μ + k_*ᵀα,  k_** − k_*ᵀ R k_*),
@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.gp.curvature import Curvature, curvature
 from latlin.inference.engine import Engine
-from latlin.inference.ep_moments import cavity
+from latlin.inference.ep.moments import cavity
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.inference.sites import SiteParameters
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 #: largest share of the mean prior variance that is added to the diagonal of K when it is numerically singular
 MAX_JITTER = 1e-6
 

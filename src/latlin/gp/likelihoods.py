@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin import potentials
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 #: first scale of a named likelihood, in standard deviations of the targets
 FIRST_SCALE = 0.3
 FIRST_DF = 4.0

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -14,15 +13,15 @@ from latlin.gp.evidence import Setting
 from latlin.gp.exact import Exact
 from latlin.gp.search import Found
 from latlin.inference.engine import Engine
-from latlin.inference.expectation_propagation import ExpectationPropagation
-from latlin.inference.gaussian_kl import GaussianKL
+from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import resolve
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
-Array = NDArray[np.float64]
 #: new inputs whose kernel rows are formed together
 BLOCK = 2000
 

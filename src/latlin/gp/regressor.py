@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,13 +18,12 @@ from latlin.gp.process import Process, default_kernel, given_kernel, resolve_eng
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.validation import choose_on_validation
 from latlin.inference.engine import Engine
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
-
-Array = NDArray[np.float64]
 
 
 class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
@@ -46,7 +45,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         Parameters of the likelihood that evidence maximisation leaves alone, such as ("df",).
     validation_grid : dict of sequences, optional
         Values of likelihood parameters to choose from by the log probability of a held-out part (they are then fixed);
-        kernel parameters are fitted to the rest by evidence. 002_71af9439e55c646f §5.1 does so because evidence
+        kernel parameters are fitted to the rest by evidence. Challis (2013), §5.1 does so because evidence
         maximisation over both gave poor predictions.
     validation_fraction : float
         Share of the rows held out for `validation_grid`.
@@ -80,7 +79,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     References
     ----------
-    002_71af9439e55c646f §5.1 and B.6; 004_3d1e57c98b1fd450 §7.1.
+    Challis (2013), §5.1 and B.6; Gutteridge (2021), §7.1.
 
     Examples
     --------

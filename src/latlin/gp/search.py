@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
@@ -16,9 +15,9 @@ from latlin.gp.latent import Latent
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.arrays import Array
 from latlin.numerics.progress import Progress, progress
 
-Array = NDArray[np.float64]
 #: half width, in logarithms, of the box around the first parameters from which restarts are drawn
 SPREAD = 2.0
 #: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start

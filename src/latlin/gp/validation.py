@@ -1,4 +1,4 @@
-"""Likelihood parameters by the log probability of held-out data, 002_71af9439e55c646f §5.1."""
+"""Likelihood parameters by the log probability of held-out data, Challis (2013), §5.1."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.gp.evidence import Setting
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process
 from latlin.gp.search import maximise_evidence
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def choose_on_validation(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latlin.inference.model import LatentLinearModel
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 
-Array = NDArray[np.float64]
 EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
 
 

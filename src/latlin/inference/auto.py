@@ -15,13 +15,13 @@ from typing import ClassVar
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.inference.affine_kl import AffineKL
+from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
-from latlin.inference.gaussian_kl import GaussianKL
-from latlin.inference.mean_field import MeanField
+from latlin.inference.forms.sites import Sites
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.mean_field.engine import MeanField
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.inference.sites import Sites
 
 #: min(N, D) up to which a full covariance is fitted, and dimension up to which D×D may be formed at all
 FULL = 2000

@@ -1,7 +1,7 @@
 """Engines on models of blocks: MAP, Laplace and Gaussian KL by sums over rows.
 
 The steps are those that the engine takes in memory, for full Gaussian KL those of `algorithm="sums"`: nothing is kept a
-row. Nothing but sums travels (002_71af9439e55c646f §4.6.2).
+row. Nothing but sums travels (Challis (2013), §4.6.2).
 """
 
 from __future__ import annotations
@@ -14,35 +14,34 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.point import PointMass
 from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.inference import gaussian_kl, laplace
-from latlin.inference import map as modes
 from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.auto import FULL, Auto
-from latlin.inference.block_form import BlockForm, block_form
-from latlin.inference.block_kinks import find_kinked_block_mode
 from latlin.inference.block_model import RUNS, BlockModel
-from latlin.inference.block_newton import BlockMode, find_block_mode
-from latlin.inference.block_structured import BlockClimber, typical_block_scale
 from latlin.inference.engine import Engine, fingerprint
-from latlin.inference.full_fit import NOWHERE
-from latlin.inference.gaussian_kl import GaussianKL
-from latlin.inference.gaussian_kl_subspace import SubspacePlan
-from latlin.inference.gaussian_kl_sums import SumState, maximise_bound_by_sums
-from latlin.inference.laplace import Laplace
-from latlin.inference.map import MAP
+from latlin.inference.forms.blocks import BlockForm, block_form
+from latlin.inference.forms.structured import structured_form
+from latlin.inference.gaussian_kl import engine as gaussian_kl
+from latlin.inference.gaussian_kl.block_structured import BlockClimber, typical_block_scale
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.gaussian_kl.full_fit import NOWHERE
+from latlin.inference.gaussian_kl.subspace import SubspacePlan
+from latlin.inference.gaussian_kl.sum_starts import first_point, first_state
+from latlin.inference.gaussian_kl.sums import SumState, maximise_bound_by_sums
+from latlin.inference.mode import laplace
+from latlin.inference.mode import map as modes
+from latlin.inference.mode.block_kinks import find_kinked_block_mode
+from latlin.inference.mode.block_newton import BlockMode, find_block_mode
+from latlin.inference.mode.laplace import Laplace
+from latlin.inference.mode.map import MAP
 from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import LOG_2PI
-from latlin.inference.structured_form import structured_form
-from latlin.inference.sum_starts import first_point, first_state
+from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 from latlin.numerics.linalg import Cholesky, cholesky
 
-Array = NDArray[np.float64]
 #: smallest eigenvalue of a Laplace precision, in units of the prior's typical curvature, where the prior is no Gaussian
 FLATTEST = 1e-4
 

@@ -3,7 +3,7 @@
     p(w) = 1/Z ∏ own factors(w) ∏_blocks ∏_n φ_n(h_nᵀw + o_n)^{weight_n}
 
 The factors on w itself (a Gaussian prior, or sites on the coordinates) are few and stay here; the observations are
-reached only through sums over blocks (002_71af9439e55c646f §4.6.2). A *reading* turns the rows of a block into sites
+reached only through sums over blocks (Challis (2013), §4.6.2). A *reading* turns the rows of a block into sites
 where the block is, a piece at a time, so that no whitened or widened copy of a block is ever made.
 """
 
@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.distributed.blocks import Block, Blocks, Summand, slices
+from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.sites import Sites
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 #: entries of a piece of dense rows, which should stay in the cache, and the rows it has at least and at most
 PIECE = 2**18
 ROWS = (1024, 16_384)

@@ -1,7 +1,7 @@
 """Several engines on one model, side by side: the ladder of bounds.
 
 Lower bounds come first, in rising order, so that the best stands last among them: local bound ≤ Gaussian KL with a
-diagonal ≤ banded or chevron ≤ full covariance, as 002_71af9439e55c646f §4.4.1 proves for some and hopes for the others.
+diagonal ≤ banded or chevron ≤ full covariance, as Challis (2013), §4.4.1 proves for some and hopes for the others.
 """
 
 from __future__ import annotations

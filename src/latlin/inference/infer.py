@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from latlin.inference.affine_kl import AffineKL
+from latlin.inference.affine.engine import AffineKL
 from latlin.inference.auto import Auto
 from latlin.inference.block_infer import infer_blocks
 from latlin.inference.block_model import BlockModel
 from latlin.inference.engine import Engine
-from latlin.inference.expectation_propagation import ExpectationPropagation
-from latlin.inference.gaussian_kl import GaussianKL
-from latlin.inference.laplace import Laplace
-from latlin.inference.local_bound import LocalBound
-from latlin.inference.map import MAP
-from latlin.inference.mean_field import MeanField
+from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.local_bound.engine import LocalBound
+from latlin.inference.mean_field.engine import MeanField
+from latlin.inference.mode.laplace import Laplace
+from latlin.inference.mode.map import MAP
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 

@@ -2,7 +2,7 @@
 
     p(w) = 1/Z ∏_m N(H_m w | μ_m, Σ_m) ∏_n φ_n(h_nᵀw + o_n)^{weight_n}
 
-002_71af9439e55c646f (2.3.1). Everything is checked here, once; nothing downstream checks again.
+Challis (2013), eq. 2.3.1. Everything is checked here, once; nothing downstream checks again.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
-
-Array = NDArray[np.float64]
 
 
 class _Sealed:

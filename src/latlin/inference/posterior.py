@@ -7,21 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.approximation import Density, EvidenceKind
-from latlin.inference.kl_bound import gaussian_kl_bound
+from latlin.inference.diagnosis.kl_bound import gaussian_kl_bound
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
-from latlin.inference.sites import SiteParameters
 from latlin.inference.stored_posterior import read, write
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
 if TYPE_CHECKING:
-    from latlin.inference.diagnose import Diagnosis
-
-Array = NDArray[np.float64]
+    from latlin.inference.diagnosis.diagnose import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Posterior:
         >>> infer(model, "gkl").diagnose(random_state=0).verdict
         'reliable'
         """
-        from latlin.inference.diagnose import diagnose  # when first needed: fits do without it
+        from latlin.inference.diagnosis.diagnose import diagnose  # when first needed: fits do without it
 
         return diagnose(self, n, random_state)
 

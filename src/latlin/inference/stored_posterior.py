@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from latlin.densities.stored import decode, encode
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel
-from latlin.inference.sites import SiteParameters
 from latlin.numerics.archive import read_sealed, write_sealed
 
 KIND, FORMAT = "latlin.inference.Posterior", 1

@@ -22,7 +22,6 @@ from latlin.linear._design import Design
 from latlin.linear._evidence import Fit
 from latlin.numerics.archive import read_sealed, write_sealed
 
-Array = NDArray[np.float64]
 FORMAT = 1
 
 

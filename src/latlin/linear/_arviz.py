@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latlin.inference.log_joint import LogJoint
+from latlin.inference.diagnosis.log_joint import LogJoint
+from latlin.inference.forms.sites import Sites
 from latlin.inference.posterior import Posterior
-from latlin.inference.sites import Sites
 from latlin.linear._design import Design
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str, dict[str, Array]]:

@@ -7,7 +7,6 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -32,12 +31,12 @@ from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
 from latlin.linear._summary import Summary, coefficient_rows
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 KINDS = (np.float64, np.float32)
 
 

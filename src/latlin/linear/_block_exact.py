@@ -1,7 +1,7 @@
 """Linear models with Gaussian noise over blocks of rows, in closed form, from one pass.
 
 With t = y − offset − Hμ the sums HᵀWH, HᵀWt and tᵀWt say all that the posterior and the evidence need, for every prior
-scale and noise scale (002_71af9439e55c646f §2.2.1). Sums of squares have half the digits of the rows: noise below 1e-7
+scale and noise scale (Challis (2013), §2.2.1). Sums of squares have half the digits of the rows: noise below 1e-7
 of the response is not seen.
 """
 
@@ -11,21 +11,19 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
 from latlin.inference.block_model import Reading, pieces
-from latlin.inference.gaussian_part import LOG_2PI, gaussian_part
+from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.site_form import whitened_projections
 from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import whitened_projections
 from latlin.linear._block_problem import BlockProblem, Values
 from latlin.linear._exact import Spectrum
+from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, dot, symmetrise
-
-Array = NDArray[np.float64]
 
 
 class Sufficient(NamedTuple):

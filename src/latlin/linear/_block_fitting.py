@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.distributed.blocks import Block
 from latlin.inference.auto import FULL, Auto
@@ -26,8 +25,8 @@ from latlin.linear._exact import maximise_exact_evidence
 from latlin.linear._families import LOCATION
 from latlin.linear._fitting import FINE, FINER, SMALL, asked_engine
 from latlin.linear._priors import GaussianPrior
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 Path = str | os.PathLike[str]
 
 

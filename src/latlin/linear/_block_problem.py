@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.distributed.blocks import Block, Blocks
-from latlin.inference.block_gradient import block_evidence_gradient
 from latlin.inference.block_model import BlockModel, Observed
+from latlin.inference.evidence.blocks import block_evidence_gradient
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.linear._block_table import Table, column_of
@@ -22,9 +21,9 @@ from latlin.linear._design import Design
 from latlin.linear._families import Family
 from latlin.linear._priors import Prior
 from latlin.linear._problem import hyper_slopes
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 Values = Mapping[str, Any]
 
 

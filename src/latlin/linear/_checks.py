@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
-
-Array = NDArray[np.float64]
 
 
 def weights(value: Any, count: int) -> Array | None:

@@ -22,9 +22,8 @@ from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import Latent
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
-
-Array = NDArray[np.float64]
 
 
 class Classification(ClassifierMixin, LinearEstimator):

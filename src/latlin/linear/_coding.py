@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class Coding(Protocol):

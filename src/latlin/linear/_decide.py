@@ -1,4 +1,4 @@
-"""Decisions: the action whose loss, averaged over what is not known, is least (002_71af9439e55c646f (2.1.8))."""
+"""Decisions: the action whose loss, averaged over what is not known, is least (Challis (2013), eq. 2.1.8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 Loss = Callable[[Any, NDArray[Any]], ArrayLike] | ArrayLike
 
 

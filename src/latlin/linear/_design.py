@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 #: rows that stay in the cache
 BLOCK = 512
 

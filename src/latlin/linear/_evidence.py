@@ -1,6 +1,6 @@
 """Evidence maximisation (ML-II): the hyperparameters that make the data most probable.
 
-002_71af9439e55c646f §2.2.3 and B.6. The gradient of the log evidence is analytic, every fit starts from the one before,
+Challis (2013), §2.2.3 and B.6. The gradient of the log evidence is analytic, every fit starts from the one before,
 and positive numbers are sought by their logarithms.
 """
 
@@ -12,16 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._problem import Learnable
 from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress, progress
 
-Array = NDArray[np.float64]
 MAX_FITS = 100
 
 

@@ -5,7 +5,7 @@ With Z = W^{½} X / spread, a = W^{½} 1 and c = W^{½}(y − offset − b₀), 
     M + τ² aaᵀ,   M = s² ZZᵀ + σ² I
 
 and one singular value decomposition of Z turns M into numbers: each evaluation costs O(min(N, D)), and the intercept's
-wide prior is a rank-one update. 002_71af9439e55c646f §2.2.1 and (2.2.10).
+wide prior is a rank-one update. Challis (2013), §2.2.1 and (2.2.10).
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import svd
 from scipy.optimize import minimize
 
 from latlin.linear._evidence import coordinates
 from latlin.linear._problem import Learnable, Problem
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ In coordinates u whitened by the prior, w = μ + Lu, the rows are A = W^{½}HL/�
 
     P = I + AᵀA,   mean P⁻¹Aᵀc,   log Z = −½(Σ weight log 2πσ² + log det P + cᵀc − cᵀA P⁻¹Aᵀc)
 
-002_71af9439e55c646f §2.2.1. Singular values of A give all of it without squaring its condition, which matters when the
+Challis (2013), §2.2.1. Singular values of A give all of it without squaring its condition, which matters when the
 noise is small; large rows go by a factorisation of P.
 """
 
@@ -16,21 +16,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import svd
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.subspace import SubspaceCovariance
 from latlin.inference.approximation import Density
-from latlin.inference.gaussian_part import gaussian_part
+from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import site_form
-from latlin.inference.sites import SiteParameters, Sites
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky
 
-Array = NDArray[np.float64]
 #: entries of the rows up to which singular values are taken
 DECOMPOSED = 2_000_000
 Solved = tuple[Density, SiteParameters, float]

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin import potentials
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import finite
 
-Array = NDArray[np.float64]
 Values = Mapping[str, Any]
 
 

@@ -8,16 +8,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latlin.inference.affine_kl import AffineKL
+from latlin.inference.affine.engine import AffineKL
 from latlin.inference.auto import Auto, choose
 from latlin.inference.engine import Engine
-from latlin.inference.gaussian_kl import GaussianKL
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import resolve
-from latlin.inference.laplace import Laplace
-from latlin.inference.local_bound import LocalBound
-from latlin.inference.map import MAP
+from latlin.inference.local_bound.engine import LocalBound
+from latlin.inference.mode.laplace import Laplace
+from latlin.inference.mode.map import MAP
 from latlin.inference.posterior import Posterior
 from latlin.linear._block_problem import BlockProblem
 from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence
@@ -27,7 +26,6 @@ from latlin.linear._families import LOCATION
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
 
-Array = NDArray[np.float64]
 AUTO = "auto"
 #: entries of X up to which a fit goes on to nearly all digits, so that equal problems give equal answers
 SMALL = 20_000

@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import CountPredictive, Predictive
-
-Array = NDArray[np.float64]
 
 
 class Latent(NamedTuple):

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import potentials
-from latlin.inference.evidence_gradient import EvidenceGradient
+from latlin.inference.evidence.gradient import EvidenceGradient
 from latlin.inference.model import GaussianFactor, SiteFactor
 from latlin.linear._design import Design
+from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
 
-Array = NDArray[np.float64]
 Values = Mapping[str, Any]
 
 

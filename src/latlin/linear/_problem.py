@@ -8,16 +8,14 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latlin.inference.evidence_gradient import EvidenceGradient, evidence_gradient
+from latlin.inference.evidence.gradient import EvidenceGradient, evidence_gradient
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 from latlin.linear._families import Family, Targets
 from latlin.linear._priors import Prior
 
-Array = NDArray[np.float64]
 #: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
 Values = Mapping[str, Any]
 

@@ -24,10 +24,10 @@ from latlin.linear._predict import (
     predictive_quantiles,
     tails,
 )
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
 
-Array = NDArray[np.float64]
 #: nodes over which a loss is averaged
 NODES = 64
 

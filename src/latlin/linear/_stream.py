@@ -1,7 +1,7 @@
 """Streams: assumed-density filtering, one block of rows after the other.
 
 The posterior so far is the prior of the next block, on which expectation propagation runs; with blocks of one row this
-is assumed-density filtering proper (002_71af9439e55c646f §3.6). Log evidences of the blocks add up.
+is assumed-density filtering proper (Challis (2013), §3.6). Log evidences of the blocks add up.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
 from latlin.inference.approximation import EvidenceKind
-from latlin.inference.expectation_propagation import ExpectationPropagation
+from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.model import GaussianFactor, LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
@@ -24,8 +23,8 @@ from latlin.linear._coding import class_index
 from latlin.linear._evidence import Fit
 from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
 from latlin.linear._problem import Problem
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 #: rows a first block must have when hyperparameters are to be learnt from it
 FIRST_ROWS = 10
 

@@ -8,12 +8,10 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 
-Array = NDArray[np.float64]
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
 
 

@@ -16,10 +16,9 @@ from latlin.linear._coding import Coding, Positive
 from latlin.linear._families import Binary, Family
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
-
-Array = NDArray[np.float64]
 
 
 class OneVersusRest(StreamingClasses, Classification):

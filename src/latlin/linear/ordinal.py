@@ -14,10 +14,9 @@ from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Place
 from latlin.linear._families import Family, Ordered
 from latlin.linear._predict import Latent, levels, log_density, tails
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
-
-Array = NDArray[np.float64]
 
 
 class BayesianOrdinalRegression(Classification):

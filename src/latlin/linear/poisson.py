@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.inference.block_model import BlockModel
 from latlin.linear._block_fitting import pearson
@@ -13,8 +12,7 @@ from latlin.linear._families import Count, Family
 from latlin.linear._predict import Latent
 from latlin.linear._regression import Regression
 from latlin.linear._stream import Streaming
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class BayesianPoissonRegression(Streaming, Regression):

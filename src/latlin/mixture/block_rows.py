@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.distributed.blocks import Block, Blocks
+from latlin.mixture import kernels as mixture_kernels
 from latlin.mixture.sweep import SLICE, Rows, Totals, add_totals, by_pattern, incomplete_rows, slices, widen
-from latlin.numerics import mixture_kernels
 from latlin.numerics.linalg import Array
 
 T = TypeVar("T")

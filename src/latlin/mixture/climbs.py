@@ -1,7 +1,7 @@
 """The ways to climb the bound: natural-gradient and Euclidean, whole data, mini-batches and Monte Carlo.
 
 Each climb has a state (all the next step needs), a step for `latlin.numerics.ascent.ascend`, and a belief. Source:
-004_3d1e57c98b1fd450 Algorithms 1–4, §5. Natural gradients are steps towards the moments of the new responsibilities,
+Gutteridge (2021), Algorithms 1–4, §5. Natural gradients are steps towards the moments of the new responsibilities,
 η ← (1 − ρ)η + ρη* (4.12); with ρ = 1 that is coordinate ascent (Algorithm 1).
 """
 
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
-from latlin.mixture.gradient_terms import draw, exact_gradient, in_root, path_gradient, score_gradient
-from latlin.mixture.importance import importance_gradient
 from latlin.mixture.model import Belief, Data, Evaluation, Mixture, Walkable
 from latlin.mixture.moments import Moments, combine
-from latlin.mixture.relaxation import relaxed_moments
+from latlin.mixture.monte_carlo.gradient_terms import draw, exact_gradient, in_root, path_gradient, score_gradient
+from latlin.mixture.monte_carlo.importance import importance_gradient
+from latlin.mixture.monte_carlo.relaxation import relaxed_moments
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.sweep import Rows
 from latlin.numerics.ascent import Measure

@@ -21,8 +21,8 @@ from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
 from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import Fit, Recorder, Truth, best_start, fit_mixture
-from latlin.mixture.importance import importance_bound
 from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.monte_carlo.importance import importance_bound
 from latlin.mixture.priors import summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
@@ -111,7 +111,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
 
     References
     ----------
-    004_3d1e57c98b1fd450, corrected; Hoffman et al. (2013); Tucker et al. (2018).
+    Gutteridge (2021), corrected; Hoffman et al. (2013); Tucker et al. (2018).
 
     Examples
     --------

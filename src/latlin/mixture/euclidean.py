@@ -1,6 +1,6 @@
 """Free coordinates of q(π) q(μ) for gradient steps: log α, means, and log-Cholesky factors of C_k.
 
-Steps on α and C themselves can leave α > 0 and C ≻ 0 (004_3d1e57c98b1fd450 Algorithms 2 and 3), so the chain rule
+Steps on α and C themselves can leave α > 0 and C ≻ 0 (Gutteridge (2021), Algorithms 2 and 3), so the chain rule
 carries gradients to coordinates without borders. Means and factors are taken in units where Σ = I, so that one
 step length serves every feature.
 """

@@ -17,14 +17,14 @@ from latlin.distributed.checkpoints import CheckpointFiles
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.climbs import EuclideanClimb, NaturalClimb
-from latlin.mixture.fixed import LOG_2PI
+from latlin.mixture.kernels import full_joint
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.moves import try_moves
 from latlin.mixture.seeding import Sample, seed_labels
 from latlin.mixture.sweep import slices, widen
+from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
-from latlin.numerics.mixture_kernels import full_joint
 
 SHORT_RUN = 10
 

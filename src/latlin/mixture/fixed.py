@@ -1,6 +1,6 @@
 """Components with a known covariance Σ shared by all: p(μ_k) = N(m₀, C₀), q(μ_k) = N(m_k, C_k).
 
-Source: 004_3d1e57c98b1fd450 §3, (3.6), (3.22)–(3.26), (3.28), (3.31), (3.37)–(3.40, corrected: N_k tr(Σ⁻¹S_k)).
+Source: Gutteridge (2021), §3, (3.6), (3.22)–(3.26), (3.28), (3.31), (3.37)–(3.40, corrected: N_k tr(Σ⁻¹S_k)).
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import numpy as np
 from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
+from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
 from latlin.mixture.moments import Moments, from_reference
 from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import Rows, mapped, widen
+from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
-from latlin.numerics.mixture_kernels import diagonal_joint, diagonal_pass, full_joint
-
-LOG_2PI = np.log(2.0 * np.pi)
 
 
 class FixedParams(NamedTuple):

@@ -15,13 +15,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
+from latlin.mixture.kernels import diagonal_joint, diagonal_pass
 from latlin.mixture.moments import Moments, from_reference
 from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import Rows, widen
+from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
-from latlin.numerics.mixture_kernels import diagonal_joint, diagonal_pass
-
-LOG_2PI = np.log(2.0 * np.pi)
 
 
 class GammaParams(NamedTuple):

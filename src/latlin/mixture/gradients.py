@@ -14,7 +14,8 @@ import numpy as np
 
 from latlin.mixture.climbs import ESTIMATES, EuclideanClimb, Options
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
-from latlin.mixture.gradient_terms import (
+from latlin.mixture.model import Mixture
+from latlin.mixture.monte_carlo.gradient_terms import (
     CovarianceGradient,
     Draws,
     NaturalGradient,
@@ -26,9 +27,8 @@ from latlin.mixture.gradient_terms import (
     path_gradient,
     score_gradient,
 )
-from latlin.mixture.importance import importance_bound, importance_gradient
-from latlin.mixture.model import Mixture
-from latlin.mixture.relaxation import label_cost_gradient, relaxed_labels, relaxed_labels_pullback
+from latlin.mixture.monte_carlo.importance import importance_bound, importance_gradient
+from latlin.mixture.monte_carlo.relaxation import label_cost_gradient, relaxed_labels, relaxed_labels_pullback
 from latlin.mixture.schedules import Constant
 from latlin.mixture.sweep import Rows
 from latlin.numerics.linalg import Array

@@ -1,6 +1,6 @@
 """A Bayesian Gaussian mixture: priors on weights and components, what is believed of them, and the bound.
 
-With the responsibilities at their optimum r = softmax(ρ) (004_3d1e57c98b1fd450 (3.23), corrected), the evidence
+With the responsibilities at their optimum r = softmax(ρ) (Gutteridge (2021), eq. 3.23, corrected), the evidence
 lower bound (3.27) collapses to
 
     L(q) = Σ_n w_n ln Σ_k exp ρ_nk − KL(q(π) ‖ p(π)) − KL(q(θ) ‖ p(θ)),

@@ -1,6 +1,6 @@
 """Weighted moments of the rows that each component answers for, and their arithmetic.
 
-Count, mean and scatter about the mean are the statistics (3.14)–(3.16) of 004_3d1e57c98b1fd450 (scatter not
+Count, mean and scatter about the mean are the statistics (3.14)–(3.16) of Gutteridge (2021) (scatter not
 divided by the count). With the priors they fix the optimal posterior, so natural-gradient steps, mini-batches,
 streams, merges and splits are arithmetic on them. Scatter is kept about the means, which loses no digits.
 """

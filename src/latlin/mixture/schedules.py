@@ -1,7 +1,7 @@
 """How long a step is at iteration t = 0, 1, …: decaying, exponential, constant, Adam.
 
 Robbins–Monro steps s(t + τ)^−κ with κ in (½, 1] reach the optimum from unbiased gradients. The exponential steps
-s·exp(−at) of 004_3d1e57c98b1fd450 §6.2 are summable: the iterate can stop short of it.
+s·exp(−at) of Gutteridge (2021), §6.2 are summable: the iterate can stop short of it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RobbinsMonro(_Scheduled):
 
 @dataclass(frozen=True)
 class Exponential(_Scheduled):
-    """scale · exp(−decay t), the schedule of 004_3d1e57c98b1fd450 §6.2."""
+    """scale · exp(−decay t), the schedule of Gutteridge (2021), §6.2."""
 
     scale: float = 1.0
     decay: float = 0.01

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.mixture.kernels import diagonal_joint
 from latlin.mixture.model import Mixture
 from latlin.mixture.moments import Moments, of_labels, scaled
 from latlin.mixture.priors import Summary
 from latlin.numerics.linalg import Array
-from latlin.numerics.mixture_kernels import diagonal_joint
 
 #: rows at most that seeds, priors and moves are chosen by
 SAMPLE = 50_000

@@ -1,7 +1,7 @@
 """Stochastic natural gradients on a stream: constant memory, one pass.
 
 What is remembered are moments *per row*; a block moves them by ρ_t towards its own, and the belief is that of the
-number of rows the stream stands for. Source: 004_3d1e57c98b1fd450 (4.13)–(4.15).
+number of rows the stream stands for. Source: Gutteridge (2021), eqs. 4.13–4.15.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.incomplete_kernels import incomplete_pass
+from latlin.mixture.incomplete_kernels import incomplete_pass
+from latlin.mixture.kernels import thread_count
 from latlin.numerics.linalg import Array
-from latlin.numerics.mixture_kernels import thread_count
 
 SLICE = 8192
 

@@ -1,6 +1,6 @@
 """Mixing weights: a Dirichlet prior, or truncated stick-breaking of a Dirichlet process.
 
-Source: 004_3d1e57c98b1fd450 (3.7), (3.24), (3.30), (3.33). A posterior is one array of parameters, linear in
+Source: Gutteridge (2021), eqs. 3.7, 3.24, 3.30, 3.33. A posterior is one array of parameters, linear in
 the counts N_k.
 """
 

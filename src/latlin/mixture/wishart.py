@@ -5,7 +5,7 @@
     β_k = β₀ + N_k,  ν_k = ν₀ + N_k,  m_k = (β₀m₀ + N_k x̄_k)/β_k,
     Ψ_k = Ψ₀ + N_k S_k + (β₀N_k/β_k)(x̄_k − m₀)(x̄_k − m₀)ᵀ.
 
-Extends 004_3d1e57c98b1fd450 §3 beyond its fixed covariance.
+Extends Gutteridge (2021), §3 beyond its fixed covariance.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from scipy.special import gammaln
 from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_log_det, wishart_kl
 from latlin.mixture.batched import inverse, log_det_of_root
 from latlin.mixture.batched import root as root_of
+from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
 from latlin.mixture.moments import Moments, from_reference
 from latlin.mixture.surgery import Pooled, Separate
 from latlin.mixture.sweep import Rows, mapped, widen
+from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
-from latlin.numerics.mixture_kernels import diagonal_joint, full_joint, full_pass, pooled_pass
-
-LOG_2PI = np.log(2.0 * np.pi)
 
 
 class WishartParams(NamedTuple):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def mix(points: Array, residuals: Array, damping: float = 1.0) -> Array:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def solve(product: Callable[[Array], Array], rhs: Array, diagonal: Array, tol: float, max_iter: int) -> Array:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 #: half-width of the stencil in units of the function's own scale, and its number of points on either side
 STEP, HALF = 0.4, 6

@@ -13,9 +13,8 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def _polynomial(f: Callable[[Array], Array], low: float, high: float, degree: int) -> tuple[float, ...]:
@@ -31,6 +30,11 @@ _LOG_2 = math.log(2.0)
 _EXP = _polynomial(np.exp, -0.5 * _LOG_2, 0.5 * _LOG_2, 11)
 # log(1 + e) = 2 artanh t, t = e/(2 + e) ≤ 1/3, as t times a polynomial in t²
 LOG1P = _polynomial(lambda q: 2 * np.arctanh(np.sqrt(q)) / np.sqrt(q), 0.0, 1 / 9, 9)
+_LOG2E = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_ROUNDER = 6755399441055744.0  # 1.5·2⁵²: adding it leaves the nearest integer in the low bits
+_SMALLEST = -708.0
 #: what may be fused or reordered without losing digits
 FUSED = {"contract", "nsz", "arcp"}
 
@@ -76,3 +80,32 @@ def log_sigmoid_values(x: Array) -> Array:
     for i in range(x.size):
         out[i] = (x[i] if x[i] < 0.0 else 0.0) - log_one_plus(exp_minus(math.fabs(x[i])))
     return out
+
+
+@njit(cache=True, nogil=True)
+def exponentiate(x: Array, size: int, shifted: Array) -> None:
+    """x ← exp(x) for x ≤ 0 by x = n ln 2 + f and a polynomial in f; below −708 it gives 0."""
+    bits = shifted.view(np.int64)
+    for b in range(size):
+        shifted[b] = max(x[b], _SMALLEST) * _LOG2E + _ROUNDER
+    for b in range(size):
+        n = shifted[b] - _ROUNDER
+        f = (max(x[b], _SMALLEST) - n * _LN2_HIGH) - n * _LN2_LOW
+        p = 1.0 / 479001600.0
+        p = p * f + 1.0 / 39916800.0
+        p = p * f + 1.0 / 3628800.0
+        p = p * f + 1.0 / 362880.0
+        p = p * f + 1.0 / 40320.0
+        p = p * f + 1.0 / 5040.0
+        p = p * f + 1.0 / 720.0
+        p = p * f + 1.0 / 120.0
+        p = p * f + 1.0 / 24.0
+        p = p * f + 1.0 / 6.0
+        p = p * f + 0.5
+        p = p * f + 1.0
+        p = p * f + 1.0
+        x[b] = p if x[b] >= _SMALLEST else 0.0
+    for b in range(size):
+        bits[b] = (bits[b] + 1023) << 52
+    for b in range(size):
+        x[b] *= shifted[b]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def lanczos(times: Callable[[Array], Array], start: Array, rank: int) -> tuple[Array, Array, Array]:

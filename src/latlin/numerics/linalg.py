@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.free_blas import add_gram, times_upper
 
-Array = NDArray[np.float64]
 #: sizes up to which the mask of a triangle is kept
 SMALL = 256
 

@@ -5,7 +5,7 @@ coordinates runs over blocks in float64, whatever the storage. Woodbury's identi
 
     (FFᵀ + Ψ)⁻¹ = Ψ⁻¹ − Ψ⁻¹F M⁻¹ FᵀΨ⁻¹,    log det(FFᵀ + Ψ) = log det M + Σ_i log ψ_i.
 
-Source: 000_107391ae06ad3cb7 (3.3), (3.25), (3.26); 002_71af9439e55c646f (2.1.10).
+Source: Brownlie (2021), eqs. 3.3, 3.25, 3.26; Challis (2013), eq. 2.1.10.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky
-
-Array = NDArray[np.float64]
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 def blocks(dim: int, width: int = 65536) -> Iterator[slice]:

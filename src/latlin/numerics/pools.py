@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from latlin.numerics.rows import SparseRows
-
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """BLAS calls of this process use one thread each, for a while."""
     return _pools().limit(limits=1, user_api="blas")
-
-
-def one_pool(rows: object) -> AbstractContextManager[Any]:
-    """The same where products with the rows are compiled loops; BLAS keeps its threads where it makes the products."""
-    return one_blas_thread() if isinstance(rows, SparseRows) else nullcontext()
 
 
 @cache

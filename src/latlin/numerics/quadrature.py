@@ -14,12 +14,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh_tridiagonal
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.special import LOG_SQRT_2PI
 
-Array = NDArray[np.float64]
 Regions = Sequence[tuple[ArrayLike, ArrayLike]]
 
 #: standard deviations after which the Gaussian is left out: 2Φ(−9) = 2e-19

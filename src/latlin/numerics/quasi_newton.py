@@ -7,9 +7,8 @@ caller's state, so that the one ascent loop can show, save and resume the fit.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def ascent_direction(gradient: Array, steps: Array, changes: Array, inverse: Array | float = 1.0) -> Array:

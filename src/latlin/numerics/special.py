@@ -7,10 +7,10 @@ that no ratio of two underflowing numbers is ever formed.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 #: numbers from which a compiled loop is worth its start

@@ -17,13 +17,12 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latlin.numerics import differences, quadrature
+from latlin.numerics.arrays import Array
 from latlin.potentials.checks import common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
-
-Array = NDArray[np.float64]
 
 SITES_PER_BLOCK = 256
 
@@ -129,7 +128,7 @@ class Potential(ABC):
         return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
-        """`quadratic_bound` of an even ψ(x − loc), 002_71af9439e55c646f (3.8.2)–(3.8.3).
+        """`quadratic_bound` of an even ψ(x − loc), Challis (2013), eqs. 3.8.2–3.8.3.
 
         With ψ = g((x − loc)²), g convex: a = −2 g′(ξ²) = −ψ′(loc + ξ)/ξ, and a = −ψ″(loc) at ξ = 0.
         """

@@ -1,4 +1,4 @@
-"""Cauchy sites, 002_71af9439e55c646f A.5.4: Student's t with one degree of freedom."""
+"""Cauchy sites, Challis (2013), A.5.4: Student's t with one degree of freedom."""
 
 from __future__ import annotations
 

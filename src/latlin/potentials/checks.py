@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import LARGEST, summable
-
-Array = NDArray[np.float64]
 
 
 class UnboundedExpectation(ValueError):

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln
 
-from latlin.numerics.power_moments import absolute_moment
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
+from latlin.potentials.kernels.power_moments import absolute_moment
 
 
 class GeneralisedNormal(Potential):
@@ -76,7 +76,7 @@ class GeneralisedNormal(Potential):
         return ExpectedLog(self._log_normaliser() - moment, -d_mean / s, -d_var / s**2)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        from latlin.numerics.power_kernels import tilted_by_exponential
+        from latlin.potentials.kernels.power import tilted_by_exponential
 
         s, q = self.scale, np.broadcast_to(self.shape, m.shape)
         log_z, shift, variance = tilted_by_exponential(self._standard(m), np.sqrt(v) / s, power, q)

@@ -1,6 +1,6 @@
 """Laplace (double exponential) sites: the sparse prior and the robust likelihood with a kink.
 
-Closed forms throughout, 002_71af9439e55c646f A.5.2, its ∂/∂σ² and its shifted density corrected.
+Closed forms throughout, Challis (2013), A.5.2, its ∂/∂σ² and its shifted density corrected.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.special import erf, erfcx
 
 from latlin.numerics.special import log_ndtr
-from latlin.numerics.truncated import two_halves
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
+from latlin.potentials.kernels.truncated import two_halves
 
 
 class Laplace(Potential):

@@ -53,7 +53,7 @@ class Logistic(Potential):
         return Derivatives(-t / self.scale, -0.5 * q / self.scale**2, 0.5 * q * t / self.scale**3)
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        from latlin.numerics.site_kernels import log_sigmoid_expectations  # loads the compiler: when first needed
+        from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed
 
         # ψ is even, and log σ(u) + log σ(−u) = 2 log σ(u) − u
         u, sign = (m - self.loc) / self.scale, np.where(m < self.loc, -1.0, 1.0)

@@ -1,7 +1,7 @@
 """Logistic sites: φ(x) = σ(y x), the likelihood of logistic regression.
 
 The expected log and the tilted moments are compiled (`numerics.site_kernels`, `numerics.sigmoid_tilt`); the quadratic
-bound is that of Jaakkola and Jordan, 002_71af9439e55c646f §3.8 and A.5.
+bound is that of Jaakkola and Jordan, Challis (2013), §3.8 and A.5.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Logit(Potential):
         return Derivatives(self.y * q, -p * q, self.y * p * q * (p - q))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        from latlin.numerics.site_kernels import log_sigmoid_expectations  # loads the compiler: when first needed
+        from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed
 
         value, d_mean, d_var = log_sigmoid_expectations(self.y * m, v)
         return ExpectedLog(value, self.y * d_mean, d_var)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        from latlin.numerics.sigmoid_tilt import MOST_NODES, nodes_needed, sigmoid_tilt  # as above
+        from latlin.potentials.kernels.sigmoid_tilt import MOST_NODES, nodes_needed, sigmoid_tilt  # as above
 
         s = np.sqrt(v)
         count = nodes_needed(s, power)

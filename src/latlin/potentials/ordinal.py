@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from latlin.numerics.interval import normal_interval
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, finite
+from latlin.potentials.kernels.interval import normal_interval
 from latlin.potentials.predictive import ClassPredictive, Predictive
 
 
@@ -153,7 +153,7 @@ LINKS: dict[str, Link] = {"probit": _ProbitLink(), "logit": _LogitLink()}
 
 def _expected_logit(lower: Array, upper: Array, m: Array, v: Array) -> ExpectedLog:
     """⟨log σ(upper − x)⟩ + ⟨log σ(x − lower)⟩ + log(1 − e^{lower − upper})."""
-    from latlin.numerics.site_kernels import log_sigmoid_expectations  # loads the compiler: when first needed
+    from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed
 
     value = np.broadcast_to(log1mexp(upper - lower), m.shape).copy()
     d_mean, d_var = np.zeros_like(m), np.zeros_like(m)

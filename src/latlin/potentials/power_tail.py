@@ -13,7 +13,7 @@ from latlin.potentials.checks import refuse_overflow
 class PowerTail(NamedTuple):
     """Sites with tails |x|^{−2β}, each field a scalar or one number a site.
 
-    The expectations are compiled; `latlin.numerics.student_kernels` says how they are taken.
+    The expectations are compiled; `latlin.potentials.kernels.student` says how they are taken.
     """
 
     centre: Array
@@ -35,7 +35,7 @@ class PowerTail(NamedTuple):
         )
 
     def expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        from latlin.numerics.student_kernels import expected_log1p_square
+        from latlin.potentials.kernels.student import expected_log1p_square
 
         centre, width = np.broadcast_to(self.centre, m.shape), np.broadcast_to(self.width, m.shape)
         value, d_mean, d_var = expected_log1p_square((m - centre) / width, np.sqrt(v) / width)
@@ -43,7 +43,7 @@ class PowerTail(NamedTuple):
         return ExpectedLog(self.log_normaliser - b * value, -b * d_mean / width, -b * d_var / width**2)
 
     def tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        from latlin.numerics.student_kernels import tilted_by_power
+        from latlin.potentials.kernels.student import tilted_by_power
 
         shift = (m - self.centre) / self.width
         log_z, pull, variance = tilted_by_power(shift, np.sqrt(v) / self.width, power * self.exponent)

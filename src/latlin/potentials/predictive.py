@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.numerics import quadrature
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 
-Array = NDArray[np.float64]
 #: a potential; the families are built on this file, so it does not name them
 Block = Any
 

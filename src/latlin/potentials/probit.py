@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.special import log_ndtr
-from latlin.numerics.truncated import half_normal
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import labels
+from latlin.potentials.kernels.truncated import half_normal
 from latlin.potentials.predictive import ClassPredictive, Predictive
 
 #: the zeros of Φ nearest to the real line are at 1.92 ± 2.82i

@@ -1,6 +1,6 @@
 """Step sites: labels that are right with probability 1 − ε whatever the distance from the boundary.
 
-Closed forms throughout, 002_71af9439e55c646f A.5.7, the sign of its ∂/∂μ corrected.
+Closed forms throughout, Challis (2013), A.5.7, the sign of its ∂/∂μ corrected.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from latlin.numerics.special import log_ndtr
-from latlin.numerics.truncated import two_halves
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, labels
+from latlin.potentials.kernels.truncated import two_halves
 from latlin.potentials.predictive import ClassPredictive, Predictive
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.numerics import quadrature
+from latlin.numerics.arrays import Array
 from latlin.potentials.base import ExpectedLog, Potential, TiltedMoments
-
-Array = NDArray[np.float64]
 
 REACH = 7.5
 #: (nodes, largest sd in units of the strip)

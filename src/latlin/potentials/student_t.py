@@ -1,4 +1,4 @@
-"""Student's t sites, 002_71af9439e55c646f A.5.3 (sign of the derivative and kurtosis corrected)."""
+"""Student's t sites, Challis (2013), A.5.3 (sign of the derivative and kurtosis corrected)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where to evaluate next: scores of candidate points, and a greedy choice of several.
 
-"uncertainty" is (7.18) of 004_3d1e57c98b1fd450, argmax Var[f(x)] p(x)²; "integral-variance" is (7.17), the
+"uncertainty" is (7.18) of Gutteridge (2021), argmax Var[f(x)] p(x)²; "integral-variance" is (7.17), the
 point after which the integral's variance is smallest; "ucb" is λ f̄(x) + Var f(x) of §7.3.4, both terms weighted
 with the density as in (7.18). Choosing a point changes the covariance at once, so the points of a batch avoid each
 other; what is not known yet is taken to be as predicted.
@@ -12,13 +12,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from latlin.numerics.arrays import Array
 from latlin.quadrature.belief import Belief
 from latlin.quadrature.standard import Standard
-
-Array = NDArray[np.float64]
 
 GLOBAL, LOCAL = 512, 32  # candidates over the measure; and around each of the best of them
 CENTRES = 8

@@ -1,4 +1,4 @@
-"""Bayesian quadrature: an integral as the unknown of a Gaussian process (004_3d1e57c98b1fd450 §7.2.2)."""
+"""Bayesian quadrature: an integral as the unknown of a Gaussian process (Gutteridge (2021), §7.2.2)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `Plain` puts a Gaussian process on f; `Warped` puts one on √(2(f − α)) and takes f as its square, linearised
 (WSABI-L) or moment-matched (WSABI-M), for integrands that are nowhere negative (Gunter et al. 2014, cited in
-004_3d1e57c98b1fd450 §7.2.2). Both know the integral's mean *and* variance in closed form, and both answer the
+Gutteridge (2021), §7.2.2). Both know the integral's mean *and* variance in closed form, and both answer the
 same questions about a set of candidate points.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from latlin.numerics.arrays import Array
 from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
 from latlin.quadrature.hyperparameters import Ensemble, Fit
 from latlin.quadrature.kernels import Kernel
@@ -21,8 +21,6 @@ from latlin.quadrature.moments import Moments, pooled
 from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
 from latlin.quadrature.standard import Standard
 from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condition, nothing
-
-Array = NDArray[np.float64]
 
 ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 from latlin.quadrature.measures import GaussianMixture, as_points
-
-Array = NDArray[np.float64]
 
 DRAWS = 100_000  # for moments that have no closed form
 

@@ -1,18 +1,16 @@
 """Kernel means: z(x) = ∫ k(x, x′) p(x′) dx′ and ∬ k(x, x′) p(x) p(x′) dx dx′, in closed form.
 
-They are all that the posterior of an integral needs (004_3d1e57c98b1fd450 (7.12), (7.17)). Kernels have unit
+They are all that the posterior of an integral needs (Gutteridge (2021), eqs. 7.12, 7.17). Kernels have unit
 variance here; measures are standard.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.quadrature.kernels import RBF, Kernel
 from latlin.quadrature.standard import HALF, Box, Components, Standard, normal_logpdf
-
-Array = NDArray[np.float64]
 
 
 def kernel_mean(kernel: Kernel, lengths: Array, measure: Standard, z: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Gradients of a variational bound by Bayesian quadrature (experimental; 004_3d1e57c98b1fd450 §7.3.2).
+"""Gradients of a variational bound by Bayesian quadrature (experimental; Gutteridge (2021), §7.3.2).
 
 For q = N(m, S) the bound is ∫ q(θ) log p(D, θ) dθ + H[q]. A Gaussian process on the log joint, with a quadratic
 mean, makes the integral and its derivatives in m and S linear functionals with closed-form mean *and* variance.
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import spread
 from latlin.quadrature.hyperparameters import Point
@@ -24,8 +25,6 @@ from latlin.quadrature.result import Evaluations
 from latlin.quadrature.sequential import Scale, check_start, evaluate
 from latlin.quadrature.standard import Components
 from latlin.quadrature.surrogate import Surrogate, condition
-
-Array = NDArray[np.float64]
 
 REACH = 5.0  # evaluations further than this many standard deviations from q's mean are left out
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
+from latlin.numerics.arrays import Array
 from latlin.quadrature.kernels import Kernel
 from latlin.quadrature.surrogate import SMALLEST_NUGGET, Basis, Hyperparameters, Likelihood
-
-Array = NDArray[np.float64]
 
 SHORTEST, LONGEST = 0.02, 30.0  # length scales, in standard coordinates
 PRIOR_SPREAD = 1.5  # of log ℓ, around ½ log d

@@ -3,7 +3,7 @@
 Each family knows its matrices, their slopes in log ℓ, and three closed forms a coordinate: its mean under a
 normal and under a uniform coordinate, and its double mean under two independent uniform ones. The double mean under
 normals needs no formula of its own: x − x′ is again normal, and the kernel depends on nothing else.
-(Kernel: 004_3d1e57c98b1fd450 (7.4); the integrals of (7.12).)
+(Kernel: Gutteridge (2021), eq. 7.4; the integrals of (7.12).)
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf, erfcx, ndtr
 
+from latlin.numerics.arrays import Array
 from latlin.quadrature.pairs import matern_parts, matern_slopes, square_distances, square_slopes
-
-Array = NDArray[np.float64]
 
 
 class Kernel(ABC):

@@ -1,6 +1,6 @@
 """What is integrated against: a Gaussian, a mixture of Gaussians, or the uniform distribution on a box.
 
-Each measure knows the affine frame x = b + A z in which it is standard (004_3d1e57c98b1fd450 §7.2.2 asks for
+Each measure knows the affine frame x = b + A z in which it is standard (Gutteridge (2021), §7.2.2 asks for
 p(x) "a Gaussian or mixture of Gaussians"; the box serves integrals over bounded regions).
 """
 
@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.standard import HALF, Box, Components, Standard
-
-Array = NDArray[np.float64]
 
 
 class Frame(NamedTuple):

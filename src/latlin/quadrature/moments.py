@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class Moments(NamedTuple):

@@ -1,6 +1,6 @@
 """Monte Carlo beside it, for comparison: plain, and with importance weights.
 
-004_3d1e57c98b1fd450 (7.10), (7.11), and the error bar of (7.19) (corrected: the deviations squared), (7.20).
+Gutteridge (2021), eqs. 7.10, 7.11, and the error bar of (7.19) (corrected: the deviations squared), (7.20).
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
@@ -16,7 +15,6 @@ from latlin.quadrature.moments import Moments
 from latlin.quadrature.result import Evaluations, Integral, Trace
 from latlin.quadrature.sequential import Integrand, Scale, evaluate
 
-Array = NDArray[np.float64]
 Sampled = Gaussian | GaussianMixture | Uniform
 
 

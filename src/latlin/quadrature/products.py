@@ -9,14 +9,12 @@ integral a coordinate, taken by a Gauss–Legendre rule to rounding.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf
 
+from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.quadrature.embeddings import kernel_double_mean
 from latlin.quadrature.kernels import KERNELS
-from latlin.quadrature.standard import HALF, LOG_2PI, Box, Standard, normal_logpdf
-
-Array = NDArray[np.float64]
+from latlin.quadrature.standard import HALF, Box, Standard, normal_logpdf
 
 
 def product_mean(lengths: Array, measure: Standard, a: Array, b: Array) -> Array:

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.quadrature.moments import Moments
 from latlin.quadrature.surrogate import Hyperparameters
-
-Array = NDArray[np.float64]
 
 
 class Evaluations(NamedTuple):

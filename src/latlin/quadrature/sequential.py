@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.arrays import Array
 from latlin.numerics.progress import progress
 from latlin.quadrature.acquisition import Score, choose, spread
 from latlin.quadrature.belief import Belief, Model
 from latlin.quadrature.measures import Measure, as_points
 from latlin.quadrature.result import Evaluations, Integral, IntegrandError, Trace
 
-Array = NDArray[np.float64]
 Integrand = Callable[[Array], ArrayLike]
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import LOG_2PI, Array
 
 HALF = float(np.sqrt(3.0))  # the half width at which a uniform coordinate has variance one
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Components(NamedTuple):

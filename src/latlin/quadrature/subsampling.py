@@ -1,6 +1,6 @@
 """Which rows of a large data set to look at: random ones, or those a Gaussian process knows least about.
 
-004_3d1e57c98b1fd450 §7.3.4 proposes the second, x* = argmax Var f(x) over the data ("exploration only"). Chosen
+Gutteridge (2021), §7.3.4 proposes the second, x* = argmax Var f(x) over the data ("exploration only"). Chosen
 so the rows are spread out, not typical, and their plain average is biased; but the measure here is the data
 themselves, so the kernel mean is an average over the rows and Bayesian quadrature gives the weights that undo it.
 """
@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.kernels import KERNELS
-
-Array = NDArray[np.float64]
 
 NUGGET = 1e-6
 

@@ -3,7 +3,7 @@
 f(z) = b(z)ᵀc + g(z), g ~ GP(0, v k), y = f + noise of variance v·η. The coefficients c (flat prior) and the
 variance v (Jeffreys' prior) are integrated out in closed form, so that predictions are Student-t with
 n − |b| degrees of freedom; the length scales ℓ and the nugget η are all that is left to fit.
-(Zero mean and fixed hyperparameters give 004_3d1e57c98b1fd450 (7.7), (7.8).)
+(Zero mean and fixed hyperparameters give Gutteridge (2021), eqs. 7.7, 7.8.)
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.quadrature.kernels import Kernel
 
-Array = NDArray[np.float64]
 Basis = Callable[[Array], Array]
 
 SMALLEST_NUGGET = 1e-8

@@ -1,7 +1,7 @@
 """Variational Bayesian Monte Carlo by PyVBMC, as a posterior of this library.
 
 A Gaussian process on the log joint density, Bayesian quadrature for its expectation, and a mixture of Gaussians
-as approximate posterior (Acerbi 2018, 2020; 004_3d1e57c98b1fd450 §7.3.1). PyVBMC does the work; here its
+as approximate posterior (Acerbi 2018, 2020; Gutteridge (2021), §7.3.1). PyVBMC does the work; here its
 answer gets the names of every other posterior.
 """
 
@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latlin.diagnostics.weights import WeightSummary, summarise_weights
 from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.densities import Mapped, Mixture
 from latlin.quadrature.measures import GaussianMixture
 from latlin.quadrature.result import Evaluations, IntegrandError
 
-Array = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]
 LogJoint = Callable[[Array], ArrayLike]
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, poisson
 
+from latlin.numerics.arrays import Array
 from latlin.report.held_out import Moments
-
-Array = NDArray[np.float64]
 
 
 class Baseline(Protocol):

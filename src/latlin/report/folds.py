@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from latlin.numerics.alerts import ConvergenceWarning
+from latlin.numerics.arrays import Array
 from latlin.report.held_out import Densities, HeldOut
 from latlin.report.tasks import Task, checked_folds
-
-Array = NDArray[np.float64]
 
 
 def hold_out(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from latlin.diagnostics.reliability import reliability_curve
+from latlin.numerics.arrays import Array
 from latlin.report.baselines import Baseline, Bell, Frequencies, Rate
 from latlin.report.held_out import HeldOut
 
-Array = NDArray[np.float64]
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MOST_POINTS = 300
 

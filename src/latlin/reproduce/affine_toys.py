@@ -1,4 +1,4 @@
-"""Figures 6.1 to 6.3 of 002_71af9439e55c646f: three posteriors in the plane that no Gaussian fits.
+"""Figures 6.1 to 6.3 of Challis (2013): three posteriors in the plane that no Gaussian fits.
 
 A sparse regression (Laplace prior, τ = 0.16, noise variance 0.05, two measurements), a logistic regression (prior
 variance 10, τ = 5, four labels) and a robust regression (unit prior, Laplace noise, τ = 0.1581, two observations). The
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.engines import AffineKL
+from latlin.inference.forms.site_form import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.inference.site_form import site_form
 from latlin.potentials import Laplace, Logit
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Table, at_size, drawn, verdict, write_page

@@ -1,4 +1,4 @@
-"""Local bounds with Lanczos variances as 002_71af9439e55c646f §3.8 has them: none off the Krylov space.
+"""Local bounds with Lanczos variances as Challis (2013), §3.8 has them: none off the Krylov space.
 
 `latlin.engines.LocalBound` gives the complement of the Krylov space the mean of the precisions that are left. Here it
 has next to no variance, which tests what that is worth to a design.
@@ -14,12 +14,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.inference.double_loop import maximise_local_bound
-from latlin.inference.lanczos_family import LanczosFamily, LowRank
+from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.structured import structured_form
+from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.lanczos_family import LanczosFamily, LowRank
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.inference.sites import SiteParameters
-from latlin.inference.structured_form import structured_form
 from latlin.numerics.ascent import Rules
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""The programs of 003_acda9ca72b6854ce for binary factors, step by step as they are printed: §1.5 and §3.2.
+"""The programs of Lau (2020) for binary factors, step by step as they are printed: §1.5 and §3.2.
 
 They differ from the fit of `latlin.factor` in how they start (features, probabilities and activations by chance, and
 sweeps over the latents before anything is learnt) and, with relevances, in a variance a factor instead of a joint
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.binary_kernels import sweep_rows
+from latlin.factor.binary.kernels import sweep_rows
 
 Array = NDArray[np.float64]
 SWEEPS, EDGE = 31, 1e-15

@@ -1,4 +1,4 @@
-"""The eight 4×4 features of 003_acda9ca72b6854ce: Figures 1, 2, 4, 5 and 9–12.
+"""The eight 4×4 features of Lau (2020): Figures 1, 2, 4, 5 and 9–12.
 
 N = 400 images are sums of eight features, each on with probability 0.3, plus noise of standard deviation 0.1. The
 features are those the document reads off its data (§1.4); it gives neither their number nor the strengths of the
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from latlin.factor import BinaryFactorAnalysis
-from latlin.factor import _binary_model as model
-from latlin.factor._binary_fit import begin
-from latlin.factor._binary_latents import MeanField, factorised
-from latlin.factor._binary_starts import Start, by_chance, by_factorisation
-from latlin.numerics.binary_kernels import sweep_rows
+from latlin.factor.binary import model
+from latlin.factor.binary.fit import begin
+from latlin.factor.binary.kernels import sweep_rows
+from latlin.factor.binary.latents import MeanField, factorised
+from latlin.factor.binary.starts import Start, by_chance, by_factorisation
 from latlin.reproduce.binary_as_printed import learnt, learnt_with_relevances
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, verdict, write_page

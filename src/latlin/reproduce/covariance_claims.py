@@ -1,4 +1,4 @@
-"""Tables 5.2, 5.4 and 5.5 of 002_71af9439e55c646f beside ours, and the runs that test why they differ.
+"""Tables 5.2, 5.4 and 5.5 of Challis (2013) beside ours, and the runs that test why they differ.
 
 A reason is a row of our table. It is held against the printed number by the same rule as our own fit, and the page says
 whether it has it: nothing is called explained that no run meets.

@@ -1,4 +1,4 @@
-"""What Tables 5.2, 5.4 and 5.5 of 002_71af9439e55c646f share: every covariance on generated logistic problems.
+"""What Tables 5.2, 5.4 and 5.5 of Challis (2013) share: every covariance on generated logistic problems.
 
 The distance they print, "‖w − w_tr‖₂/D", cannot be that; 100 √‖m − w‖ / D fits, and is what stands under "distance".
 """

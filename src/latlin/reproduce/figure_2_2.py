@@ -1,4 +1,4 @@
-"""Figure 2.2 of 002_71af9439e55c646f: a line through 3, 9 and 27 points, by maximum likelihood and with its posterior.
+"""Figure 2.2 of Challis (2013): a line through 3, 9 and 27 points, by maximum likelihood and with its posterior.
 
 y = a + bx + ε with a = b = 1, x uniform on [−2.5, 2.5] and noise of variance 0.6. The text gives no prior; here it is
 standard normal. It states that the posterior's mode and the maximum likelihood estimate converge and that the

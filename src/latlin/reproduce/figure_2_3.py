@@ -1,4 +1,4 @@
-"""Figure 2.3 of 002_71af9439e55c646f: the order of a polynomial by its evidence, and by its likelihood.
+"""Figure 2.3 of Challis (2013): the order of a polynomial by its evidence, and by its likelihood.
 
 y = 2x(x − 1)(x + 1) + ε with unit noise, standard normal priors on all coefficients, orders P = 1 … 7. The text gives
 neither the covariates nor their number; here 30 are uniform on [−2, 2]. It states that the likelihood rises with P

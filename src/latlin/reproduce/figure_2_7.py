@@ -1,4 +1,4 @@
-"""Figure 2.7 of 002_71af9439e55c646f: four priors in the plane, one Gaussian observation, and their posteriors.
+"""Figure 2.7 of Challis (2013): four priors in the plane, one Gaussian observation, and their posteriors.
 
 Gaussian, Laplace, Student t and spike-and-slab priors; one measurement of noise, so the likelihood is a ridge. The
 caption gives no numbers; these are of its kind. §5.4 states that with the Laplace prior the posterior is log-concave

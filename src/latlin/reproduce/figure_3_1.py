@@ -1,4 +1,4 @@
-"""Figure 3.1 of 002_71af9439e55c646f: two mixtures and their closest Gaussians, in either direction of KL.
+"""Figure 3.1 of Challis (2013): two mixtures and their closest Gaussians, in either direction of KL.
 
 (a) 0.6 N(−3, 0.8) + 0.4 N(2, 0.7) and (b) 0.6 N(−2.2, 0.8) + 0.4 N(1.2, 0.7), second arguments variances. KL(q|p) by
 Gaussian KL from a start at either component, the better kept (a site that is a normalised density makes the bound

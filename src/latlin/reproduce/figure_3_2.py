@@ -1,4 +1,4 @@
-"""Figure 3.2 of 002_71af9439e55c646f: a correlated Gaussian and its two factorised approximations.
+"""Figure 3.2 of Challis (2013): a correlated Gaussian and its two factorised approximations.
 
 Zero mean, unit variances, covariance 0.9. The factorised Gaussian of least KL(p|q) has the marginal variances, that of
 least KL(q|p) the inverses of the precision's diagonal: 1 and 1 − 0.9² = 0.19. The second is fitted by Gaussian KL with

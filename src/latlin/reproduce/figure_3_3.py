@@ -1,4 +1,4 @@
-"""Figure 3.3 of 002_71af9439e55c646f: a bimodal density, its mean, its two modes and the Laplace approximation.
+"""Figure 3.3 of Challis (2013): a bimodal density, its mean, its two modes and the Laplace approximation.
 
 The target is not given; here it is 0.45 N(−2, 1) + 0.55 N(1.5, 0.36), second arguments variances. The caption states
 that the approximation is centred at the mode; §3.5 that its precision is the curvature there. A start at either mode

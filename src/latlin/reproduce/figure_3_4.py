@@ -1,4 +1,4 @@
-"""Figure 3.4 of 002_71af9439e55c646f: quadratic lower bounds of a Laplace and a logistic sigmoid potential.
+"""Figure 3.4 of Challis (2013): quadratic lower bounds of a Laplace and a logistic sigmoid potential.
 
 Operating points 0.5 (Laplace, unit scale) and 2.5 (sigmoid). A bound exp(−½ax² + bx + c) must lie below the potential
 everywhere and touch it at ±ξ.

@@ -1,4 +1,4 @@
-"""Figure 4.1 of 002_71af9439e55c646f: functions with a kink or a jump have smooth Gaussian expectations.
+"""Figure 4.1 of Challis (2013): functions with a kink or a jump have smooth Gaussian expectations.
 
 ψ(x) = −|x| by a Laplace potential and ψ(x) = −sgn(x) by a step potential, rescaled; their expectations under N(m, σ²)
 for σ = 0.0125, 0.5, 1, 2, against the closed forms −σ√(2/π) exp(−½m²/σ²) − m(2Φ(m/σ) − 1) and 1 − 2Φ(m/σ). The caption

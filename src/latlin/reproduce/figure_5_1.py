@@ -1,4 +1,4 @@
-"""Figure 5.1 of 002_71af9439e55c646f: Gaussian process regression with outliers, Gaussian and Student t likelihoods.
+"""Figure 5.1 of Challis (2013): Gaussian process regression with outliers, Gaussian and Student t likelihoods.
 
 A smooth function, forty noisy values, some of them far off; kernel parameters by evidence, the latent mean with one
 standard deviation. The Student t keeps to the function, the Gaussian bends to the outliers.

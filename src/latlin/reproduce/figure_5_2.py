@@ -1,4 +1,4 @@
-"""Figure 5.2 of 002_71af9439e55c646f: sequential design for sparse signals, designed against random measurements.
+"""Figure 5.2 of Challis (2013): sequential design for sparse signals, designed against random measurements.
 
 Signals of 512 independent Laplace (τ = 0.2) or Student t (df = 3, σ² = 0.0267) values, forty random unit-norm
 measurements of noise variance 0.005 to begin with, then designed ones. Gaussian KL, local bounds and, for Laplace

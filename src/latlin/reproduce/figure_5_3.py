@@ -1,4 +1,4 @@
-"""Figure 5.3 of 002_71af9439e55c646f: images reconstructed from designed and random measurements.
+"""Figure 5.3 of Challis (2013): images reconstructed from designed and random measurements.
 
 One pane an image: the true one, then a row a method with the estimates after 100, 400, 700, … measurements. The
 experiment is shared with figure 5.4, whose page says how much of it there is. What the source says about textures is

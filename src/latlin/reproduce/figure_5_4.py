@@ -1,4 +1,4 @@
-"""Figure 5.4 of 002_71af9439e55c646f: errors of reconstructed natural images against the number of measurements.
+"""Figure 5.4 of Challis (2013): errors of reconstructed natural images against the number of measurements.
 
 Mean and standard error over the images. Gaussian KL has a chevron of 80 full rows, local bounds (LVB) 80 Lanczos steps.
 The source designs three rows a step; beside that there are designs of fifty rows a step, which take minutes an

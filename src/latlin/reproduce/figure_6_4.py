@@ -1,4 +1,4 @@
-"""Figure 6.4 of 002_71af9439e55c646f: what skew is worth in logistic regression, against the number of data.
+"""Figure 6.4 of Challis (2013): what skew is worth in logistic regression, against the number of data.
 
 D = 10, prior N(0, 5I), covariates standard normal, weights from the prior, labels with probability σ(5wᵀh). The gain in
 the bound over Gaussian KL, and in the mean log probability of 10,000 held-out labels, over 15 data sets a size: both

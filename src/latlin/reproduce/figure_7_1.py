@@ -1,4 +1,4 @@
-"""Figure 7.1 of 004_3d1e57c98b1fd450: a Gaussian process before and after five evaluations of a sine.
+"""Figure 7.1 of Gutteridge (2021): a Gaussian process before and after five evaluations of a sine.
 
 Zero mean, squared-exponential kernel with ℓ = 1 and σ_s = 1, 500 points X_*, five equally spaced evaluations, ten
 draws, and two standard deviations about the mean: (7.5) on the left, (7.6)–(7.8) on the right.

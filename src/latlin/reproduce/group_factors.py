@@ -1,4 +1,4 @@
-"""Group factors of 001_249bff80906c04e4: which factor acts in which of four views, recovered from the data alone.
+"""Group factors of Mancevo (2016): which factor acts in which of four views, recovered from the data alone.
 
 One factor is shared by all views, one by every pair of neighbours, and two views have a private one. Twice as many
 factors as there are may be used; the rest must die, and the views × factors matrix of activity must be the true one.

@@ -1,4 +1,4 @@
-"""The experiment behind figures 5.3 and 5.4 of 002_71af9439e55c646f: natural images measured by sequential design.
+"""The experiment behind figures 5.3 and 5.4 of Challis (2013): natural images measured by sequential design.
 
 Grey values in [−1, 1]; Laplace priors on finite differences (τ = 0.1) and wavelet responses (τ = 0.14); unit-norm
 measurements with noise variance 0.005, a hundred random ones at first and three designed ones a step, or fifty,

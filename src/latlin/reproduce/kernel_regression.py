@@ -1,4 +1,4 @@
-"""The runs of Table 6.1 of 002_71af9439e55c646f (§6.7.3): data, model (6.7.1), fits, and fits with other settings.
+"""The runs of Table 6.1 of Challis (2013) (§6.7.3): data, model (6.7.1), fits, and fits with other settings.
 
 The document leaves open when its climbs stop, how the outliers of its synthetic set lie, and by its equations whether
 every constant is in the bound. `tested` runs each of these.

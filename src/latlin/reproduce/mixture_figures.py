@@ -1,4 +1,4 @@
-"""Figures 6.1–6.7 of 004_3d1e57c98b1fd450: every algorithm on one mixture, as figures, one table and an animation.
+"""Figures 6.1–6.7 of Gutteridge (2021): every algorithm on one mixture, as figures, one table and an animation.
 
 N = 700 rows of 7 clusters, K = 10 components, unit covariance known; log-likelihood error
 ln p(X | π, μ true) − ln p(X | E[π], E[μ]) against iterations and seconds. Negative errors are possible: the fit may

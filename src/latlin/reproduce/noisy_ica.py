@@ -1,4 +1,4 @@
-"""Noisy ICA of 003_acda9ca72b6854ce: sources, noise, shapes and the number of sources recovered.
+"""Noisy ICA of Lau (2020): sources, noise, shapes and the number of sources recovered.
 
 The document derives the model (§2) and runs nothing; this is the experiment it asks for. Student-t sources, random
 mixing, noise at 20 dB: the Amari error of the mixing matrix for factor analysis, FastICA and both factorisations, the
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import FastICA
 
 from latlin.factor import FactorAnalysis, NoisyICA
-from latlin.factor._heywood import HeywoodWarning
+from latlin.factor.analysis.heywood import HeywoodWarning
 from latlin.reproduce.output import made, new_figure
 from latlin.reproduce.page import Claim, Picture, Table, at_size, write_page
 from latlin.reproduce.resume import each, remembered

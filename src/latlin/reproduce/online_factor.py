@@ -1,4 +1,4 @@
-"""Online factor analysis of 000_107391ae06ad3cb7: one pass of online EM and of gradient ascent against batch fits.
+"""Online factor analysis of Brownlie (2021): one pass of online EM and of gradient ascent against batch fits.
 
 The document derives Algorithms 1 and 2 and runs nothing; this is the comparison it is written for. Rows come from a
 factor model with standard normal loadings and noise variances between ½ and 2; after so many rows, the held-out log

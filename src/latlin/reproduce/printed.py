@@ -24,7 +24,7 @@ def _number(cell: str) -> Measured | None:
     return Measured(float(value), float(error or 0.0), len(value.partition(".")[2]))
 
 
-#: 002_71af9439e55c646f; exact Gauss, then Student t: G-KL, LVB, Lap, then Laplace: G-KL, LVB, G-EP
+#: Challis (2013); exact Gauss, then Student t: G-KL, LVB, Lap, then Laplace: G-KL, LVB, G-EP
 TABLE_5_1 = """
 Slump     LML -15±2 -75±2 -240±21 -7±1 8±5 2±2 –
 Slump     MSE 1.15±0.2 1.6±0.2 23.8±4 2.2±0.4 1.3±1.1 1.2±1.0 –
@@ -40,7 +40,7 @@ Boston    MSE 26±1 25±2 26±1 23±2 25±2 26±1 22±1
 Boston    TLP -0.74±0.07 -0.44±0.03 -0.58±0.03 -0.44±0.03 -0.52±0.06 -0.51±0.02 -0.46±0.03
 """
 
-#: 002_71af9439e55c646f, D = 500; N = 250, 500, 2500, each with K = 25, 50
+#: Challis (2013), D = 500; N = 250, 500, 2500, each with K = 25, 50
 TABLE_5_2 = """
 seconds  Chev 0.49±0.02 0.69±0.08 1.25±0.04 1.36±0.04 16.50±0.89 17.31±0.82
 seconds  Band 0.96±0.02 1.37±0.02 2.25±0.10 4.06±0.29 24.31±0.96 29.60±1.18
@@ -63,7 +63,7 @@ held-out FA   -0.58±0.01 -0.58±0.01 -0.51±0.01 -0.50±0.01 -0.18±0.00 -0.18�
 held-out LVB  -0.75±0.02 -0.77±0.02 -0.63±0.01 -0.64±0.01 -0.20±0.00 -0.20±0.00
 """
 
-#: 002_71af9439e55c646f; a9a: full, chevron, subspace, LVB; real-sim and rcv1: diagonal, chevron, subspace, LVB
+#: Challis (2013); a9a: full, chevron, subspace, LVB; real-sim and rcv1: diagonal, chevron, subspace, LVB
 TABLE_5_3 = """
 a9a bound -5374 -5375 -5379 -5383
 a9a seconds 85 91 68 5
@@ -76,7 +76,7 @@ rcv1 seconds 176 424 955 436
 rcv1 error 2.90 2.89 2.94 2.94
 """
 
-#: 002_71af9439e55c646f, D = 250; N = 125, 250, 1250, each with K = 13, 25
+#: Challis (2013), D = 250; N = 125, 250, 1250, each with K = 13, 25
 TABLE_5_4 = """
 seconds  Chev 0.14±0.01 0.16±0.00 0.32±0.02 0.34±0.01 3.31±0.09 3.38±0.14
 seconds  Band 0.21±0.01 0.28±0.01 0.41±0.01 0.53±0.01 4.05±0.09 4.64±0.09
@@ -99,7 +99,7 @@ held-out FA   -0.57±0.01 -0.57±0.01 -0.48±0.01 -0.47±0.01 -0.19±0.00 -0.19�
 held-out LVB  -0.68±0.02 -0.68±0.02 -0.57±0.01 -0.56±0.01 -0.21±0.01 -0.21±0.01
 """
 
-#: 002_71af9439e55c646f, D = 1000; N = 500, 1000, 5000, each with K = 50, 100
+#: Challis (2013), D = 1000; N = 500, 1000, 5000, each with K = 50, 100
 TABLE_5_5 = """
 seconds  Chev 2.68±0.04 3.37±0.05 6.41±0.11 7.28±0.14 75.23±1.51 78.38±2.10
 seconds  Band 6.66±0.58 8.97±0.14 12.81±0.15 20.59±0.26 127.69±2.36 190.65±3.47
@@ -122,7 +122,7 @@ held-out FA   -0.62±0.01 -0.61±0.01 -0.52±0.01 -0.51±0.01 -0.18±0.00 -0.18�
 held-out LVB  -0.88±0.01 -0.95±0.02 -0.68±0.01 -0.70±0.01 -0.21±0.00 -0.21±0.00
 """
 
-#: 002_71af9439e55c646f; G-KL, AI-KL and the gain
+#: Challis (2013); G-KL, AI-KL and the gain
 TABLE_6_1 = """
 Concrete bound -2.08±0.09 -2.06±0.09 0.022±0.004
 Concrete held-out -1.70±0.11 -1.67±0.11 0.024±0.010

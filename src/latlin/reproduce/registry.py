@@ -1,7 +1,7 @@
 """What can be reproduced: every module of this room that has a `run(folder, quick)`.
 
 Titles and sources are read off the docstrings, without importing anything: the first line of such a module is
-"Table 6.1 of 002_71af9439e55c646f: what it shows".
+"Table 6.1 of Challis (2013): what it shows".
 """
 
 from __future__ import annotations

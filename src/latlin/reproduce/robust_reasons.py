@@ -1,4 +1,4 @@
-"""What could explain the numbers of Table 5.1 of 002_71af9439e55c646f, read off the fits of `robust_regression`.
+"""What could explain the numbers of Table 5.1 of Challis (2013), read off the fits of `robust_regression`.
 
 The document does not say which scales it chose from, whether its potentials are normalised (`vgai` needs no constants
 to climb), in which units the errors are, when the search for the kernel was stopped, nor where its generated outliers

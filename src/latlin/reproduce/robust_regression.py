@@ -1,4 +1,4 @@
-"""The runs of Table 5.1 of 002_71af9439e55c646f (§5.1): data, kernel, and one fit a scale of the likelihood.
+"""The runs of Table 5.1 of Challis (2013) (§5.1): data, kernel, and one fit a scale of the likelihood.
 
 Every fit keeps more than the table prints: the evidence on the way, the scores with other test targets, and those
 without white noise at new inputs. So reasons that the document leaves open are read off the same fits.

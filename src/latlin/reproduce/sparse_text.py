@@ -1,4 +1,4 @@
-"""Real-sim and rcv1 in Table 5.3 of 002_71af9439e55c646f: what can be tested without their rows.
+"""Real-sim and rcv1 in Table 5.3 of Challis (2013): what can be tested without their rows.
 
 A subset of rcv1 (`rcv1_binary_subset.npz`) is fitted with the settings of the table: τ = 3, unit prior, diagonal,
 chevron 50, subspace 750 with a diagonal inner factor. Bounds of other rows are not the table's; their order can be.

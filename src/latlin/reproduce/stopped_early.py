@@ -1,6 +1,6 @@
 """Gaussian and affine-independent KL by limited-memory quasi-Newton steps from A = I, looked at on the way.
 
-002_71af9439e55c646f climbs its bounds so (§6.7) and does not say when it stops. The engines of latlin end at the
+Challis (2013) climbs its bounds so (§6.7) and does not say when it stops. The engines of latlin end at the
 optimum and by another way; here is the way of the document, for what a stop after so many steps gives. Every potential
 is a site: B = log |det A| + Σ_d H[q_d] + Σ_n ⟨log φ_n(h_nᵀ(Av + b))⟩ (6.3.1); A is triangular for the Gaussian, and LU
 for the others.

@@ -1,4 +1,4 @@
-"""A slip that explains the subspace rows of Tables 5.2, 5.4 and 5.5 of 002_71af9439e55c646f.
+"""A slip that explains the subspace rows of Tables 5.2, 5.4 and 5.5 of Challis (2013).
 
 With S = E M⁻¹ Eᵀ + c²(I − EEᵀ) the entropy holds L log c, L = D − K (B.2.1). If the optimiser is given K log c instead,
 c² comes out K/L too small; the bound, evaluated rightly there, is what the tables print, with E the directions of

@@ -1,4 +1,4 @@
-"""Table 5.1 of 002_71af9439e55c646f: robust Gaussian process regression, exact Gaussian against Student t and Laplace.
+"""Table 5.1 of Challis (2013): robust Gaussian process regression, exact Gaussian against Student t and Laplace.
 
 Kernel (5.1.3), squared exponential with a length scale a column plus white noise, its parameters by evidence; the scale
 of the likelihood by the log probability of a validation part, df = 3 (§5.1). Ten partitions, standardised by the

@@ -1,4 +1,4 @@
-"""Table 5.3 of 002_71af9439e55c646f: logistic regression on a9a, full and constrained covariances and local bounds.
+"""Table 5.3 of Challis (2013): logistic regression on a9a, full and constrained covariances and local bounds.
 
 16,000 training and 16,561 test rows of the 32,561 of a9a, τ = 1, unit prior; gradients of 0.1 end a fit. The bound of
 local bounds is that of Gaussian KL at their moments, as there. The set (`a9a.npz` with `data`, `indices`, `indptr`,

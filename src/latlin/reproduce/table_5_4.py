@@ -1,4 +1,4 @@
-"""Table 5.4 of 002_71af9439e55c646f: constrained covariances in logistic regression, D = 250.
+"""Table 5.4 of Challis (2013): constrained covariances in logistic regression, D = 250.
 
 Weights, covariates and labels are drawn as in §5.2; the same is then fitted with chevron, banded, subspace and
 factor-analysis covariances and with local bounds whose variances are by Lanczos. Ten data sets a column, unless the

@@ -1,4 +1,4 @@
-"""Table 6.1 of 002_71af9439e55c646f: sparse, noise-robust kernel regression, Gaussian against affine-independent KL.
+"""Table 6.1 of Challis (2013): sparse, noise-robust kernel regression, Gaussian against affine-independent KL.
 
 Laplace prior and Laplace noise (τ = 0.16 both), kernel exp(−0.05‖x − x′‖²) + δ, N = D = 100, a generalised normal base
 with the shape fixed at 1.5, ten splits, everything standardised by the training part; and, beyond the source, the same

@@ -1,6 +1,6 @@
 """Ways to learn a low-rank-plus-diagonal Gaussian from the iterates of SGD, one vector at a time.
 
-`FactorCollector` fits factor analysis online (000_107391ae06ad3cb7 chapter 3, corrected). `DiagonalCollector` and
+`FactorCollector` fits factor analysis online (Brownlie (2021), chapter 3, corrected). `DiagonalCollector` and
 `DeviationCollector` are the baselines SWAG-diagonal and SWAG: the running mean and variance of the iterates, and
 the last K deviations D̂ from the running mean, Σ = ½(diag(variance) + D̂D̂ᵀ/(K − 1)).
 """
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.factor_gradient import ScaledGradient
-from latlin.numerics.factor_stream import FactorStream, OnlineEM, Rule
+from latlin.factor.analysis.stream import FactorStream, OnlineEM, Rule
+from latlin.factor.analysis.stream_gradient import ScaledGradient
 from latlin.numerics.low_rank import LowRankNormal
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -1,6 +1,6 @@
 """What a base density answers: independent scalar densities q(v_d | θ_d), each of mean zero and variance one.
 
-Location and scale of w = Av + b live in A and b (002_71af9439e55c646f C.3), so a base keeps only its shape. With the
+Location and scale of w = Av + b live in A and b (Challis (2013), C.3), so a base keeps only its shape. With the
 mean and the variance fixed, ⟨w⟩ = b and cov(w) = AAᵀ for every shape, and the Gaussian factors of a model do not see
 the shape at all.
 
@@ -17,7 +17,8 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 ComplexArray = NDArray[np.complex128]
 
 

@@ -2,7 +2,7 @@
 
     φ(s) = Σ_k π_k exp(i s m_k − ½ s² σ_k²)
 
-002_71af9439e55c646f §6.5 names it as the base for which no transform need be approximated. Free coordinates are, for
+Challis (2013), §6.5 names it as the base for which no transform need be approximated. Free coordinates are, for
 every component but the first, its log weight, its mean and its log scale relative to the first.
 """
 

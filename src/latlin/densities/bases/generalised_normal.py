@@ -1,6 +1,6 @@
 """The generalised normal density q(v) ∝ exp(−|v/s|^η): sparse for η < 2, flat for η > 2, standardised.
 
-002_71af9439e55c646f C.3.2, its entropy gradient corrected. The characteristic function
+Challis (2013), C.3.2, its entropy gradient corrected. The characteristic function
 
     φ(t) = η/Γ(1/η) Re ∫_0^∞ e^{itr − r^η} dr
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 Sampler = Callable[[float, Array], tuple[Array, Array]]
 
 

@@ -1,6 +1,6 @@
 """The skew-normal density, standardised, with the skewness itself as the free shape.
 
-002_71af9439e55c646f C.3.1. With Azzalini's slant ν, δ = ν/√(1 + ν²), the characteristic function has a closed form
+Challis (2013), C.3.1. With Azzalini's slant ν, δ = ν/√(1 + ν²), the characteristic function has a closed form
 through Dawson's function D,
 
     φ(t) = e^{−t²/2} + i(2/√π) e^{−t²(1−δ²)/2} D(δt/√2).

@@ -3,7 +3,7 @@
 S = FᵀF with F linear in a flat vector θ, so a projected variance is h_nᵀSh_n = ‖F(θ) h_n‖². Its gradient is twice the
 *pull* Σ_n (∂F h_n/∂θ)ᵀ(F h_n), and derivatives of any order follow from images, inner products and pulls alone:
 in a direction θ̇ the variance moves by 2 (F h_n)·(Ḟ h_n), and the gradient Σ_n g_n ∇‖F h_n‖² by
-2 Σ_n [ġ_n pull of F h_n + g_n pull of Ḟ h_n], which is the exact Hessian product (002_71af9439e55c646f B.1.2).
+2 Σ_n [ġ_n pull of F h_n + g_n pull of Ḟ h_n], which is the exact Hessian product (Challis (2013), B.1.2).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.rows import Rows, Terms
+from latlin.densities.structured.rows import Rows, Terms
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 Index = NDArray[np.integer]
 
 

@@ -1,6 +1,6 @@
 """The chevron: K coordinates have full rows in C, the others only a diagonal entry.
 
-C_ij is free for i ≤ K, j ≥ i, and C_ii for i > K (002_71af9439e55c646f §4.3.1.3). Which K coordinates come first is
+C_ij is free for i ≤ K, j ≥ i, and C_ii for i > K (Challis (2013), §4.3.1.3). Which K coordinates come first is
 free too: with P the precision that the optimum would have, the loss against a full factor is
 ½(Σ_B log P_bb − log det P_BB) over the other coordinates B, so the first should be those most entangled with the rest.
 """
@@ -15,9 +15,9 @@ from scipy import sparse
 
 from latlin.densities.structured.base import Triangular
 from latlin.densities.structured.loadings import Loadings
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import solve_upper
 
-Array = NDArray[np.float64]
 Index = NDArray[np.integer]
 
 

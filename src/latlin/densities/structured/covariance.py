@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.structured.base import Structure, variances_of
+from latlin.densities.structured.stacked_rows import as_rows
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.numerics.stacked_rows import as_rows
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

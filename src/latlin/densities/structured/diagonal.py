@@ -1,17 +1,15 @@
-"""S = diag(d²): independent coordinates (002_71af9439e55c646f §4.3.1.3, bandwidth 0)."""
+"""S = diag(d²): independent coordinates (Challis (2013), §4.3.1.3, bandwidth 0)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.structured.base import Triangular
-from latlin.numerics.rows import Rows, Terms
-
-Array = NDArray[np.float64]
+from latlin.densities.structured.rows import Rows, Terms
+from latlin.numerics.arrays import Array
 
 
 class Diagonal(Triangular):

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latlin.numerics.rows import Rows, Terms, row_dots
-
-Array = NDArray[np.float64]
+from latlin.densities.structured.rows import Rows, Terms, row_dots
+from latlin.numerics.arrays import Array
 
 
 class Image(NamedTuple):

@@ -1,6 +1,6 @@
 """S = ΘΘᵀ + diag(d²), as in factor analysis; log det S is not concave in (Θ, d), so optima may be local.
 
-002_71af9439e55c646f §4.3.1.2 and B.1.1, corrected: the gradients of ½ log det S are d ∘ diag(S⁻¹) and S⁻¹Θ.
+Challis (2013), §4.3.1.2 and B.1.1, corrected: the gradients of ½ log det S are d ∘ diag(S⁻¹) and S⁻¹Θ.
 """
 
 from __future__ import annotations
@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr
 
 from latlin.densities.structured.loadings import Image, Loadings
-from latlin.numerics.rows import Rows, product, row_dots
-
-Array = NDArray[np.float64]
-
+from latlin.densities.structured.rows import Rows, product, row_dots
+from latlin.numerics.arrays import Array
 
 #: ε: an entry of d can be driven to zero (a Heywood case), where S would be singular but for this
 SMALLEST = 1e-4

@@ -1,6 +1,6 @@
 """S = E CᵀC Eᵀ + c²(I − EEᵀ): a small factor inside a subspace, one scale outside it.
 
-002_71af9439e55c646f §4.3.1.3 and B.2. θ holds the entries of the inner factor C (any structure of dimension K) and,
+Challis (2013), §4.3.1.3 and B.2. θ holds the entries of the inner factor C (any structure of dimension K) and,
 unless the subspace is everything, c.
 """
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.structured.base import Structure
-from latlin.numerics.rows import DenseRows, Rows, Terms
-
-Array = NDArray[np.float64]
+from latlin.densities.structured.rows import DenseRows, Rows, Terms
+from latlin.numerics.arrays import Array
 
 
 class ReducedRows(NamedTuple):

@@ -1,6 +1,6 @@
 """S = CᵀC with C upper triangular and zero off a pattern: banded, sparse or full.
 
-002_71af9439e55c646f §4.3.1.3 ("Banded Cholesky", "Sparse Cholesky"); the bandwidth counts super-diagonals (corrected:
+Challis (2013), §4.3.1.3 ("Banded Cholesky", "Sparse Cholesky"); the bandwidth counts super-diagonals (corrected:
 one convention).
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import spsolve_triangular
 
 from latlin.densities.structured.base import Triangular
-from latlin.numerics.patterns import Pattern, banded, sparse_pattern
-from latlin.numerics.rows import Rows, Terms
-
-Array = NDArray[np.float64]
+from latlin.densities.structured.patterns import Pattern, banded, sparse_pattern
+from latlin.densities.structured.rows import Rows, Terms
+from latlin.numerics.arrays import Array
 
 
 class PatternedTriangle(Triangular):

@@ -1,0 +1,274 @@
+"""The rows h_n of a matrix H as structured covariances need them: dense, sparse, an operator, or a stack of these.
+
+A covariance S = FᵀF whose factor F is linear in its parameters asks for three things: the *image* F h_n of every row
+(whatever form of it is cheap to keep), the *inner* products of two images row by row, and the *pull* of weighted images
+back to the parameters, Σ_n weight_n (F h_n) h_nᵀ on the places that F has. Diagonal factors, a few long rows (loadings)
+and triangular ones with a sparsity pattern do this here, each kind of row in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import blas
+
+from latlin.densities.structured.patterns import Group, Pattern
+from latlin.numerics.arrays import Array
+from latlin.numerics.pools import one_blas_thread
+
+#: (weights, image) pairs
+Terms = Sequence[tuple[Array, Any]]
+#: numbers squared at once, so that they stay in the cache
+BLOCK = 2**18
+#: squares of no more numbers than these (16 MB) are kept: a fit asks for them at every step
+KEPT = 2**21
+
+
+class Rows(Protocol):
+    """N rows of length D."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def times(self, u: Array) -> Array:
+        """H u."""
+        ...
+
+    def transposed(self, r: Array) -> Array:
+        """Hᵀ r."""
+        ...
+
+    def block_times(self, block: Array) -> Array:
+        """H Θ for a narrow matrix Θ."""
+        ...
+
+    def block_transposed(self, block: Array) -> Array:
+        """Hᵀ W for a narrow matrix W."""
+        ...
+
+    def energy(self, weights: Array) -> Array:
+        """(H∘H)ᵀ weights, the diagonal of Hᵀ diag(weights) H."""
+        ...
+
+    def scaled_image(self, scale: Array) -> Any:
+        """Image of the rows under F = diag(scale)."""
+        ...
+
+    def scaled_inner(self, a: Any, b: Any) -> Array: ...
+
+    def scaled_pull(self, terms: Terms) -> Array: ...
+
+    def loadings_image(self, loadings: Array) -> Any:
+        """Image of the rows under F = Θᵀ for a narrow matrix Θ."""
+        ...
+
+    def loadings_inner(self, a: Any, b: Any) -> Array: ...
+
+    def loadings_pull(self, terms: Terms) -> Array: ...
+
+    def squares_outside(self, basis: Array, inside: Array) -> Array:
+        """‖h_n‖² − ‖Eᵀh_n‖² for an orthonormal basis E, `inside` being HE."""
+        ...
+
+    def factor_image(self, pattern: Pattern, values: Array) -> Any:
+        """Image of the rows under a triangular F with this pattern."""
+        ...
+
+    def factor_inner(self, pattern: Pattern, a: Any, b: Any) -> Array: ...
+
+    def factor_pull(self, pattern: Pattern, terms: Terms) -> Array: ...
+
+
+def product(a: Array, b: Array) -> Array:
+    """a b, for C-ordered matrices, on SciPy's BLAS and without copies."""
+    return blas.dgemm(1.0, b.T, a.T).T
+
+
+def transposed_product(a: Array, b: Array) -> Array:
+    """aᵀ b, for C-ordered matrices, on SciPy's BLAS and without copies."""
+    return blas.dgemm(1.0, b.T, a.T, trans_b=1).T
+
+
+def row_dots(a: Array, b: Array) -> Array:
+    """a_n · b_n."""
+    return np.einsum("nk,nk->n", a, b)
+
+
+class LoadingsByProducts:
+    """Images under Θᵀ kept as the N×K matrix HΘ."""
+
+    def loadings_image(self: Rows, loadings: Array) -> Array:
+        return self.block_times(loadings)
+
+    def loadings_inner(self, a: Array, b: Array) -> Array:
+        return row_dots(a, b)
+
+    def loadings_pull(self: Rows, terms: Terms) -> Array:
+        (weights, image), *others = terms
+        weighted = weights[:, None] * image
+        for weights, image in others:
+            weighted += weights[:, None] * image
+        return self.block_transposed(weighted)
+
+
+@dataclass(frozen=True)
+class DenseRows(LoadingsByProducts):
+    """A C-ordered matrix; every product is BLAS."""
+
+    matrix: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape
+
+    def times(self, u: Array) -> Array:
+        return blas.dgemv(1.0, self.matrix.T, u, trans=1)
+
+    def transposed(self, r: Array) -> Array:
+        return blas.dgemv(1.0, self.matrix.T, r)
+
+    def block_times(self, block: Array) -> Array:
+        return product(self.matrix, block)
+
+    def block_transposed(self, block: Array) -> Array:
+        return transposed_product(self.matrix, block)
+
+    def energy(self, weights: Array) -> Array:
+        total = np.zeros(self.shape[1])
+        for span, squares in self._squares():
+            total += blas.dgemv(1.0, squares.T, weights[span])
+        return total
+
+    @cached_property
+    def _few_squares(self) -> Array:
+        return self.matrix * self.matrix
+
+    def _squares(self) -> Iterator[tuple[slice, Array]]:
+        """H∘H, kept if small, else some rows at a time."""
+        if self.matrix.size <= KEPT:
+            yield slice(0, len(self.matrix)), self._few_squares
+            return
+        count = max(1, BLOCK // max(self.shape[1], 1))
+        for i in range(0, len(self.matrix), count):
+            part = self.matrix[i : i + count]
+            yield slice(i, i + count), part * part
+
+    def scaled_image(self, scale: Array) -> Array:
+        return scale
+
+    def scaled_inner(self, a: Array, b: Array) -> Array:
+        v = a * b
+        return np.concatenate([blas.dgemv(1.0, squares.T, v, trans=1) for _, squares in self._squares()])
+
+    def scaled_pull(self, terms: Terms) -> Array:
+        return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)
+
+    def squares_outside(self, basis: Array, inside: Array) -> Array:
+        ones = np.ones(self.shape[1])
+        return np.maximum(self.scaled_inner(ones, ones) - row_dots(inside, inside), 0.0)
+
+    def factor_image(self, pattern: Pattern, values: Array) -> Array:
+        image = np.empty(self.shape)
+        for group in pattern.groups:
+            image[:, group.rows] = product(self._columns(group), _block(group, values).T)
+        return image
+
+    def factor_inner(self, pattern: Pattern, a: Array, b: Array) -> Array:
+        return row_dots(a, b)
+
+    def factor_pull(self, pattern: Pattern, terms: Terms) -> Array:
+        out = np.empty(pattern.size)
+        for group in pattern.groups:
+            weighted = np.sum([weights[:, None] * image[:, group.rows] for weights, image in terms], axis=0)
+            block = transposed_product(weighted, self._columns(group))
+            out[group.position] = block[group.row, group.column]
+        return out
+
+    def _columns(self, group: Group) -> Array:
+        return np.ascontiguousarray(self.matrix[:, group.columns])
+
+
+def _block(group: Group, values: Array) -> Array:
+    block = np.zeros((group.rows.stop - group.rows.start, group.width))
+    block[group.row, group.column] = values[group.position]
+    return block
+
+
+class SparseRows:
+    """A CSR matrix; compiled products whose cost is the number of non-zeros (times the width)."""
+
+    def __init__(self, matrix: sparse.csr_array) -> None:
+        from latlin.densities.structured import kernels  # loads the compiler: when first needed
+
+        self.matrix = matrix
+        self.shape: tuple[int, int] = matrix.shape
+        self._kernels = kernels
+        self._arrays = (matrix.indptr, matrix.indices, matrix.data, kernels.pieces(matrix.indptr))
+
+    def times(self, u: Array) -> Array:
+        return self._kernels.times(*self._arrays, u)
+
+    def transposed(self, r: Array) -> Array:
+        return self._kernels.transposed_times(*self._arrays, r, self.shape[1])
+
+    def block_times(self, block: Array) -> Array:
+        return self._kernels.block_times(*self._arrays, np.ascontiguousarray(block))
+
+    def block_transposed(self, block: Array) -> Array:
+        return self._kernels.transposed_block_times(*self._arrays, np.ascontiguousarray(block), self.shape[1])
+
+    def energy(self, weights: Array) -> Array:
+        return self._kernels.transposed_squares_times(*self._arrays, weights, self.shape[1])
+
+    def scaled_image(self, scale: Array) -> Array:
+        return scale
+
+    def scaled_inner(self, a: Array, b: Array) -> Array:
+        return self._kernels.squares_times(*self._arrays, a * b)
+
+    def scaled_pull(self, terms: Terms) -> Array:
+        if len(terms) != 2:
+            return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)
+        (r, a), (s, b) = terms
+        pulled = self._kernels.transposed_squares_pair(*self._arrays, r, s, self.shape[1])
+        return pulled[:, 0] * a + pulled[:, 1] * b
+
+    def loadings_image(self, loadings: Array) -> Array:
+        """Θ itself: what is N×K is computed a row at a time where it is needed, and never kept."""
+        return np.ascontiguousarray(loadings)
+
+    def loadings_inner(self, a: Array, b: Array) -> Array:
+        if a is b:
+            return self._kernels.loadings_squares(*self._arrays, a)
+        return self._kernels.loadings_inner(*self._arrays, a, b)
+
+    def loadings_pull(self, terms: Terms) -> Array:
+        if len(terms) != 2:
+            return np.sum([self._kernels.loadings_pull(*self._arrays, *term) for term in terms], axis=0)
+        (r, a), (s, b) = terms
+        return self._kernels.loadings_pull_pair(*self._arrays, r, a, s, b)
+
+    def squares_outside(self, basis: Array, inside: Array) -> Array:
+        ones = np.ones(self.shape[1])
+        return np.maximum(self.scaled_inner(ones, ones) - row_dots(inside, inside), 0.0)
+
+    def factor_image(self, pattern: Pattern, values: Array) -> Array:
+        return values
+
+    def factor_inner(self, pattern: Pattern, a: Array, b: Array) -> Array:
+        return self._kernels.factor_inner(*self._arrays, pattern.columns, pattern.entries, a, b, pattern.dim)
+
+    def factor_pull(self, pattern: Pattern, terms: Terms) -> Array:
+        weights, values = (np.array([term[i] for term in terms]) for i in range(2))
+        return self._kernels.factor_pull(*self._arrays, pattern.columns, pattern.entries, weights, values, pattern.dim)
+
+
+def one_pool(rows: object) -> AbstractContextManager[Any]:
+    """The same where products with the rows are compiled loops; BLAS keeps its threads where it makes the products."""
+    return one_blas_thread() if isinstance(rows, SparseRows) else nullcontext()

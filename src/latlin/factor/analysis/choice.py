@@ -1,0 +1,67 @@
+"""How many factors: the Bayesian information criterion, or the likelihood of held-out rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from latlin.distributed.opening import is_blocked
+from latlin.factor.analysis.heywood import HeywoodWarning
+from latlin.factor.fit import parameter_count
+from latlin.numerics.linalg import Array
+
+
+class ComponentChoice(NamedTuple):
+    """The chosen number, and what every candidate scored (higher is better)."""
+
+    n_components: int
+    candidates: tuple[int, ...]
+    scores: Array
+    criterion: str
+
+
+def choose_components(
+    estimator: Any, X: Array, candidates: Sequence[int], *, criterion: str = "bic", cv: int = 5, seed: int = 0
+) -> ComponentChoice:
+    """Fit `estimator` with each candidate and keep the best.
+
+    Parameters
+    ----------
+    estimator : FactorAnalysis
+        Its `n_components` is replaced.
+    X : ndarray of shape (n, d), or blocks of rows ("bic" only)
+    candidates : sequence of int
+    criterion : {"bic", "held-out"}
+        −½ BIC = log-likelihood − ½ p log n with p free parameters, or the mean held-out log-likelihood over
+        `cv` folds.
+    """
+    try:
+        judge = _CRITERIA[criterion]
+    except KeyError:
+        raise ValueError(f"criterion must be one of {sorted(_CRITERIA)}, got {criterion!r}") from None
+    fits = [clone(estimator).set_params(n_components=k) for k in candidates]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeywoodWarning)  # a trial with too many factors; the chosen fit says it
+        scores = np.array([judge(fit, X, cv, seed) for fit in fits])
+    return ComponentChoice(int(candidates[int(scores.argmax())]), tuple(candidates), scores, criterion)
+
+
+def _bic(estimator: Any, X: Array, cv: int, seed: int) -> float:
+    fit = estimator.fit(X)
+    count = parameter_count(len(fit.mean_), len(fit.components_), fit.noise == "isotropic")
+    return fit.log_likelihood_ - 0.5 * count * float(np.log(fit.n_samples_seen_))
+
+
+def _held_out(estimator: Any, X: Array, cv: int, seed: int) -> float:
+    if is_blocked(X):
+        raise ValueError("n_components='held-out' needs the rows in memory; 'bic' works for blocks of rows")
+    folds = KFold(min(cv, len(X)), shuffle=True, random_state=seed).split(X)
+    return float(np.mean([clone(estimator).fit(X[train]).score(X[test]) for train, test in folds]))
+
+
+_CRITERIA = {"bic": _bic, "held-out": _held_out}

@@ -1,0 +1,234 @@
+"""The scikit-learn face of binary latent factors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from latlin.factor.binary.fit import BinaryOptions, binary_fit
+from latlin.factor.binary.latents import MOST_ENUMERATED, Enumeration, LatentEngine, MeanField
+from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
+from latlin.factor.binary.starts import STARTS
+from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.counts import whole
+from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
+from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.special import LOG_SQRT_2PI
+
+_ENGINES: dict[str, LatentEngine] = {"mean-field": MeanField(), "exact": Enumeration()}
+_KIND = "latlin.factor.BinaryFactorAnalysis"
+
+
+class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Observations as sums of features that are on or off: x = Σ s_i μ_i + noise, s_i in {0, 1}.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of factors K; with `ard` the most there can be.
+    ard : bool
+        Features with a prior N(0, α_i⁻¹I) whose precisions are learnt, so that factors the data do not need are removed
+        and the bound is comparable between values of K. Without it the features are points of maximum likelihood and K
+        stays.
+    inference : {"mean-field", "exact"}
+        Posterior of the latents: independent probabilities, or all 2^K states of a row (K at most 14).
+    starts : sequence of {"nmf", "ica", "random"}
+        Kinds of starts: non-negative matrix factorisation (negative data are shifted), independent components, chance.
+    n_init : int
+        Starts of each kind; the one with the highest bound is carried on. Compared on at most 1000 rows.
+    n_jobs : int, optional
+        Processes for the starts, as joblib counts them; the result does not depend on it.
+    tol : float
+        Largest change of a feature, relative to the largest entry of all, at convergence.
+    max_iter : int
+        Steps at most.
+    noise_floor : float
+        Least noise variance, as a share of the features' mean variance.
+    random_state : int, Generator, RandomState or None
+        For the starts.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_active_, d)
+        Features μ_i (posterior means), those that explain most first.
+    component_covariance_ : ndarray of shape (n_active_, n_active_)
+        Posterior covariance of the factors' weights, the same for every feature; zero without `ard`.
+    relevance_ : ndarray of shape (n_active_,)
+        Prior precisions α_i; zero without `ard`.
+    probabilities_ : ndarray of shape (n_active_,)
+        How often a factor is on, π_i.
+    noise_variance_ : float
+    n_active_ : int
+        Factors left.
+    lower_bound_ : float
+        Bound on log p(X), every constant included.
+    evidence_kind_ : {"lower bound", "exact"}
+        "exact" for exact inference without `ard`.
+    trace_, converged_, n_iter_, message_ : ndarray, bool, int, str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.factor import BinaryFactorAnalysis
+    >>> rng = np.random.default_rng(0)
+    >>> on = rng.random((300, 2)) < 0.4
+    >>> X = on @ np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]]) + 0.1 * rng.standard_normal((300, 4))
+    >>> model = BinaryFactorAnalysis(6, random_state=0).fit(X)
+    >>> model.n_active_, (model.components_.round(1) + 0.0).tolist()
+    (2, [[0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        ard: bool = True,
+        inference: str = "mean-field",
+        starts: tuple[str, ...] = ("nmf", "ica", "random"),
+        n_init: int = 4,
+        n_jobs: int | None = None,
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        noise_floor: float = 1e-6,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.ard = ard
+        self.inference = inference
+        self.starts = starts
+        self.n_init = n_init
+        self.n_jobs = n_jobs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.noise_floor = noise_floor
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
+        """Fit to the rows of `X` of shape (n, d)."""
+        options = self._options()
+        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
+        if not rows.var(axis=0).mean() > 0.0:
+            raise ValueError("X has the same row everywhere: there is no noise variance to learn")
+        self._store(binary_fit(rows, options, generator(self.random_state)))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Posterior probabilities that each factor is on, shape (n, n_active_)."""
+        return self._describe(X)[0]
+
+    def inverse_transform(self, S: Any) -> Array:
+        """Means of the observations given activations, or probabilities of them: S components_."""
+        check_is_fitted(self, "components_")
+        s = check_array(S, dtype=np.float64, ensure_min_features=min(1, self.n_active_))
+        if s.shape[1] != self.n_active_:
+            raise ValueError(f"S must have {self.n_active_} columns, one a factor, got {s.shape[1]}")
+        return s @ self.components_
+
+    def score_samples(self, X: Any) -> Array:
+        """Bound on the log density of every row, constants included; exact for exact inference without `ard`."""
+        return self._describe(X)[1]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> tuple[Array, Array]:
+        """Draws from the fitted model: observations of shape (n_samples, d) and the activations behind them."""
+        check_is_fitted(self, "components_")
+        rng = generator(random_state)
+        on = (rng.random((whole("n_samples", n_samples), self.n_active_)) < self.probabilities_).astype(np.float64)
+        noise = rng.standard_normal((n_samples, self.components_.shape[1]))
+        return on @ self.components_ + np.sqrt(self.noise_variance_) * noise, on
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an archive that loading never executes."""
+        check_is_fitted(self, "components_")
+        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | tuple | None)}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        write_archive(path, {"kind": _KIND, "params": params, "numbers": numbers}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> BinaryFactorAnalysis:
+        """Read what `save` wrote."""
+        header, arrays = read_archive(path)
+        if header.get("kind") != _KIND:
+            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a BinaryFactorAnalysis")
+        params = header["params"]
+        model = cls(**{**params, "starts": tuple(params["starts"])})
+        for name, value in {**header["numbers"], **{name: arrays[name] for name in _ARRAYS}}.items():
+            setattr(model, name, value)
+        model.n_features_in_ = model.components_.shape[1]
+        return model
+
+    def _options(self) -> BinaryOptions:
+        for name in ("n_components", "n_init"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if self.inference not in _ENGINES:
+            raise ValueError(f"inference must be one of {sorted(_ENGINES)}, got {self.inference!r}")
+        if self.inference == "exact" and self.n_components > MOST_ENUMERATED:
+            raise ValueError(
+                f"inference='exact' enumerates 2^n_components states and needs n_components of at most "
+                f"{MOST_ENUMERATED}, got {self.n_components}"
+            )
+        starts = (self.starts,) if isinstance(self.starts, str) else tuple(self.starts)
+        if not starts or not set(starts) <= set(STARTS):
+            raise ValueError(f"starts must be some of {sorted(STARTS)}, got {self.starts!r}")
+        if not 0.0 <= self.noise_floor < 1.0:
+            raise ValueError(f"noise_floor must be from 0 to 1, got {self.noise_floor!r}")
+        prior: FeaturePrior = RelevantFeatures() if self.ard else PointFeatures()
+        remedy = "raise max_iter or tol"
+        rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
+        engine = _ENGINES[self.inference]
+        count = int(self.n_components)
+        return BinaryOptions(
+            count, prior, engine, starts, self.n_init, self.n_jobs, self.noise_floor, rules, self.verbose
+        )
+
+    def _store(self, found: Ascent[BinaryState]) -> None:
+        state = found.state
+        order = np.argsort(-state.means.sum(axis=0) * (state.features**2).sum(axis=1), kind="stable")
+        self.components_ = state.features[order]
+        self.component_covariance_ = state.covariance[np.ix_(order, order)]
+        self.relevance_, self.probabilities_ = state.relevance[order], state.probability[order]
+        self.noise_variance_, self.n_active_ = float(state.noise), len(order)
+        self.lower_bound_, self.trace_ = float(found.trace[-1]), found.trace
+        self.evidence_kind_ = "exact" if self.inference == "exact" and not self.ard else "lower bound"
+        self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
+
+    def _describe(self, X: Any) -> tuple[Array, Array]:
+        check_is_fitted(self, "components_")
+        rows = summable("X", validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+        means, values = np.zeros((len(rows), 0)), np.zeros(len(rows))
+        if self.n_active_:
+            means, values = _ENGINES[self.inference].describe(row_problem(rows, self._state()))
+        square = np.einsum("nd,nd->n", rows, rows) / self.noise_variance_
+        constant = rows.shape[1] * (LOG_SQRT_2PI + 0.5 * np.log(self.noise_variance_))
+        return means, values - 0.5 * square - constant
+
+    def _state(self) -> BinaryState:
+        """What was learnt, with no rows."""
+        k = self.n_active_
+        latents = np.zeros((0, k)), np.zeros((k, k)), 0.0, np.zeros_like(self.components_)
+        features = self.components_, self.component_covariance_, self.relevance_
+        return BinaryState(*latents, *features, self.probabilities_, self.noise_variance_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_active_
+
+
+_ARRAYS = ("components_", "component_covariance_", "relevance_", "probabilities_", "trace_")
+_NUMBERS = ("noise_variance_", "n_active_", "lower_bound_", "evidence_kind_", "converged_", "n_iter_", "message_")

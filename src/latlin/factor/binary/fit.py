@@ -1,0 +1,172 @@
+"""Fits of binary factors: many short climbs on a part of the rows, one long one on all, and removals that pay.
+
+A step is q(μ) (and relevances), σ², π, then q(s): Lau (2020), §1 and §3.2. Each part raises the bound, so the
+bound never falls. Relevances remove a factor only when its feature is worth nothing; two factors that share a feature,
+or one that explains three rows, are stable under every single update. `without_superfluous` tries what the bound says
+of the model without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from latlin.factor.binary.latents import LatentEngine, factorised
+from latlin.factor.binary.model import (
+    BinaryState,
+    Data,
+    FeaturePrior,
+    PointFeatures,
+    RelevantFeatures,
+    bound,
+    drop,
+    infer_latents,
+    make_data,
+    row_problem,
+    update_noise,
+    update_probability,
+    with_latents,
+)
+from latlin.factor.binary.starts import STARTS
+from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
+from latlin.numerics.linalg import Array
+from latlin.numerics.pools import one_blas_thread
+from latlin.numerics.special import LOG_SQRT_2PI
+
+#: rows on which starts are compared
+SAMPLE = 1000
+SHORT = Rules(gradient_tol=1e-3, objective_tol=1e-6, max_iter=40, monotone=True)
+#: sizes of the starts, as shares of the number of factors allowed, when relevances decide
+SHARES = (1.0, 2.0 / 3.0, 0.5, 1.0 / 3.0)
+
+
+@dataclass(frozen=True)
+class BinaryOptions:
+    """What a fit needs to know besides the rows."""
+
+    count: int
+    prior: FeaturePrior
+    engine: LatentEngine
+    starts: tuple[str, ...]
+    n_init: int
+    n_jobs: int | None
+    noise_floor: float
+    rules: Rules
+    verbose: bool
+
+    @property
+    def removes(self) -> bool:
+        """Whether the number of factors is learnt."""
+        return isinstance(self.prior, RelevantFeatures)
+
+
+def binary_fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascent[BinaryState]:
+    """The best of many starts, carried to convergence on all rows."""
+    with one_blas_thread():
+        return _fit(rows, options, rng)
+
+
+def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascent[BinaryState]:
+    data = make_data(rows, options.noise_floor)
+    part = data
+    if len(rows) > SAMPLE:
+        chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
+        part = make_data(np.ascontiguousarray(rows[chosen]), options.noise_floor)
+    climbs = Parallel(n_jobs=options.n_jobs)(
+        delayed(_short_climb)(part, activations, options) for activations in _starts(part.rows, options, rng)
+    )
+    best = max(climbs, key=lambda found: found.trace[-1]).state
+    if options.removes:
+        best = without_superfluous(part, best, options)
+        if len(best.probability) == 1 and noise_alone(part) > bound(part, best, options.prior):
+            return _nothing(data, best)
+    if part is not data:
+        best = spread(data, best, options)
+    return climb(data, best, options, options.rules, warn=True)
+
+
+def _short_climb(data: Data, activations: Array, options: BinaryOptions) -> Ascent[BinaryState]:
+    return climb(data, begin(data, activations, options), options, SHORT, warn=False)
+
+
+def noise_alone(data: Data) -> float:
+    """The bound of the model with no factor: log N(X | 0, σ²I) at its largest."""
+    return -data.rows.size * (LOG_SQRT_2PI + 0.5 * np.log(data.square / data.rows.size) + 0.5)
+
+
+def _nothing(data: Data, state: BinaryState) -> Ascent[BinaryState]:
+    """The end of a fit that needs no factor."""
+    empty = drop(state, np.array([0]))._replace(noise=data.square / data.rows.size)
+    message = "binary factor analysis: noise alone has the higher bound, no factor is left"
+    return Ascent(empty, np.array([noise_alone(data)]), 0.0, True, 1, 0.0, message)
+
+
+def _starts(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Iterator[Array]:
+    for number in range(options.n_init):
+        share = SHARES[number % len(SHARES)] if options.removes else 1.0
+        for name in options.starts:
+            yield STARTS[name](rows, max(1, round(share * options.count)), rng)
+
+
+def begin(data: Data, activations: Array, options: BinaryOptions) -> BinaryState:
+    """A state with these activations: least-squares features, and noise and probabilities to match."""
+    k, dim = activations.shape[1], data.rows.shape[1]
+    empty = np.zeros((k, dim))
+    latents = factorised(activations)
+    state = BinaryState(*latents, empty, empty, np.zeros((k, k)), np.zeros(k), np.full(k, 0.5), 1.0)
+    state = PointFeatures().update(with_latents(data.rows, state, latents))
+    state = update_noise(data, update_probability(state))
+    scale = max(data.square / data.rows.size, data.floor)
+    least = 0.01 * float(data.rows.var(axis=0).mean())
+    return state._replace(relevance=np.full(k, 1.0 / scale), noise=max(state.noise, least))
+
+
+def climb(data: Data, state: BinaryState, options: BinaryOptions, rules: Rules, *, warn: bool) -> Ascent[BinaryState]:
+    """The ascent loop on one start."""
+
+    def step(old: BinaryState) -> tuple[BinaryState, Measure]:
+        new = one_step(data, old, options)
+        return new, Measure(bound(data, new, options.prior), _change(old, new))
+
+    label = "binary factor analysis"
+    return ascend(step, state, rules, label=label, verbose=options.verbose and warn, warn=warn)
+
+
+def one_step(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
+    """Features and relevances, noise, probabilities, latents."""
+    state = update_noise(data, options.prior.update(state))
+    return infer_latents(data, update_probability(state), options.engine)
+
+
+def _change(old: BinaryState, new: BinaryState) -> float:
+    """Largest change of a feature, relative to the largest entry of all."""
+    if old.features.shape != new.features.shape:
+        return np.inf
+    scale = float(np.abs(new.features).max())
+    return float(np.abs(new.features - old.features).max()) / max(scale, 1e-300)
+
+
+def without_superfluous(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
+    """Remove factors, the least used first, as long as a short climb without one ends at a higher bound."""
+    value = bound(data, state, options.prior)
+    tried = 0
+    while tried < len(state.probability) and len(state.probability) > 1:
+        weight = state.means.sum(axis=0) * (state.features**2).sum(axis=1)
+        candidate = np.argsort(weight)[tried]
+        without = infer_latents(data, drop(state, np.array([candidate])), options.engine)
+        found = climb(data, without, options, SHORT, warn=False)
+        if found.trace[-1] > value:
+            state, value, tried = found.state, float(found.trace[-1]), 0
+        else:
+            tried += 1
+    return state
+
+
+def spread(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
+    """The state found on some rows, with the latents of all rows."""
+    means, _ = options.engine.describe(row_problem(data.rows, state))
+    blank = state._replace(means=np.ascontiguousarray(means))
+    return infer_latents(data, blank, options.engine)

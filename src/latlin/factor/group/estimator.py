@@ -1,0 +1,319 @@
+"""Group factor analysis: several views of the same samples, factors that act in some of the views only.
+
+Source: Mancevo (2016), corrected; see `latlin.factor.group.updates` for the updates and the bound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from latlin.distributed.blocks import with_dense_rows
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
+from latlin.distributed.columns import remember_columns
+from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.factor.group.activity import FactorActivity
+from latlin.factor.group.blocks import RowsInBlocks, prepare_blocks
+from latlin.factor.group.data import GroupData, Scaling, fit_scaling, prepare
+from latlin.factor.group.fit import Sweep, climb, ordered, signals, strengths
+from latlin.factor.group.low_rank import LowRankRelevance
+from latlin.factor.group.queries import GroupPosterior, GroupQueries
+from latlin.factor.group.relevance import GammaRelevance, Relevance
+from latlin.factor.group.rows import RowsInMemory
+from latlin.factor.group.updates import GroupModel, GroupState, bound
+from latlin.factor.group.views import (
+    Name,
+    Views,
+    any_blocked,
+    is_views,
+    matrix_views,
+    open_views,
+    read_matrix,
+    read_views,
+)
+from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.ascent import Rules
+from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
+from latlin.numerics.rng import RandomState, generator
+
+KIND = "latlin.factor.GroupFactorAnalysis"
+
+
+class GroupFactorAnalysis(GroupQueries):
+    """Factors shared by all, some or one of several views, by variational Bayes.
+
+    x_nd = μ_d + w_dᵀz_n + ε with z ~ N(0, I), loadings w_dk ~ N(0, 1/α_mk) for the features d of view m, and noise of
+    one precision a view or a feature. A factor that a view has no use for has its loadings there driven to zero, so
+    start with more factors than you expect.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of factors K to start with; those that explain nothing are removed.
+    rank : "full" or int
+        "full": independent gamma priors on every α_mk. An integer R: log α = UVᵀ + μ_u1ᵀ + 1μ_vᵀ with R columns in U
+        and V, which lets views that share factors share strength.
+    noise : {"view", "feature"}
+        One noise precision for a whole view, or one a feature.
+    scale : {"view", "feature", "none"}
+        Divide every view by its mean standard deviation, every feature by its own, or nothing. Answers and bounds are
+        in the units of the data.
+    rotate : bool
+        Rotate the factors now and then so that the bound rises; without it convergence takes far longer.
+    prune : bool
+        Remove factors that explain nothing, and doubt weak ones.
+    n_init : int
+        Climbs; the first starts at principal components, the others at random, the best bound is kept.
+    n_jobs : int, optional
+        Processes for the climbs, as joblib counts them; the result does not depend on it. Of rows in blocks the climbs
+        come one after the other, whatever this says: there the blocks are worked on side by side.
+    tol : float
+        Largest change of a log noise level and relative change of the loadings at convergence.
+    max_iter : int
+        Sweeps at most.
+    noise_prior, relevance_prior : pair of float
+        Shape and rate of the gamma priors on noise precisions and on α (rank="full").
+    rank_penalty : float
+        Precision λ of the normal priors on U and V.
+    random_state : int, Generator, RandomState or None
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (K, D)
+        Mean loadings, one factor a row, strongest factor first, the largest loading of each positive (in units of the
+        views' scales), in the units of the data. For a matrix in the order of its columns, for several views one view
+        after the other.
+    loadings_ : dict, list or ndarray
+        The same, in the form of the data.
+    latents_ : ndarray of shape (n, K)
+        Posterior means of the latents of the fitted rows, when these were in memory.
+    mean_, noise_variance_ : ndarray of shape (D,)
+    factor_activity_ : FactorActivity
+        Which factor is active in which view; `print` it.
+    explained_variance_ : ndarray of shape (views, K)
+        Share of each view's variance that each factor explains.
+    relevance_ : ndarray of shape (views, K)
+        Posterior mean of α, for scaled data.
+    n_factors_ : int
+        Factors left.
+    lower_bound_, evidence_kind_ : float, str
+        Bound on log p(X), every constant included; a "penalised lower bound" when `rank` is a number.
+    trace_, n_iter_, converged_, message_ : ndarray, int, bool, str
+    views_ : Views
+        Names and sizes of the views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.factor import GroupFactorAnalysis
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.standard_normal((200, 2))
+    >>> genes = z @ rng.standard_normal((2, 20)) + rng.standard_normal((200, 20))
+    >>> lipids = z[:, :1] @ rng.standard_normal((1, 10)) + rng.standard_normal((200, 10))
+    >>> model = GroupFactorAnalysis(5, random_state=0).fit({"genes": genes, "lipids": lipids})
+    >>> model.factor_activity_.n_shared, model.factor_activity_.n_private
+    (1, 1)
+    >>> model.predict_view("lipids", {"genes": genes[:3]}).shape
+    (3, 10)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        rank: str | int = "full",
+        noise: str = "view",
+        scale: str = "view",
+        rotate: bool = True,
+        prune: bool = True,
+        n_init: int = 1,
+        n_jobs: int | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 2000,
+        noise_prior: tuple[float, float] = (1e-14, 1e-14),
+        relevance_prior: tuple[float, float] = (1e-14, 1e-14),
+        rank_penalty: float = 0.1,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.rank = rank
+        self.noise = noise
+        self.scale = scale
+        self.rotate = rotate
+        self.prune = prune
+        self.n_init = n_init
+        self.n_jobs = n_jobs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.noise_prior = noise_prior
+        self.relevance_prior = relevance_prior
+        self.rank_penalty = rank_penalty
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: Any = None, *, groups: Sequence[Name] | None = None, checkpoint: Any = None
+    ) -> GroupFactorAnalysis:
+        """Fit to several views of the same samples.
+
+        Parameters
+        ----------
+        X : dict or list of arrays of shape (n, D_m), or one array of shape (n, D)
+            NaN marks missing entries; a sample without a view has NaN in all of its columns. The arrays may be Dask
+            arrays or data frames, or large memory-mapped arrays, and X may be `latlin.distributed` blocks: a sweep
+            is then one pass over blocks of rows, and `latents_` is left to `transform`.
+        y : ignored
+        groups : sequence of D labels
+            The view of every column when X is one array; one view for all without.
+        checkpoint : path, optional
+            Of rows in blocks: where to keep the state (`checkpoint.0` and so on, a file a climb), and to go on from.
+        """
+        self._check_options()
+        blocked = is_blocked(X) or any_blocked(X)
+        if not blocked:
+            refuse_checkpoint(checkpoint)
+        data, views, scaling = (self._open if blocked else self._prepare)(X, groups)
+        model = GroupModel(data, self._relevance(data.sizes), *self.noise_prior)
+        remedy = "raise max_iter or tol, or start with fewer components"
+        rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
+        step = Sweep(model, self.rotate, self.prune)
+        told = digest_of(data.rows.blocks, checkpoint) if isinstance(data.rows, RowsInBlocks) else ""
+        files = CheckpointFiles(checkpoint, signature(self, data.view, scaling.centre, scaling.scale, told))
+        rng = generator(self.random_state)
+        jobs = None if blocked else self.n_jobs
+        ascent = climb(model, self.n_components, self.n_init, jobs, step, rules, rng, self.verbose, files)
+        self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
+        self.message_ = ascent.message
+        self._store(model, ascent.state, views, scaling)
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an archive that loading never executes; names of views must be text or numbers."""
+        views, activity = self.views_, self.factor_activity_
+        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | tuple | None)}
+        layout = {"names": list(views.names), "sizes": list(views.sizes), "form": views.form}
+        results = {"lower_bound": self.lower_bound_, "evidence_kind": self.evidence_kind_, "message": self.message_}
+        header = {"kind": KIND, "params": params, "views": layout, "results": results, "converged": self.converged_}
+        arrays = {f"posterior_{name}": value for name, value in self.posterior_._asdict().items()}
+        arrays |= {"order": views.order, "share": activity.share, "signal": activity.signal}
+        arrays |= {"relevance": self.relevance_, "trace": self.trace_}
+        arrays |= {"latents": self.latents_} if hasattr(self, "latents_") else {}
+        write_archive(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> GroupFactorAnalysis:
+        """Read what `save` wrote."""
+        header, arrays = read_archive(path)
+        if header.get("kind") != KIND:
+            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a GroupFactorAnalysis")
+        params: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["params"].items()}
+        model = cls(**params)
+        layout = header["views"]
+        views = Views(tuple(layout["names"]), tuple(layout["sizes"]), layout["form"], arrays["order"])
+        model.posterior_ = GroupPosterior(*(arrays[f"posterior_{name}"] for name in GroupPosterior._fields))
+        model.factor_activity_ = FactorActivity(views.names, arrays["share"], arrays["signal"])
+        model.relevance_, model.trace_ = arrays["relevance"], arrays["trace"]
+        if "latents" in arrays:
+            model.latents_ = arrays["latents"]
+        model.n_iter_, model.converged_ = len(model.trace_), header["converged"]
+        for name, value in header["results"].items():
+            setattr(model, f"{name}_", value)
+        model._describe(views)
+        return model
+
+    def _check_options(self) -> None:
+        for name, known in (("noise", ("view", "feature")), ("scale", ("view", "feature", "none"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {list(known)}, got {getattr(self, name)!r}")
+        for name in ("n_components", "n_init", "max_iter"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if self.rank != "full" and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
+            raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r}")
+        for name in ("noise_prior", "relevance_prior"):
+            value = getattr(self, name)
+            if len(value) != 2 or min(value) <= 0.0:
+                raise ValueError(f"{name} must be two positive numbers, shape and rate, got {value!r}")
+
+    def _prepare(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
+        views, rows = self._read(X, groups)
+        scaling = fit_scaling(rows, views, self.scale)
+        return prepare(rows, views, scaling, self.noise == "feature"), views, scaling
+
+    def _open(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
+        """The same for rows in blocks."""
+        if is_views(X):
+            _refuse_groups(groups)
+            views, blocks = open_views(X)
+        else:
+            blocks = with_dense_rows(open_blocks(X))
+            views = matrix_views(blocks.n_columns, groups)
+            remember_columns(self, X, blocks.n_columns)
+        data, scaling = prepare_blocks(blocks, views, self.scale, self.noise == "feature")
+        return data, views, scaling
+
+    def _read(self, X: Any, groups: Sequence[Name] | None) -> tuple[Views, Array]:
+        if is_views(X):
+            _refuse_groups(groups)
+            views, rows = read_views(X)
+            self.n_features_in_ = views.n_columns
+            if len(rows) < 2:
+                raise ValueError(f"X must have at least 2 samples, got {len(rows)}")
+            return views, rows
+        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        return read_matrix(summable("X", rows), groups)
+
+    def _relevance(self, sizes: Array) -> Relevance:
+        if self.rank == "full":
+            return GammaRelevance(sizes, *self.relevance_prior)
+        return LowRankRelevance(sizes, int(self.rank), self.rank_penalty)
+
+    def _store(self, model: GroupModel, state: GroupState, views: Views, scaling: Scaling) -> None:
+        state = ordered(model, state)
+        self.lower_bound_, self.evidence_kind_ = bound(model, state), model.relevance.kind
+        self.posterior_ = GroupPosterior(
+            state.loading,
+            state.basis,
+            state.spread,
+            model.data.patterns.column,
+            model.noise_precision(state),
+            scaling.centre,
+            scaling.scale,
+        )
+        self.__dict__.pop("latents_", None)
+        if isinstance(model.data.rows, RowsInMemory):
+            self.latents_ = state.latent
+        self.relevance_ = model.relevance.moments(state.theta).mean
+        self.factor_activity_ = FactorActivity(views.names, strengths(model, state), signals(model, state))
+        self._describe(views)
+
+    def _describe(self, views: Views) -> None:
+        """The public attributes, in the user's units and order."""
+        post = self.posterior_
+        self.views_, self.n_features_in_ = views, views.n_columns
+        self.n_factors_ = post.loading.shape[1]
+        self.explained_variance_ = self.factor_activity_.share
+        back = np.empty_like(views.order)
+        back[views.order] = np.arange(len(back))
+        self.components_ = (post.loading.T * post.scale)[:, back]
+        self.mean_, self.noise_variance_ = post.centre[back], (post.scale**2 / post.precision)[back]
+        self.loadings_ = views.split(post.loading.T * post.scale)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _refuse_groups(groups: Sequence[Name] | None) -> None:
+    if groups is not None:
+        raise ValueError("groups go with one matrix; X is already several views")

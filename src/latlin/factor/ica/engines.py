@@ -1,0 +1,157 @@
+"""The two factorisations of q(z, u): the sources of a row together, or each source together with its scale.
+
+"block": q(z) q(u), q(z) a full Gaussian a row. It keeps what the sources of a row know of each other and treats the
+scales u as independent of them, which costs little when the noise is small. "source": ∏_k q(z_k, u_k),
+Lau (2020), eq. 12, which keeps the exact shape of each source's posterior and gives up their correlations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from latlin.factor.ica.kernels import joint_rows, n_runs, single_rows
+from latlin.factor.ica.model import IcaData, IcaState, SourceEngine, SourceModel, fields, products, source_precision
+from latlin.numerics.linalg import Array, cholesky, gram, symmetrise
+from latlin.numerics.special import LOG_SQRT_2PI
+
+
+def _by_source(function, squares: Array, shape: Array, scale: Array) -> Array:  # type: ignore[no-untyped-def]
+    """A family's function on every column, N×K."""
+    return np.column_stack([function(squares[:, k], shape[k], scale[k]) for k in range(len(shape))])
+
+
+def _least_squares(field: Array, precision: Array) -> Array:
+    """The sources with no prior, and a little ridge."""
+    ridge = 1e-6 * np.diagonal(precision).mean()
+    return cholesky(precision + ridge * np.eye(len(precision)), name="G", max_jitter=1e-6).solve(field.T).T
+
+
+@dataclass(frozen=True)
+class Block:
+    """q(z_n) Gaussian over all sources, q(u) at its best given ⟨z²⟩."""
+
+    repeats: int = 2
+
+    def infer(self, data: IcaData, state: IcaState, model: SourceModel) -> IcaState:
+        field, precision = fields(data.rows, state), source_precision(state)
+        shape, scale, squares = state.shape, state.scale, state.squares
+        for _ in range(self.repeats):
+            weights = _by_source(model.family.precision, squares, shape, scale)
+            means, variances, spread, log_det = self._gaussians(field, precision, weights)
+            squares = means**2 + variances
+            fits = [model.family.fit(squares[:, k], shape[k], scale[k], model.learn) for k in range(len(shape))]
+            shape, scale = np.array(fits).T
+        prior = _by_source(model.family.log_density, squares, shape, scale).sum(axis=0)
+        return state._replace(
+            means=means,
+            squares=squares,
+            second=symmetrise(gram(means)) + spread,
+            product=products(data.rows, means),
+            prior=prior,
+            entropy=0.5 * log_det + means.size * (LOG_SQRT_2PI + 0.5),
+            shape=shape,
+            scale=scale,
+        )
+
+    def describe(self, rows: Array, state: IcaState, model: SourceModel) -> tuple[Array, Array, Array]:
+        field, precision = fields(rows, state), source_precision(state)
+        squares = _least_squares(field, precision) ** 2 + 1e-12
+        old = np.zeros_like(field)
+        for _ in range(200):
+            weights = _by_source(model.family.precision, squares, state.shape, state.scale)
+            means, variances, _, _ = self._gaussians(field, precision, weights)
+            squares = means**2 + variances
+            if np.abs(means - old).max() <= 1e-9 * np.abs(means).max():
+                break
+            old = means
+        weights = _by_source(model.family.precision, squares, state.shape, state.scale)
+        value = _by_source(model.family.log_density, squares, state.shape, state.scale).sum(axis=1)
+        # q(z) is the maximum for these weights, so ⟨−½zᵀGz + bᵀz⟩ + H = ½bᵀm − ½log det S⁻¹ + ½Σw⟨z²⟩ + ½K log 2π
+        log_dets = self._log_dets(precision, weights)
+        value += 0.5 * (np.einsum("nk,nk->n", field, means) + (weights * squares).sum(axis=1) + log_dets)
+        return means, squares, value + means.shape[1] * LOG_SQRT_2PI
+
+    @staticmethod
+    def _gaussians(field: Array, precision: Array, weights: Array) -> tuple[Array, Array, Array, float]:
+        n, k = field.shape
+        means, variances = np.empty((n, k)), np.empty((n, k))
+        spread, log_dets = np.empty((n_runs(n), k, k)), np.empty(n_runs(n))
+        joint_rows(field, precision, weights, means, variances, spread, log_dets)
+        return means, variances, spread.sum(axis=0), float(log_dets.sum())
+
+    @staticmethod
+    def _log_dets(precision: Array, weights: Array) -> Array:
+        """log det S_n of every row."""
+        k = len(precision)
+        return -np.linalg.slogdet(precision + weights[:, :, None] * np.eye(k))[1]
+
+
+@dataclass(frozen=True)
+class Single:
+    """q(z_k, u_k) of every source, one after the other, u on a grid."""
+
+    def infer(self, data: IcaData, state: IcaState, model: SourceModel) -> IcaState:
+        field, precision = fields(data.rows, state), source_precision(state)
+        for k in range(len(state.shape)):
+            state = self.update(field, precision, state, model, k)
+        return with_moments(data.rows, state)
+
+    @staticmethod
+    def update(field: Array, precision: Array, state: IcaState, model: SourceModel, k: int) -> IcaState:
+        """Shape and scale of source k, (21) summed over observations, then q(z_k, u_k)."""
+        mean_u, mean_log_u, product = state.scale_moments[:, k]
+        shape, scale = state.shape.copy(), state.scale.copy()
+        if np.isfinite(product):
+            shape[k] = model.family.refit(mean_u, mean_log_u, shape[k]) if model.learn else shape[k]
+            scale[k] = np.sqrt(product)
+        b, h = field[:, k] - state.means @ precision[:, k] + precision[k, k] * state.means[:, k], precision[k, k]
+        out = _tables(b, h, model, shape[k], scale[k])
+        means, squares, prior = state.means.copy(), state.squares.copy(), state.prior.copy()
+        means[:, k], squares[:, k] = out[1], out[2]
+        # ⟨log p(z, u)⟩ + H = log Z + ½h⟨z²⟩ − b⟨z⟩
+        prior[k] = float((out[0] + 0.5 * h * out[2] - b * out[1]).sum())
+        moments = state.scale_moments.copy()
+        moments[:, k] = out[3:].mean(axis=1)
+        return state._replace(
+            means=means, squares=squares, prior=prior, entropy=0.0, scale_moments=moments, shape=shape, scale=scale
+        )
+
+    def describe(self, rows: Array, state: IcaState, model: SourceModel) -> tuple[Array, Array, Array]:
+        field, precision = fields(rows, state), source_precision(state)
+        means = _least_squares(field, precision)
+        squares, value = means**2, np.zeros((len(rows), len(precision)))
+        for _ in range(200):
+            old = means.copy()
+            for k, h in enumerate(np.diagonal(precision)):
+                b = field[:, k] - means @ precision[:, k] + h * means[:, k]
+                out = _tables(b, h, model, state.shape[k], state.scale[k])
+                means[:, k], squares[:, k] = out[1], out[2]
+                value[:, k] = out[0] + 0.5 * h * out[2] - b * out[1]
+            if np.abs(means - old).max() <= 1e-9 * np.abs(means).max():
+                break
+        second = np.einsum("nk,kl,nl->n", means, precision, means) + (squares - means**2) @ np.diagonal(precision)
+        return means, squares, value.sum(axis=1) + np.einsum("nk,nk->n", field, means) - 0.5 * second
+
+
+def _tables(b: Array, h: float, model: SourceModel, shape: float, scale: float) -> Array:
+    """`single_rows` for one source."""
+    largest = float((b * b).max()) / h**2 / scale**2
+    grid = model.family.grid(shape, largest)
+    u = np.exp(grid.log_u)
+    precision = u / scale**2
+    constant = grid.log_weight + 0.5 * np.log(precision) - 0.5 * np.log(precision + h)
+    out = np.empty((6, len(b)))
+    single_rows(np.ascontiguousarray(b), constant, 1.0 / (precision + h), u, grid.log_u, out)
+    return out
+
+
+def with_moments(rows: Array, state: IcaState) -> IcaState:
+    """R and the t_d of independent sources."""
+    second = symmetrise(gram(np.ascontiguousarray(state.means)))
+    second[np.diag_indices_from(second)] = state.squares.sum(axis=0)
+    return state._replace(second=second, product=products(rows, state.means))
+
+
+ENGINES: dict[str, SourceEngine] = {"block": Block(), "source": Single()}

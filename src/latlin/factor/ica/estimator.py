@@ -1,0 +1,262 @@
+"""The scikit-learn face of noisy independent component analysis."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import digamma
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from latlin.factor.ica.engines import ENGINES
+from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
+from latlin.factor.ica.model import IcaState, SourceModel
+from latlin.factor.ica.sources import DF_RANGE, FAMILIES
+from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
+from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.special import LOG_SQRT_2PI
+
+_KIND = "latlin.factor.NoisyICA"
+
+
+class Separation(NamedTuple):
+    """Sources with their uncertainty, and what is left of the observations."""
+
+    sources: Array
+    std: Array
+    residual: Array
+
+
+class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Independent heavy-tailed sources, mixed and observed with noise: x = c + Az + ε.
+
+    Variational Bayes: the mixing matrix and the noise have a posterior, the shape of the sources is learnt, and so is
+    their number.
+
+    Parameters
+    ----------
+    n_sources : int or None
+        Number of sources K, at most that of the features, which is also what None takes; with `ard` the most there can
+        be.
+    source : {"student-t", "laplace"}
+        Density of the sources, a Gaussian scale mixture.
+    learn_shape : bool
+        Learn the degrees of freedom of each Student-t source.
+    shape : float
+        Degrees of freedom to start from, or to keep.
+    factorisation : {"block", "source"}
+        "block": the sources of an observation together, their scales apart. "source": each source together with its
+        scale, sources apart; exact in the shape of one source's posterior, and blind to what sources know of each
+        other.
+    ard : bool
+        Remove sources that the data do not need: those whose prior precision is best infinite, and those without which
+        the bound is higher. Without it all sources stay.
+    n_init : int
+        Rounds of starts: two from FastICA and one random rotation each. The highest bound goes on.
+    n_jobs : int, optional
+        Processes for the starts, as joblib counts them; the result does not depend on it.
+    tol : float
+        Largest change of a loading, relative to the largest, at convergence.
+    max_iter : int
+        Steps at most.
+    random_state : int, Generator, RandomState or None
+        For the starts.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    mixing_ : ndarray of shape (d, n_sources_)
+        Posterior mean of A for sources of scale 1; each source's largest loading is positive, those that explain most
+        are first.
+    mixing_std_ : ndarray of shape (d, n_sources_)
+        Posterior standard deviations of A.
+    mean_ : ndarray of shape (d,)
+        c, the means of the features.
+    noise_variance_ : ndarray of shape (d,)
+        Posterior means of the noise variances.
+    shape_ : ndarray of shape (n_sources_,)
+        Degrees of freedom ("student-t").
+    n_sources_ : int
+    lower_bound_ : float
+        Bound on log p(X), every constant included.
+    trace_, converged_, n_iter_, message_ : ndarray, bool, int, str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.factor import NoisyICA
+    >>> rng = np.random.default_rng(0)
+    >>> sources = rng.standard_t(3, (800, 2))
+    >>> X = sources @ np.array([[1.0, 0.0, 1.0, 0.5], [0.0, 1.0, 1.0, -0.5]]) + 0.1 * rng.standard_normal((800, 4))
+    >>> model = NoisyICA(random_state=0).fit(X)
+    >>> model.n_sources_
+    2
+    """
+
+    def __init__(
+        self,
+        n_sources: int | None = None,
+        *,
+        source: str = "student-t",
+        learn_shape: bool = True,
+        shape: float = 5.0,
+        factorisation: str = "block",
+        ard: bool = True,
+        n_init: int = 2,
+        n_jobs: int | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_sources = n_sources
+        self.source = source
+        self.learn_shape = learn_shape
+        self.shape = shape
+        self.factorisation = factorisation
+        self.ard = ard
+        self.n_init = n_init
+        self.n_jobs = n_jobs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> NoisyICA:
+        """Fit to the rows of `X` of shape (n, d)."""
+        self._check()
+        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
+        mean, variance = rows.mean(axis=0), rows.var(axis=0)
+        flat = np.flatnonzero(variance <= (1e-14 * mean) ** 2)
+        if len(flat):
+            raise ValueError(f"X is constant in column(s) {flat[:10].tolist()}: drop them, they have no noise variance")
+        options = self._options(rows.shape[1])
+        self._store(ica_fit(np.ascontiguousarray(rows - mean), options, generator(self.random_state)), mean)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Posterior means of the sources, shape (n, n_sources_)."""
+        return self._describe(self._rows(X))[0]
+
+    def separate(self, X: Any) -> Separation:
+        """Posterior means and standard deviations of the sources, and the observations without them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        Separation
+            `sources` and `std` of shape (n, n_sources_), `residual` of shape (n, d).
+        """
+        rows = self._rows(X)
+        means, squares, _ = self._describe(rows)
+        std = np.sqrt(np.maximum(squares - means**2, 0.0))
+        return Separation(means, std, rows - means @ self.mixing_.T)
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """Means of the observations given sources: Z mixing_ᵀ + mean_."""
+        check_is_fitted(self, "mixing_")
+        z = check_array(Z, dtype=np.float64)
+        if z.shape[1] != self.n_sources_:
+            raise ValueError(f"Z must have {self.n_sources_} columns, one a source, got {z.shape[1]}")
+        return z @ self.mixing_.T + self.mean_
+
+    def score_samples(self, X: Any) -> Array:
+        """Bound on the log density of every row under the posterior of A and Ψ, every constant included."""
+        rows = self._rows(X)
+        a, b = self.noise_shape_, self.noise_rate_
+        log_noise = float(np.log(b).sum()) - len(b) * digamma(a)
+        square = (rows**2) @ (a / b)
+        return self._describe(rows)[2] - 0.5 * (square + log_noise) - len(b) * LOG_SQRT_2PI
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an archive that loading never executes."""
+        check_is_fitted(self, "mixing_")
+        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | None)}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        write_archive(path, {"kind": _KIND, "params": params, "numbers": numbers}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> NoisyICA:
+        """Read what `save` wrote."""
+        header, arrays = read_archive(path)
+        if header.get("kind") != _KIND:
+            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a NoisyICA")
+        model = cls(**header["params"])
+        for name, value in {**header["numbers"], **{name: arrays[name] for name in _ARRAYS}}.items():
+            setattr(model, name, value)
+        model.n_features_in_ = len(model.mean_)
+        return model
+
+    def _check(self) -> None:
+        for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {sorted(known)}, got {getattr(self, name)!r}")
+        if not isinstance(self.n_init, int | np.integer) or self.n_init < 1:
+            raise ValueError(f"n_init must be a positive integer, got {self.n_init!r}")
+        if not DF_RANGE[0] <= self.shape <= DF_RANGE[1]:
+            raise ValueError(f"shape must be from {DF_RANGE[0]:g} to {DF_RANGE[1]:g}, got {self.shape!r}")
+
+    def _options(self, dim: int) -> IcaOptions:
+        count = dim if self.n_sources is None else self.n_sources
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or not 1 <= count <= dim:
+            raise ValueError(f"n_sources must be an integer from 1 to n_features = {dim}, got {self.n_sources!r}")
+        rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, "raise max_iter or tol")
+        model = SourceModel(FAMILIES[self.source], self.learn_shape)
+        engine = ENGINES[self.factorisation]
+        return IcaOptions(
+            int(count), model, engine, self.ard, self.shape, self.n_init, self.n_jobs, rules, self.verbose
+        )
+
+    def _store(self, found: Ascent[IcaState], mean: Array) -> None:
+        state = normalised(found.state)
+        self.mean_, self.mixing_, self.mixing_covariance_ = mean, state.mixing, state.spread
+        self.relevance_, self.shape_ = state.relevance, state.shape
+        self.noise_shape_, self.noise_rate_ = float(state.noise_shape), state.noise_rate
+        self.noise_variance_ = state.noise_rate / (state.noise_shape - 1.0)
+        self.mixing_std_ = np.sqrt(np.outer(self.noise_variance_, np.diagonal(state.spread)))
+        self.n_sources_ = state.mixing.shape[1]
+        self.lower_bound_, self.trace_ = float(found.trace[-1]), found.trace
+        self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
+
+    def _rows(self, X: Any) -> Array:
+        check_is_fitted(self, "mixing_")
+        return summable("X", validate_data(self, X, reset=False, dtype=np.float64)) - self.mean_
+
+    def _describe(self, rows: Array) -> tuple[Array, Array, Array]:
+        model = SourceModel(FAMILIES[self.source], False)
+        return ENGINES[self.factorisation].describe(rows, self._state(), model)
+
+    def _state(self) -> IcaState:
+        """What was learnt, with no rows."""
+        k = self.n_sources_
+        none = np.zeros((0, k))
+        return IcaState(
+            *(none, none, np.zeros((k, k)), np.zeros((k, len(self.mean_))), np.zeros((3, k)), np.zeros(k), 0.0),
+            *(self.mixing_, self.mixing_covariance_, self.noise_shape_, self.noise_rate_, 1.0, 1.0),
+            *(self.relevance_, self.shape_, np.ones(k)),
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_sources_
+
+
+_ARRAYS = (
+    *("mean_", "mixing_", "mixing_std_", "mixing_covariance_", "relevance_", "shape_"),
+    *("noise_rate_", "noise_variance_", "trace_"),
+)
+_NUMBERS = ("noise_shape_", "n_sources_", "lower_bound_", "converged_", "n_iter_", "message_")

@@ -1,0 +1,205 @@
+"""Columns of different kinds in and out: what a user's table means, and the matrix of numbers the sites read.
+
+A real column is standardised; a binary one becomes 0 and 1, an ordinal one 0 … L−1 in the order of its levels, counts
+stay as they are; a categorical column becomes L binary ones, one against the rest. Missing entries are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.factor.mixed.kernels import BINARY, COUNT, ORDINAL, REAL
+from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import summable
+
+KINDS = {"real": REAL, "binary": BINARY, "count": COUNT, "ordinal": ORDINAL, "categorical": BINARY}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the user's table: its name, kind, levels in order, and the units of a real one."""
+
+    name: Any
+    kind: str
+    levels: tuple[Any, ...] = ()
+    centre: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """Columns of the encoded matrix."""
+        return len(self.levels) if self.kind == "categorical" else 1
+
+    def encode(self, values: NDArray[Any], missing: NDArray[np.bool_]) -> Array:
+        """The encoded columns, shape (n, width)."""
+        if self.kind in ("real", "count"):
+            numbers = self._numbers(values, missing)
+            return ((numbers - self.centre) / self.scale)[:, None]
+        codes, seen = np.full(len(values), np.nan), values[~missing].tolist()
+        index = {level: code for code, level in enumerate(self.levels)}
+        unknown = set(seen) - set(index)
+        if unknown:
+            raise ValueError(
+                f"column {self.name!r} has the unknown level {unknown.pop()!r}; known: {list(self.levels)}"
+            )
+        codes[~missing] = list(map(index.__getitem__, seen))
+        if self.kind != "categorical":
+            return codes[:, None]
+        ones = (codes[:, None] == np.arange(len(self.levels))).astype(np.float64)
+        ones[missing] = np.nan
+        return ones
+
+    def _numbers(self, values: NDArray[Any], missing: NDArray[np.bool_]) -> Array:
+        try:
+            numbers = np.where(missing, np.nan, values).astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"column {self.name!r} is {self.kind} but holds {values[~missing][0]!r}") from error
+        seen = numbers[~missing]
+        if not np.all(np.isfinite(seen)):
+            raise ValueError(f"column {self.name!r} must be finite or missing, got {seen[~np.isfinite(seen)][0]}")
+        if self.kind == "count" and np.any((seen < 0) | (seen != np.floor(seen))):
+            bad = seen[(seen < 0) | (seen != np.floor(seen))][0]
+            raise ValueError(f"column {self.name!r} must hold counts 0, 1, 2, …, got {bad}")
+        return np.asarray(summable(f"column {self.name!r}", numbers))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a fitted model; `frame` says that the user's table was a data frame."""
+
+    columns: tuple[Column, ...]
+    frame: bool
+
+    @property
+    def slices(self) -> list[slice]:
+        """Where each column stands in the encoded matrix."""
+        ends = np.cumsum([column.width for column in self.columns])
+        return [slice(int(end) - column.width, int(end)) for column, end in zip(self.columns, ends, strict=True)]
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """The kind of every encoded column."""
+        return np.concatenate([np.full(column.width, KINDS[column.kind]) for column in self.columns]).astype(np.int64)
+
+    @property
+    def levels(self) -> NDArray[np.int64]:
+        """Levels of every encoded ordinal column, 0 for others."""
+        counts = [[len(c.levels) if c.kind == "ordinal" else 0] * c.width for c in self.columns]
+        return np.concatenate(counts).astype(np.int64)
+
+    def encode(self, X: Any) -> Array:
+        """The encoded matrix of a user's table."""
+        raw = read_columns(X)
+        if len(raw) != len(self.columns):
+            raise ValueError(f"X has {len(raw)} columns, but the model was fitted to {len(self.columns)}")
+        pairs = zip(self.columns, raw, strict=True)
+        return np.ascontiguousarray(np.concatenate([column.encode(*values) for column, (_, *values) in pairs], axis=1))
+
+    def log_scale(self, encoded: Array) -> Array:
+        """Σ log scale over the observed real entries of every row, to report densities in the user's units."""
+        total = np.zeros(len(encoded))
+        for column, where in zip(self.columns, self.slices, strict=True):
+            if column.kind == "real":
+                total += np.where(np.isnan(encoded[:, where.start]), 0.0, np.log(column.scale))
+        return total
+
+    def refill(self, X: Any, filled: Sequence[NDArray[Any]]) -> Any:
+        """A copy of the user's table with its columns replaced."""
+        if self.frame:
+            return type(X)(dict(zip(X.columns, filled, strict=True)), index=X.index)
+        numeric = all(values.dtype.kind == "f" for values in filled)
+        return np.column_stack([values if numeric else values.astype(object) for values in filled])
+
+
+def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
+    """Name, values and missing entries of every column of a data frame or an array."""
+    if is_frame(X):
+        return [(name, np.asarray(X[name], dtype=object), np.asarray(X[name].isna())) for name in X.columns]
+    array = np.asarray(X)
+    absent = _absent(array)
+    return [(j, array[:, j], absent[:, j]) for j in range(array.shape[1])]
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame, told by what it can do."""
+    return hasattr(X, "columns") and hasattr(X, "isna") and hasattr(X, "assign")
+
+
+def _absent(array: Any) -> NDArray[np.bool_]:
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind == "O":
+        nothing: Any = None
+        return (array != array).astype(np.bool_) | np.equal(array, nothing).astype(np.bool_)
+    return np.zeros(array.shape, dtype=bool)
+
+
+def make_table(X: Any, types: Mapping[Any, str] | Sequence[str] | None) -> Table:
+    """The columns of a table with the kinds a user gave, or those their dtypes suggest."""
+    raw = read_columns(X)
+    names = [name for name, _, _ in raw]
+    given = _given(types, names)
+    ordered = _ordered_levels(X) if is_frame(X) else {}
+    columns = []
+    for name, values, missing in raw:
+        if missing.all():
+            raise ValueError(f"column {name!r} has no observed entry")
+        kind = given.get(name) or suggest_kind(values[~missing], name in ordered, X, name)
+        columns.append(_column(name, kind, values, missing, ordered.get(name)))
+    return Table(tuple(columns), is_frame(X))
+
+
+def _given(types: Mapping[Any, str] | Sequence[str] | None, names: list[Any]) -> dict[Any, str]:
+    if types is None:
+        return {}
+    pairs = dict(types) if isinstance(types, Mapping) else dict(zip(names, types, strict=False))
+    if not isinstance(types, Mapping) and len(types) != len(names):
+        raise ValueError(f"types must have one entry a column ({len(names)}), got {len(types)}")
+    for name, kind in pairs.items():
+        if name not in names:
+            raise ValueError(f"types names the column {name!r}, which X does not have")
+        if kind not in KINDS:
+            raise ValueError(f"unknown type {kind!r} of column {name!r}; known: {', '.join(KINDS)}")
+    return pairs
+
+
+def _ordered_levels(frame: Any) -> dict[Any, tuple[Any, ...]]:
+    """Levels of the ordered categorical columns of a data frame."""
+    dtypes = {name: frame[name].dtype for name in frame.columns}
+    return {name: tuple(dtype.categories) for name, dtype in dtypes.items() if getattr(dtype, "ordered", False)}
+
+
+def suggest_kind(seen: NDArray[Any], ordered: bool, X: Any, name: Any) -> str:
+    """ordered categories: ordinal; text and other categories: categorical; two values 0 and 1, or bool: binary;
+    whole numbers (of an integer dtype): count; else real."""
+    if ordered:
+        return "ordinal"
+    dtype = X[name].dtype if is_frame(X) else np.asarray(X).dtype
+    numeric = all(isinstance(entry, bool | int | float | np.number | np.bool_) for entry in set(seen.tolist()))
+    if hasattr(dtype, "categories") or not numeric:
+        return "categorical"
+    if set(seen.tolist()) <= {0, 1}:
+        return "binary"
+    whole = getattr(dtype, "kind", "") in "iu" and is_frame(X)
+    return "count" if whole and min(seen) >= 0 else "real"
+
+
+def _column(name: Any, kind: str, values: NDArray[Any], missing: NDArray[np.bool_], levels: Any) -> Column:
+    if kind in ("real", "count"):
+        numbers = Column(name, kind).encode(values, missing)[~missing, 0]
+        spread = float(numbers.std())
+        if spread <= 1e-14 * abs(float(numbers.mean())):
+            raise ValueError(f"column {name!r} is constant: drop it, there is nothing to explain")
+        return Column(name, kind, (), float(numbers.mean()), spread) if kind == "real" else Column(name, kind)
+    found = set(values[~missing].tolist())
+    kept = tuple(level for level in levels if level in found) if levels else tuple(sorted(found))
+    if len(kept) < 2:
+        raise ValueError(f"column {name!r} is constant: drop it, there is nothing to explain")
+    if kind == "binary" and len(kept) > 2:
+        raise ValueError(f"column {name!r} is binary but has {len(kept)} levels: {list(kept)[:5]}")
+    return Column(name, kind, kept)

@@ -1,0 +1,293 @@
+"""Factor analysis of tables with real, binary, count, ordinal and categorical columns.
+
+Source: Challis (2013), §2.2.2 and A.3; see `latlin.factor.mixed.fit`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latlin.factor.mixed.archive import describe_table, read_sites, read_table, site_arrays
+from latlin.factor.mixed.columns import Column, is_frame, make_table
+from latlin.factor.mixed.fit import Problem, climb, cold_posterior, make_engine
+from latlin.factor.mixed.kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
+from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
+from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.ascent import Rules
+from latlin.numerics.counts import whole
+from latlin.numerics.linalg import Array
+from latlin.numerics.rng import RandomState, generator
+
+LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
+ENGINES = ("gkl", "laplace", "ep")
+KIND = "latlin.factor.MixedFactorAnalysis"
+#: results that are written to an archive as they are
+RESULTS = ("lower_bound", "evidence_kind", "n_iter", "converged", "message")
+
+
+class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """K latents behind a table of mixed columns, by approximate EM; missing entries are integrated out.
+
+    Column j of a row depends on its latents w through η = b_j + f_jᵀw: real columns are N(η, ψ_j), binary ones
+    logistic, counts Poisson with rate e^η, ordinal ones ordered logistic with cuts; a categorical column is one binary
+    column a level, against the rest.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents K.
+    types : dict, sequence or None
+        "real", "binary", "count", "ordinal" or "categorical" by name (or position) for some columns, or one a column.
+        The rest is told by dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other categories
+        and text: categorical; integers of a data frame: count; anything else: real.
+    engine : {"gkl", "laplace", "ep"}
+        How the posteriors of the rows are approximated. Only "gkl" gives a bound that never falls.
+    latents : {"gaussian", "laplace", "student-t"}
+        Density of the latents, of unit variance. The last two fix the rotation of the factors; "ep" needs the first,
+        and "laplace" latents have a kink that the Laplace engine cannot use.
+    df : float
+        Degrees of freedom of Student-t latents, more than 2.
+    penalty : float
+        λ of the penalty ½λ‖F‖² on the loadings (those of real columns in units of their standard deviations), which
+        keeps those of separable columns finite.
+    noise_floor : float
+        Least noise variance of a real column, as a share of its variance.
+    tol : float
+        Largest change of a loading at convergence.
+    max_iter : int
+        Sweeps at most.
+    random_state : int, Generator, RandomState or None
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (K, encoded columns)
+        Loadings on η; real columns in their units.
+    intercepts_ : ndarray
+    table_ : Table
+        Kinds and levels of the columns, and where they stand among the encoded ones.
+    lower_bound_, evidence_kind_ : float, str
+        Bound on (or approximation of) log p(X) at the fitted parameters, without the penalty, every constant included.
+    trace_ : ndarray
+        Penalised bound after each E-step.
+    n_iter_, converged_, message_ : int, bool, str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.factor import MixedFactorAnalysis
+    >>> rng = np.random.default_rng(0)
+    >>> w = rng.standard_normal(300)
+    >>> binary = rng.random(300) < 1 / (1 + np.exp(-3 * w))
+    >>> X = np.column_stack([w + 0.5 * rng.standard_normal(300), rng.poisson(np.exp(w)), binary])
+    >>> X[::7, 1] = np.nan
+    >>> model = MixedFactorAnalysis(1, types=["real", "count", "binary"], random_state=0).fit(X)
+    >>> model.impute(X).shape, model.evidence_kind_
+    ((300, 3), 'lower bound')
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        types: Mapping[Any, str] | Sequence[str] | None = None,
+        engine: str = "gkl",
+        latents: str = "gaussian",
+        df: float = 5.0,
+        penalty: float = 1.0,
+        noise_floor: float = 1e-3,
+        tol: float = 1e-2,
+        max_iter: int = 500,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.types = types
+        self.engine = engine
+        self.latents = latents
+        self.df = df
+        self.penalty = penalty
+        self.noise_floor = noise_floor
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> MixedFactorAnalysis:
+        """Fit to a data frame or an array of shape (n, columns); NaN (or None) marks missing entries."""
+        self._check_options()
+        X = self._validated(X, True)
+        self.table_ = make_table(X, self.types)
+        rows = self.table_.encode(X)
+        engine = make_engine(self.engine, self._prior)
+        expand = self.latents == "gaussian"
+        kinds, levels = self.table_.kinds, self.table_.levels
+        problem = Problem(rows, kinds, levels, engine, expand, self.penalty, self.noise_floor)
+        remedy = "raise max_iter, tol or penalty, or use fewer components"
+        rules = Rules(self.tol, 1e-2 * self.tol, self.max_iter, engine.monotone, remedy)
+        ascent = climb(problem, self.n_components, rules, generator(self.random_state), self.verbose)
+        state, values = problem.expect(ascent.state, 100, 1e-8)
+        self.sites_ = problem.sites(state)
+        self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
+        self.message_ = ascent.message
+        self.lower_bound_ = float(np.sum(values - self.table_.log_scale(rows)))
+        self.evidence_kind_ = engine.kind
+        self._describe()
+        return self
+
+    def transform(self, X: Any, *, return_cov: bool = False) -> Any:
+        """Posterior means of the latents, (n, K), and with `return_cov` their covariances, (n, K, K)."""
+        means, covs, _ = self._posterior(X)
+        return (means, covs) if return_cov else means
+
+    def score_samples(self, X: Any) -> Array:
+        """A bound on (or approximation of) log p(observed entries) of every row, constants included."""
+        rows = self._encoded(X)
+        values = cold_posterior(self._engine, rows, self.sites_)[2]
+        return values - self.table_.log_scale(rows)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def impute(self, X: Any, *, return_probabilities: bool = False) -> Any:
+        """Fill missing entries: means of real and count columns, most probable levels of the others.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n, columns)
+        return_probabilities : bool
+            Also return, by column name, the probabilities of the levels (n, levels), 0 and 1 where observed; for real
+            and count columns the standard deviations (n,), 0 where observed.
+
+        Returns
+        -------
+        The table filled, in the form of X, or a pair of it and a dict.
+        """
+        X = self._validated(X, False)
+        rows = self.table_.encode(X)
+        means, covs, _ = cold_posterior(self._engine, rows, self.sites_)
+        filled, certainty = [], {}
+        for column, where in zip(self.table_.columns, self.table_.slices, strict=True):
+            gap = np.isnan(rows[:, where.start])
+            found = self._predict(column, where, means[gap], covs[gap])
+            values, certainty[column.name] = found.merged(column, rows[:, where])
+            filled.append(values)
+        table = self.table_.refill(X, filled)
+        return (table, certainty) if return_probabilities else table
+
+    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> Any:
+        """Draws from the fitted model: one array a column, by name."""
+        check_is_fitted(self, "sites_")
+        rng = generator(random_state)
+        sites = self.sites_
+        eta = self._draw_latents(whole("n_samples", n_samples), rng) @ sites.loading.T + sites.intercept
+        return {
+            column.name: draw_column(column, eta[:, where], sites.noise[where.start], sites.cuts[where.start], rng)
+            for column, where in zip(self.table_.columns, self.table_.slices, strict=True)
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an archive that loading never executes."""
+        check_is_fitted(self, "sites_")
+        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | None)}
+        results = {name: getattr(self, f"{name}_") for name in RESULTS}
+        header = {"kind": KIND, "params": params, "table": describe_table(self.table_), "results": results}
+        write_archive(path, header, {**site_arrays(self.sites_), "trace": self.trace_})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> MixedFactorAnalysis:
+        """Read what `save` wrote; `types` are those of the fitted columns."""
+        header, arrays = read_archive(path)
+        if header.get("kind") != KIND:
+            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a MixedFactorAnalysis")
+        table = read_table(header["table"])
+        model = cls(**{**header["params"], "types": {column.name: column.kind for column in table.columns}})
+        model.table_, model.sites_, model.trace_ = table, read_sites(arrays), arrays["trace"]
+        model.n_features_in_ = len(table.columns)
+        if table.frame:
+            model.feature_names_in_ = np.array([column.name for column in table.columns], dtype=object)
+        for name in RESULTS:
+            setattr(model, f"{name}_", header["results"][name])
+        model._describe()
+        return model
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    @property
+    def _prior(self) -> Prior:
+        return Prior(LATENTS[self.latents], float(self.df))
+
+    @property
+    def _engine(self) -> Any:
+        return make_engine(self.engine, self._prior)
+
+    def _draw_latents(self, n: int, rng: np.random.Generator) -> Array:
+        shape = (n, self.sites_.loading.shape[1])
+        if self.latents == "laplace":
+            return rng.laplace(scale=np.sqrt(0.5), size=shape)
+        if self.latents == "student-t":
+            return rng.standard_t(self.df, shape) * np.sqrt((self.df - 2.0) / self.df)
+        return rng.standard_normal(shape)
+
+    def _predict(self, column: Column, where: slice, means: Array, covs: Array) -> Prediction:
+        loading = self.sites_.loading[where]
+        m = means @ loading.T + self.sites_.intercept[where]
+        v = np.maximum(np.einsum("ck,nkl,cl->nc", loading, covs, loading, optimize=True), 0.0)
+        return predict_column(column, m, v, float(self.sites_.noise[where][0]), self.sites_.cuts[where.start])
+
+    def _posterior(self, X: Any) -> tuple[Array, Array, Array]:
+        return cold_posterior(self._engine, self._encoded(X), self.sites_)
+
+    def _encoded(self, X: Any) -> Array:
+        X = self._validated(X, False)
+        return self.table_.encode(X)
+
+    def _validated(self, X: Any, reset: bool) -> Any:
+        if not reset:
+            check_is_fitted(self, "sites_")
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset and len(X) < 2:
+                raise ValueError(f"X must have at least 2 samples, got {len(X)}")
+            return X
+        kind: Any = np.float64 if self.types is None else None
+        least = 2 if reset else 1
+        return validate_data(self, X, reset=reset, dtype=kind, ensure_all_finite="allow-nan", ensure_min_samples=least)
+
+    def _check_options(self) -> None:
+        for name, known in (("engine", ENGINES), ("latents", LATENTS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {list(known)}, got {getattr(self, name)!r}")
+        k = self.n_components
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"n_components must be a positive integer, got {k!r}")
+        if not self.df > 2.0:
+            raise ValueError(f"df must be more than 2, got {self.df!r}")
+        if not self.penalty >= 0.0:
+            raise ValueError(f"penalty must be at least 0, got {self.penalty!r}")
+
+    def _describe(self) -> None:
+        """Loadings and intercepts in the units of real columns."""
+        scale: NDArray[Any] = np.ones(len(self.sites_.kind))
+        centre = np.zeros(len(self.sites_.kind))
+        for column, where in zip(self.table_.columns, self.table_.slices, strict=True):
+            scale[where], centre[where] = column.scale, column.centre
+        self.components_ = self.sites_.loading.T * scale
+        self.intercepts_ = self.sites_.intercept * scale + centre
+        self.noise_variance_ = np.where(self.sites_.kind == 0, self.sites_.noise * scale**2, np.nan)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

@@ -1,0 +1,197 @@
+"""The affine-independent KL bound and its gradient, in coordinates where the Gaussian KL optimum is standard.
+
+    B = log |det A| + Σ_d H[q_d] + ⟨log Gaussian factors⟩ + Σ_n ⟨ψ_n(h_nᵀw)⟩,   w = Av + b
+
+Challis (2013), eq. 6.3.1, C.1. Here u = u₀ + M(LUv + b) with M the inverse precision factor of the Gaussian KL
+optimum times a rotation: L = U = I, b = 0 and Gaussian shapes are that optimum. L has a unit diagonal. The bases are
+standardised, so ⟨log Gaussian factors⟩ depends on A = LU and b alone: −½ tr(AᵀΛA) − ½bᵀΛb + lᵀb (C.1.3, corrected).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import blas
+
+from latlin.densities.bases.base import Base
+from latlin.densities.characteristic import Grid, Table, expect, tabulate
+from latlin.inference.forms.site_form import SiteForm, Solution
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Potential
+
+#: standard deviations within which a base must lie; a line search can ask for more
+FARTHEST = 1e4
+
+
+class Parameters(NamedTuple):
+    """L (unit lower), U (upper), b and the free shapes."""
+
+    lower: Array
+    upper: Array
+    b: Array
+    free: Array
+
+
+@dataclass(frozen=True)
+class AffineBound:
+    """The bound as a function of one vector.
+
+    Parameters
+    ----------
+    form : SiteForm
+        The model.
+    solution : Solution
+        The Gaussian KL optimum.
+    rotation : ndarray of shape (rank, rank)
+        Orthogonal.
+    base : Base
+        The family, with the shapes to start from (or to keep).
+    optimise_shape : bool
+        The free shapes are part of the vector.
+    """
+
+    form: SiteForm
+    solution: Solution
+    rotation: Array
+    base: Base
+    optimise_shape: bool
+
+    @cached_property
+    def root(self) -> Array:
+        """M, which whitens the Gaussian KL optimum."""
+        return self.solution.precision.unwhiten(self.rotation)
+
+    @cached_property
+    def rows(self) -> Array:
+        """The projections H̃M."""
+        columns = [self.form.projections.times(np.ascontiguousarray(column)) for column in self.root.T]
+        return np.stack(columns, axis=1)
+
+    @cached_property
+    def quadratic(self) -> Array:
+        """Λ = MᵀΛ̃M."""
+        middle = self.root if self.form.quadratic is None else self.form.quadratic @ self.root
+        return self.root.T @ middle
+
+    @cached_property
+    def linear(self) -> Array:
+        """l = Mᵀ(b̃ − Λ̃u₀)."""
+        return self.root.T @ (self.form.linear - self.form.times_quadratic(self.solution.u))
+
+    @cached_property
+    def constant(self) -> float:
+        """The Gaussian factors at u₀, and log |det M|."""
+        return self.form.log_gaussian(self.solution.u) - 0.5 * self.solution.precision.log_det
+
+    @cached_property
+    def _fixed_tables(self) -> dict[int, Table]:
+        return {}
+
+    @property
+    def rank(self) -> int:
+        return self.form.rank
+
+    def start(self) -> Array:
+        """The Gaussian KL optimum, with the base's own shapes."""
+        eye = np.eye(self.rank)
+        return self._pack(Parameters(eye, eye, np.zeros(self.rank), self.base.free))
+
+    def gaussian(self) -> Array:
+        """The Gaussian KL optimum itself, where the free shapes at zero are the Gaussian."""
+        eye = np.eye(self.rank)
+        return self._pack(Parameters(eye, eye, np.zeros(self.rank), np.zeros_like(self.base.free)))
+
+    def unpack(self, point: Array) -> Parameters:
+        d = self.rank
+        below, above = np.tril_indices(d, -1), np.triu_indices(d)
+        lower, upper = np.eye(d), np.zeros((d, d))
+        ends = np.cumsum([len(below[0]), len(above[0]), d])
+        lower[below], upper[above] = point[: ends[0]], point[ends[0] : ends[1]]
+        free = point[ends[2] :].reshape(self.base.free.shape) if self.optimise_shape else self.base.free
+        return Parameters(lower, upper, point[ends[1] : ends[2]], free)
+
+    def _pack(self, parts: Parameters) -> Array:
+        d = self.rank
+        shapes = parts.free.ravel() if self.optimise_shape else np.zeros(0)
+        packed = [parts.lower[np.tril_indices(d, -1)], parts.upper[np.triu_indices(d)], parts.b, shapes]
+        return np.concatenate(packed)
+
+    def base_at(self, parts: Parameters) -> Base:
+        return self.base.with_free(parts.free) if self.optimise_shape else self.base
+
+    def evaluate(self, point: Array, level: int) -> tuple[float, Array]:
+        """The bound and its gradient; −inf where L U is singular or a base has mass absurdly far out."""
+        parts = self.unpack(point)
+        diagonal = np.diagonal(parts.upper)
+        if not np.all(diagonal > 0.0) or not np.all(np.isfinite(point)):
+            return -np.inf, np.zeros_like(point)
+        base = self.base_at(parts)
+        if not np.all(base.reach() < FARTHEST):
+            return -np.inf, np.zeros_like(point)
+        a = blas.dgemm(1.0, parts.lower, parts.upper)
+        sites, d_a, d_b, d_free = self._sites(a, parts.b, base, self._table(base, level))
+        # ⟨log Gaussian factors⟩ = lᵀb − ½bᵀΛb − ½ tr(AᵀΛA)
+        turned, pushed = blas.dgemm(1.0, self.quadratic, a), self.quadratic @ parts.b
+        gaussian = float(self.linear @ parts.b) - 0.5 * float(parts.b @ pushed) - 0.5 * float(np.vdot(a, turned))
+        entropy = float(np.log(diagonal).sum()) + float(np.broadcast_to(base.entropy(), self.rank).sum())
+        d_a -= turned
+        # dA = dL U + L dU
+        d_upper = blas.dgemm(1.0, parts.lower, d_a, trans_a=1) + np.diag(1.0 / diagonal)
+        d_lower = blas.dgemm(1.0, d_a, parts.upper, trans_b=1)
+        if self.optimise_shape:
+            d_free = d_free + self.rank // base.rows * base.entropy_gradient()
+        gradient = self._pack(Parameters(d_lower, d_upper, d_b + self.linear - pushed, d_free))
+        return self.constant + sites + gaussian + entropy, gradient
+
+    def _table(self, base: Base, level: int) -> Table:
+        if self.optimise_shape:
+            return tabulate(base, self.rank, Grid.level(level))
+        if level not in self._fixed_tables:
+            self._fixed_tables[level] = tabulate(base, self.rank, Grid.level(level))
+        return self._fixed_tables[level]
+
+    def _sites(self, a: Array, b: Array, base: Base, table: Table) -> tuple[float, Array, Array, Array]:
+        """Σ_n ⟨ψ_n⟩ and its derivatives with respect to A, b and the free shapes."""
+        sites = self.form.sites
+        alpha = np.ascontiguousarray(blas.dgemm(1.0, a, self.rows.T, trans_a=1).T)
+        beta = self.solution.x + self.rows @ b
+        value, d_beta, d_alpha = 0.0, np.zeros_like(beta), np.zeros_like(alpha)
+        d_table = np.zeros((1, len(table.values), 2, table.values.shape[2]))
+        for span, potential in sites.blocks:
+            weight, at = sites.weight[span], beta[span] + sites.offset[span]
+            if potential.gaussian:
+                # ⟨ψ⟩ = ψ(β) + ½ψ″|α|²
+                first, second, _ = potential.derivatives(at)
+                square = np.einsum("nd,nd->n", alpha[span], alpha[span])
+                value += float(weight @ (potential.log_density(at) + 0.5 * second * square))
+                d_beta[span], d_alpha[span] = weight * first, (weight * second)[:, None] * alpha[span]
+                continue
+            found = expect(
+                _weighted(potential, weight),
+                at,
+                alpha[span],
+                table,
+                potential.regions(),
+                smooth=potential.smooth,
+                with_shapes=self.optimise_shape,
+            )
+            value += float(found.value.sum())
+            d_beta[span], d_alpha[span] = found.d_beta, found.d_alpha
+            d_table = d_table + found.d_table.sum(axis=0) if self.optimise_shape else d_table
+        d_a = blas.dgemm(1.0, self.rows, d_alpha, trans_a=1)
+        return value, d_a, self.rows.T @ d_beta, self._shape_gradient(base, table, d_table)
+
+    def _shape_gradient(self, base: Base, table: Table, d_table: Array) -> Array:
+        if not self.optimise_shape or not base.n_free:
+            return np.zeros_like(base.free)
+        folded = table.fold(d_table)
+        phi = base.characteristic_gradient(table.s)
+        return np.einsum("rk,rpk->rp", folded[:, 0], phi.real) + np.einsum("rk,rpk->rp", folded[:, 1], phi.imag)
+
+
+def _weighted(potential: Potential, weight: Array) -> Callable[[Array], Array]:
+    return lambda x: weight * potential.log_density(x)

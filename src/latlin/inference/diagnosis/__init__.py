@@ -1,0 +1,1 @@
+"""How far to trust a posterior, by importance sampling against its model."""

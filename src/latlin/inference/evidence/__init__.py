@@ -1,0 +1,1 @@
+"""Derivatives of the log evidence in every parameter of every factor."""

@@ -1,0 +1,200 @@
+"""The rows h_n of all sites, in the coordinates an engine works in, with the products a full covariance needs.
+
+Dense rows are one C-ordered array, left as it came where columns are only scaled. Sparse rows stay sparse or, whitened
+by a full matrix, are made dense a block at a time, so that nothing of size N×D is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import blas, lapack
+
+from latlin.densities.whitening import Whitening
+from latlin.inference.forms.sparse_pairs import SplitRows, pair_gram, pair_squares, split_rows
+from latlin.inference.model import LatentLinearModel, SiteFactor, dense_operator
+from latlin.numerics.arrays import Array
+from latlin.numerics.linalg import gram, whitened_squares
+
+BLOCK = 1024
+
+
+class Projections(Protocol):
+    """N rows of length D."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def times(self, u: Array) -> Array:
+        """H u."""
+        ...
+
+    def transposed_times(self, r: Array) -> Array:
+        """Hᵀ r."""
+        ...
+
+    def gram(self, weights: Array) -> Array:
+        """Upper triangle of Hᵀ diag(weights) H."""
+        ...
+
+    def variances(self, factor: Array) -> Array:
+        """h_nᵀ(CᵀC)⁻¹h_n."""
+        ...
+
+    def block(self, span: slice) -> Array:
+        """Some of the rows, dense and C-ordered."""
+        ...
+
+
+@dataclass(frozen=True)
+class DenseProjections:
+    rows: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return blas.dgemv(1.0, self.rows.T, u, trans=1) if self.rows.size else np.zeros(len(self.rows))
+
+    def transposed_times(self, r: Array) -> Array:
+        return blas.dgemv(1.0, self.rows.T, r) if self.rows.size else np.zeros(self.shape[1])
+
+    def gram(self, weights: Array) -> Array:
+        return gram(self.rows, weights)
+
+    def variances(self, factor: Array) -> Array:
+        return whitened_squares(factor, self.rows)
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span]
+
+
+@dataclass(frozen=True)
+class ScaledProjections:
+    """Dense rows h_n ∘ scale without a copy of the rows: vectors and matrices of length D carry the scale."""
+
+    rows: Array
+    scale: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return blas.dgemv(1.0, self.rows.T, self.scale * u, trans=1)
+
+    def transposed_times(self, r: Array) -> Array:
+        return self.scale * blas.dgemv(1.0, self.rows.T, r)
+
+    def gram(self, weights: Array) -> Array:
+        total = gram(self.rows, weights)
+        total *= self.scale[:, None]
+        total *= self.scale
+        return total
+
+    def variances(self, factor: Array) -> Array:
+        # (h∘scale)ᵀ(CᵀC)⁻¹(h∘scale) = ‖(C diag(scale)⁻¹)⁻ᵀh‖²
+        return whitened_squares(np.asfortranarray(factor / self.scale), self.rows)
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span] * self.scale
+
+
+@dataclass(frozen=True)
+class SparseProjections:
+    """Sparse rows in their own coordinates, or scaled ones; their products cost pairs of non-zeros."""
+
+    rows: sparse.csr_array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    @cached_property
+    def _split(self) -> SplitRows:
+        return split_rows(self.rows)
+
+    def times(self, u: Array) -> Array:
+        return self.rows @ u
+
+    @cached_property
+    def _transposed(self) -> sparse.csc_array:
+        """Hᵀ with the same entries in memory; making it takes longer than a product where rows are few."""
+        return self.rows.T
+
+    def transposed_times(self, r: Array) -> Array:
+        return self._transposed @ r
+
+    def gram(self, weights: Array) -> Array:
+        return pair_gram(self._split, weights)
+
+    def variances(self, factor: Array) -> Array:
+        return pair_squares(self._split, lapack.dpotri(factor, lower=0)[0])
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span].toarray()
+
+
+@dataclass(frozen=True)
+class WhitenedProjections:
+    """Sparse rows h_n of which h_nL, with a full L, is made dense a block at a time."""
+
+    rows: sparse.csr_array
+    whitening: Whitening
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return self.rows @ self.whitening.apply(u)
+
+    def transposed_times(self, r: Array) -> Array:
+        return np.ravel(self.whitening.rows((self.rows.T @ r)[None, :]))
+
+    def gram(self, weights: Array) -> Array:
+        total = np.zeros((self.shape[1],) * 2, order="F")
+        for span, block in self._blocks():
+            total += gram(block, weights[span])
+        return total
+
+    def variances(self, factor: Array) -> Array:
+        return np.concatenate([whitened_squares(factor, block) for _, block in self._blocks()])
+
+    def block(self, span: slice) -> Array:
+        return self.whitening.rows(self.rows[span])
+
+    def _blocks(self) -> Iterator[tuple[slice, Array]]:
+        for start in range(0, self.shape[0], BLOCK):
+            span = slice(start, start + BLOCK)
+            yield span, self.block(span)
+
+
+def stacked_rows(model: LatentLinearModel) -> Any:
+    """Rows of all site factors in the model's own coordinates: one dense array, or CSR if any factor is sparse."""
+    parts = [_rows(factor, model.dim) for factor in model.sites]
+    if not parts:
+        return np.zeros((0, model.dim))
+    if len(parts) == 1:
+        return parts[0]
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.csr_array(sparse.vstack(parts, format="csr"))
+    return np.concatenate(parts)
+
+
+def _rows(factor: SiteFactor, dim: int) -> Any:
+    if factor.H is None:
+        return sparse.eye_array(dim, format="csr")
+    if isinstance(factor.H, np.ndarray) or sparse.issparse(factor.H):
+        return factor.H
+    # a LinearOperator: a full covariance needs its rows one by one
+    rows = np.ascontiguousarray(dense_operator(factor.H))
+    if not np.all(np.isfinite(rows)):
+        raise ValueError("SiteFactor H must be finite, got an operator whose products are not")
+    return rows

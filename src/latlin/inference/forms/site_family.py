@@ -1,0 +1,162 @@
+"""Gaussians in site form: the prior times one Gaussian stand-in a site.
+
+    q(u) ∝ exp(−½uᵀΛ̃u + b̃ᵀu) ∏_n exp(−½γ_n x_n² + ν_n x_n),   x = H̃u,   w = μ + L(Qu + …)
+
+The Laplace approximation, the full Gaussian KL optimum (Challis (2013), eq. 4.3.1), expectation propagation and
+local bounds all live in this family; they differ only in how they choose (γ, ν). The coordinates u are whitened by the
+prior (B.5) or, when no proper prior is there, by a first precision; and when there are fewer sites than
+dimensions they are reduced to the span of the projections (H̃ = RᵀQᵀ), so that every matrix is min(N, D) square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import PrecisionCovariance
+from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.whitening import Whitening
+from latlin.inference.forms.projections import Projections
+from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.linalg import Cholesky, cholesky, dot, symmetrise
+
+
+class Solution(NamedTuple):
+    """The member of the family with given site parameters."""
+
+    parameters: SiteParameters
+    precision: Cholesky  # of P = Λ̃ + H̃ᵀΓH̃
+    u: Array  # mean, P⁻¹(b̃ + H̃ᵀν)
+    x: Array  # its projections H̃u
+
+
+@dataclass(frozen=True)
+class SiteForm:
+    """The family for one model; see the module.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (dim,)
+        μ.
+    whitening : Whitening
+        L.
+    basis : ndarray of shape (dim, rank) or None
+        Q, orthonormal, when the coordinates are reduced.
+    quadratic : ndarray of shape (rank, rank) or None
+        Λ̃, both triangles; None is the identity.
+    linear : ndarray of shape (rank,)
+        b̃.
+    constant : float
+        Log of the Gaussian factors at u = 0, times the volume |det L| and what the reduction integrates out.
+    projections : Projections
+        Rows of H̃.
+    sites : Sites
+        The potentials, as functions of x.
+    rows : ndarray or csr_array of shape (n_sites, dim)
+        H itself, in the model's own coordinates.
+    """
+
+    mean: Array
+    whitening: Whitening
+    basis: Array | None
+    quadratic: Array | None
+    linear: Array
+    constant: float
+    projections: Projections
+    sites: Sites
+    rows: Any
+
+    @property
+    def rank(self) -> int:
+        """Number of coordinates."""
+        return len(self.linear)
+
+    def solve(self, parameters: SiteParameters) -> Solution | None:
+        """The Gaussian with these site parameters, or None when its precision is not positive definite."""
+        try:
+            chol = cholesky(self.precision(parameters.gamma), overwrite=True)
+        except ValueError:
+            return None
+        u = chol.solve(self.linear + self.projections.transposed_times(parameters.nu))
+        return Solution(parameters, chol, u, self.projections.times(u))
+
+    def precision(self, gamma: Array) -> Array:
+        """Upper triangle of P = Λ̃ + H̃ᵀΓH̃."""
+        p = self.projections.gram(gamma)
+        if self.quadratic is None:
+            p[np.diag_indices(self.rank)] += 1.0
+        else:
+            p += self.quadratic
+        return p
+
+    def variances(self, solution: Solution) -> Array:
+        """Variances of the projections x_n."""
+        return self.projections.variances(solution.precision.factor)
+
+    def kept(self, solution: Solution) -> Array:
+        """What of a solution's precision is worth keeping in the state of an ascent."""
+        return solution.precision.factor
+
+    def restored(self, parameters: SiteParameters, kept: Array) -> Cholesky:
+        """The precision again from its parameters and what was kept."""
+        return Cholesky(kept, 0.0)
+
+    def site_covariance(self, solution: Solution) -> Array | None:
+        """The joint covariance of the sites' projections (upper triangle), or None where it is not cheap."""
+        return None
+
+    def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
+        """Largest absolute entry of ∂B/∂C̃ = C̃ H̃ᵀ(Γ − Γ̂)H̃ of the Gaussian KL bound, S̃ = C̃ᵀC̃, excess = γ − γ̂."""
+        root = solution.precision.whiten(symmetrise(self.projections.gram(excess)))
+        return float(np.abs(root).max(initial=0.0))
+
+    def log_gaussian(self, u: Array) -> float:
+        """Log of the Gaussian factors at u."""
+        return self.constant + dot(self.linear, u) - 0.5 * dot(u, self.times_quadratic(u))
+
+    def times_quadratic(self, u: Array) -> Array:
+        return u if self.quadratic is None else self.quadratic @ u
+
+    def gaussian_terms(self, solution: Solution, variances: Array) -> float:
+        """⟨log Gaussian factors⟩_q + entropy of q, with every constant.
+
+        tr(Λ̃S̃) = rank − Σ_n γ_n s_n², because S̃⁻¹ = Λ̃ + H̃ᵀΓH̃.
+        """
+        trace = self.rank - dot(solution.parameters.gamma, variances)
+        entropy = 0.5 * (self.rank * (1.0 + LOG_2PI) - solution.precision.log_det)
+        return self.log_gaussian(solution.u) - 0.5 * trace + entropy
+
+    def log_integral(self, solution: Solution) -> float:
+        """log ∫ Gaussian factors · ∏ exp(−½γx² + νx), from its value at the top."""
+        gamma, nu = solution.parameters
+        top = self.log_gaussian(solution.u) + float(np.sum((nu - 0.5 * gamma * solution.x) * solution.x))
+        return top + 0.5 * (self.rank * LOG_2PI - solution.precision.log_det)
+
+    def weights(self, u: Array) -> Array:
+        """w of a coordinate vector (the mean over what the reduction left out)."""
+        inner = u if self.basis is None else self.basis @ u
+        return self.mean + self.whitening.apply(inner)
+
+    def coordinates(self, w: Array) -> Array:
+        """The coordinate vector of a w."""
+        if np.shape(w) != self.mean.shape:
+            raise ValueError(f"start has dimension {len(w)}, but the model has {len(self.mean)}")
+        inner = self.whitening.solve(np.asarray(w, float) - self.mean)
+        return inner if self.basis is None else self.basis.T @ inner
+
+    def marginals(self, density: Any) -> tuple[Array, Array]:
+        """Mean and variance of the projections x under any density over w that can `project`."""
+        projected = density.project(self.rows)
+        return projected.mean - self.rows @ self.mean, projected.variance
+
+    def density(self, solution: Solution) -> Gaussian:
+        """The Gaussian over w."""
+        if self.basis is None:
+            structure: Any = PrecisionCovariance(self.whitening, solution.precision)
+        else:
+            structure = SubspaceCovariance(self.whitening, self.basis, solution.precision)
+        return Gaussian(self.weights(solution.u), structure)

@@ -1,0 +1,160 @@
+"""All sites of a model as one: quantities of every potential, weighted, as functions of the linear part x_n = h_nᵀw.
+
+The potentials see x_n + o_n; everything returned is with respect to x_n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latlin.inference.model import LatentLinearModel
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
+from latlin.potentials.checks import UnboundedExpectation
+
+
+class SiteParameters(NamedTuple):
+    """Gaussian stand-ins exp(−½γ_n x_n² + ν_n x_n) of the sites; γ may be negative where ψ is not concave."""
+
+    gamma: Array
+    nu: Array
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Blocks of potentials over N sites.
+
+    Parameters
+    ----------
+    blocks : tuple of (slice, Potential)
+    weight, offset : ndarray of shape (n_sites,)
+    """
+
+    blocks: tuple[tuple[slice, Potential], ...]
+    weight: Array
+    offset: Array
+
+    @classmethod
+    def of(cls, model: LatentLinearModel) -> Sites:
+        """The sites of a model, in the order of its factors."""
+        counts = [model.site_count(factor) for factor in model.sites]
+        ends = np.cumsum([0, *counts])
+        spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        weights = [_filled(f.weight, 1.0, n) for f, n in zip(model.sites, counts, strict=True)]
+        offsets = [_filled(f.offset, 0.0, n) for f, n in zip(model.sites, counts, strict=True)]
+        blocks = tuple((span, factor.potential) for span, factor in zip(spans, model.sites, strict=True))
+        return cls(blocks, _joined(weights), _joined(offsets))
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def shifted(self, by: Array) -> Sites:
+        """The same sites at x + by."""
+        return replace(self, offset=self.offset + by)
+
+    def part(self, span: slice) -> Sites:
+        """The sites of a contiguous range."""
+        cuts = [(max(span.start, own.start), min(span.stop, own.stop), own, p) for own, p in self.blocks]
+        blocks = tuple(
+            (slice(a - span.start, b - span.start), p.select(slice(a - own.start, b - own.start)))
+            for a, b, own, p in cuts
+            if a < b
+        )
+        return Sites(blocks, self.weight[span], self.offset[span])
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        return tuple(potential for _, potential in self.blocks)
+
+    @property
+    def log_concave(self) -> bool:
+        return all(potential.log_concave for potential in self.potentials)
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is a Gaussian, so that the posterior is one too."""
+        return all(potential.gaussian for potential in self.potentials)
+
+    def typical_precision(self) -> Array:
+        """−2 ∂⟨ψ⟩/∂s² of each site at its own centre and width: a positive curvature to start from."""
+        parts = []
+        for span, potential in self.blocks:
+            count = span.stop - span.start
+            centre, width = (np.broadcast_to(value, count) for value in potential.regions()[0])
+            curvature = -2.0 * potential.expected_log(centre, width**2).d_var
+            parts.append(np.maximum(curvature, 1e-3 / width**2))
+        return self.weight * _joined(parts)
+
+    def log_density(self, x: ArrayLike) -> Array:
+        """weight_n ψ_n(x_n + o_n), for x of shape (..., n_sites)."""
+        x = np.asarray(x, float) + self.offset
+        parts = [potential.log_density(x[..., span]) for span, potential in self.blocks]
+        return self._weighted(np.concatenate(parts, axis=-1) if parts else np.zeros(x.shape))
+
+    def derivatives(self, x: Array) -> Derivatives:
+        first, second, third = self._ask(lambda p, m: p.derivatives(m), x + self.offset, count=3)
+        return Derivatives(self._weighted(first), self._weighted(second), self._weighted(third))
+
+    def expected_log(self, mean: Array, var: Array) -> ExpectedLog:
+        value, d_mean, d_var = self._ask(lambda p, m, v: p.expected_log(m, v), mean + self.offset, var, count=3)
+        return ExpectedLog(self._weighted(value), self._weighted(d_mean), self._weighted(d_var))
+
+    def finite_expected_log(self, mean: Array, var: Array) -> ExpectedLog | None:
+        """`expected_log`, or None where it is not finite (a Poisson rate beyond the largest number, a site of −∞)."""
+        try:
+            expected = self.expected_log(mean, var)
+        except UnboundedExpectation:
+            return None
+        return expected if all(np.all(np.isfinite(part)) for part in expected) else None
+
+    def tilted_moments(self, mean: Array, var: Array, power: float = 1.0) -> TiltedMoments:
+        log_z, tilted_mean, variance = self._ask(
+            lambda p, m, v, t: p.tilted_moments(m, v, t),
+            mean + self.offset,
+            var,
+            power * self.weight,
+            count=3,
+        )
+        return TiltedMoments(log_z, tilted_mean - self.offset, variance)
+
+    def quadratic_bound(self, xi: Array) -> QuadraticBound:
+        """−½a(x+o)² + b(x+o) + c, expanded in x."""
+        a, b, c = self._ask(lambda p, t: p.quadratic_bound(t), xi, count=3)
+        a, b, c = self.weight * a, self.weight * b, self.weight * c
+        o = self.offset
+        return QuadraticBound(a, b - a * o, c - 0.5 * a * o**2 + b * o)
+
+    def smoothed(self, x: Array, epsilon: float) -> tuple[Array, Array, Array]:
+        """⟨ψ(x + εdz)⟩ over standard normal z, with slope and curvature; d is a block's width, 0 where ψ is smooth."""
+        widths = [
+            np.broadcast_to(0.0 if p.smooth else p.regions()[0][1], span.stop - span.start) for span, p in self.blocks
+        ]
+        expected = self.expected_log(x, (epsilon * _joined(widths)) ** 2)
+        # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
+        return expected.value, expected.d_mean, 2.0 * expected.d_var
+
+    def _weighted(self, values: Array) -> Array:
+        """weight × values, and 0 for a site of weight 0 whatever its value: φ⁰ = 1."""
+        if np.all(self.weight > 0.0):
+            return self.weight * values
+        return np.multiply(self.weight, values, out=np.zeros_like(values), where=self.weight > 0.0)
+
+    def _ask(self, question: Callable[..., Any], *arguments: Array, count: int) -> Sequence[Array]:
+        answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]
+        if len(answers) == 1:
+            return answers[0]
+        return [_joined([answer[i] for answer in answers]) for i in range(count)]
+
+
+def _joined(parts: list[Array]) -> Array:
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _filled(value: Array | None, default: float, count: int) -> Array:
+    return np.full(count, default) if value is None else np.broadcast_to(value, count).copy()

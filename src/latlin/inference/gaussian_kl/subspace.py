@@ -1,0 +1,211 @@
+"""Gaussian KL with a covariance in a subspace: fit inside it, choose a better subspace, until the bound stands still.
+
+Challis (2013), B.2, corrected. With P = prior + HᵀΓH the precision that an unrestricted optimum would have, the
+best scale off the subspace has c⁻² = mean of the remaining eigenvalues of P, and what is lost is
+½L(log arithmetic mean − log geometric mean) of these. So the eigenvectors to keep are those whose removal leaves the
+rest most equal: some from the top and some from the bottom of the spectrum, all from the top when N ≤ D. In many
+dimensions those from the top are improved together with the fit, a filtered step a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import eigh, qr
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from latlin.densities.structured.base import Structure
+from latlin.densities.structured.diagonal import Diagonal
+from latlin.densities.structured.subspace import Subspace
+from latlin.densities.structured.triangular import banded_triangle
+from latlin.inference.forms.structured import StructuredForm
+from latlin.inference.forms.structured_sites import site_precision
+from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
+from latlin.inference.gaussian_kl.plans import Climber, Fit
+from latlin.inference.gaussian_kl.structured import Objective, State
+from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import Measure, Rules, ascend
+from latlin.numerics.line_search import backtrack
+
+BASES = ("eigen", "lanczos", "pca", "projected")
+#: dimension up to which "eigen", which forms a D×D matrix, is the default and leading eigenvectors are exact
+DENSE = 1000
+#: rounds of fitting and choosing, and the relative rise of the bound that is worth another, with eigenvectors that are
+#: exact and with those that a round only improves
+ROUNDS = 20
+STILL, STILL_ENOUGH = 1e-7, 5e-5
+#: filtered steps for principal components, which no round improves
+FILTERED = 3
+#: gradient steps on the basis in one round of "projected"
+BASIS_STEPS = 10
+
+
+class Round(NamedTuple):
+    """A basis, as good as it is chosen, and the state fitted in it."""
+
+    chosen: Leading
+    state: Any
+
+    @property
+    def bound(self) -> float:
+        return float(self.state.bound)
+
+
+class Choice(Protocol):
+    """A way to choose a basis for site precisions Γ, from nothing or from the last one."""
+
+    def __call__(self, form: StructuredForm, gamma: Array, rank: int, last: Leading | None) -> Leading: ...
+
+
+@dataclass(frozen=True)
+class SubspacePlan:
+    """`basis`: a name, a matrix whose columns span the subspace, or None for the better name at this size."""
+
+    rank: int
+    basis: str | Array | None
+    inner: str
+    bandwidth: int | None
+
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+        form = climber.form
+        rank = min(self.rank, form.dim)
+        mean, _, precision = climber.diagonal(mean, scale)
+        gamma = precision.gamma
+        if isinstance(self.basis, np.ndarray):
+            if self.basis.shape != (form.dim, rank):
+                raise ValueError(f"basis must have shape {(form.dim, rank)}, got {self.basis.shape}")
+            given = Leading(np.linalg.qr(self.basis)[0], np.zeros(rank))
+            best = self._fitted(climber, given, mean, gamma)
+        else:
+            best = self._alternate(climber, rank, mean, gamma)
+        structure = Subspace(best.chosen.basis, self._inside(rank))
+        return Fit(structure, climber.final(structure, best.state.point))
+
+    def _alternate(self, climber: Climber, rank: int, mean: Array, gamma: Array) -> Round:
+        form = climber.form
+        kind = self.basis or ("eigen" if form.dim <= DENSE else "lanczos")
+        fixed = kind in ("pca", "projected")
+        choose: Choice = kept_eigenvectors if kind == "eigen" else leading_eigenvectors
+        start = choose(form, np.ones_like(gamma) if fixed else gamma, rank, None)
+        if fixed and form.dim > DENSE:
+            for _ in range(1, FILTERED):
+                start = choose(form, np.ones_like(gamma), rank, start)
+        first = self._fitted(climber, start, mean, gamma)
+        if kind == "pca" or rank == form.dim:
+            return first
+
+        def step(now: Round) -> tuple[Round, Measure]:
+            here = site_precision(now.state.d_var)
+            chosen = self._climbed(form, now) if kind == "projected" else choose(form, here, rank, now.chosen)
+            new = self._fitted(climber, chosen, now.state.point[: form.dim], here)
+            rise = (new.bound - now.bound) / (1.0 + abs(now.bound))
+            return (new, Measure(new.bound, rise)) if rise > 0.0 else (now, Measure(now.bound, 0.0))
+
+        still = _still(form)
+        rules = Rules(gradient_tol=still, objective_tol=still, max_iter=ROUNDS, monotone=True)
+        return ascend(step, first, rules, label="subspace", verbose=climber.verbose, warn=False).state
+
+    def _inside(self, rank: int) -> Structure:
+        if self.inner == "diagonal":
+            return Diagonal(rank)
+        return banded_triangle(rank, rank if self.inner == "full" or self.bandwidth is None else self.bandwidth)
+
+    def _fitted(self, climber: Climber, chosen: Leading, mean: Array, gamma: Array) -> Round:
+        structure = Subspace(chosen.basis, self._inside(chosen.basis.shape[1]))
+        rows = structure.prepare(climber.form.rows)
+        # inside: the curvature along each basis vector; outside: the mean of the remaining curvature
+        inside = climber.form.prior + rows.inside.energy(gamma)
+        outside = climber.form.prior + float(gamma @ rows.outside) / max(structure.codim, 1)
+        theta = structure.joined(structure.inner_structure.spread(inside**-0.5), outside**-0.5)
+        # rounds are compared by their bounds: no rougher than that
+        return Round(chosen, climber.rough(structure, np.concatenate([mean, theta]), _still(climber.form)).state)
+
+    def _climbed(self, form: StructuredForm, now: Round) -> Leading:
+        """Projected gradient ascent on the basis, (m, θ) held fixed (B.2.2, corrected)."""
+        basis, state, bound, length = now.chosen.basis, now.state, now.bound, 0.1
+        for _ in range(BASIS_STEPS):
+            structure = Subspace(basis, self._inside(basis.shape[1]))
+            gradient = _basis_gradient(form, structure, state)
+            # along the manifold: what only mixes the columns inside the subspace is left out
+            gradient -= basis @ (basis.T @ gradient)
+            largest = float(np.abs(gradient).max())
+            if largest == 0.0:
+                break
+            direction = (length / largest) * gradient
+            found = backtrack(
+                partial(self._moved, form, basis, direction, now.state.point), bound, 0.0, max_halvings=12
+            )
+            if found is None:
+                break
+            state, basis = found[2]
+            bound, length = found[1], min(2.0 * found[0] * length, 1.0)
+        return now.chosen._replace(basis=basis)
+
+    def _moved(
+        self, form: StructuredForm, basis: Array, direction: Array, point: Array, length: float
+    ) -> tuple[float, tuple[State, Array]]:
+        basis, triangle = qr(basis + length * direction, mode="economic")
+        basis = basis * np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0)
+        state = Objective(form, Subspace(basis, self._inside(basis.shape[1]))).evaluate(point)
+        assert state is not None  # the same θ as before: a proper Gaussian in any basis
+        return state.bound, (state, basis)
+
+
+def _still(form: StructuredForm) -> float:
+    return STILL if form.dim <= DENSE else STILL_ENOUGH
+
+
+def _basis_gradient(form: StructuredForm, structure: Subspace, state: State) -> Array:
+    """∂B/∂E = Σ_n (∂⟨ψ_n⟩/∂s_n²) 2 h_n h_nᵀE (CᵀC − c²I)."""
+    theta, c = structure.split(state.point[form.dim :])
+    factor = structure.inner_structure.factor(theta)
+    core = (factor.T @ factor).toarray() - c**2 * np.eye(structure.rank)
+    weighted = state.d_var[:, None] * form.rows.block_times(structure.basis)
+    return 2.0 * form.rows.block_transposed(weighted) @ core
+
+
+def kept_eigenvectors(form: StructuredForm, gamma: Array, rank: int, last: Leading | None = None) -> Leading:
+    """Eigenvectors of P (formed densely) whose removal leaves the remaining eigenvalues most equal."""
+    p = form.rows.block_transposed(gamma[:, None] * form.rows.block_times(np.eye(form.dim)))
+    values, vectors = eigh(p + form.prior * np.eye(form.dim))
+    low = fewest_losses(values, rank)
+    kept = np.r_[0:low, form.dim - (rank - low) : form.dim]
+    return Leading(np.ascontiguousarray(vectors[:, kept]), values[kept])
+
+
+def fewest_losses(values: Array, rank: int) -> int:
+    """How many of the `rank` removed eigenvalues (rising order) should be the smallest ones.
+
+    >>> fewest_losses(np.array([1.0, 1.0, 1.0, 8.0, 9.0]), 2)
+    0
+    >>> fewest_losses(np.array([0.1, 3.0, 3.0, 3.0, 9.0]), 2)
+    1
+    """
+    left = len(values) - rank
+    if left == 0:
+        return 0
+    values = np.maximum(values, np.finfo(float).tiny)
+    sums, logs = (np.concatenate([[0.0], np.cumsum(v)]) for v in (values, np.log(values)))
+    low = np.arange(rank + 1)
+    arithmetic, geometric = (sums[low + left] - sums[low]) / left, (logs[low + left] - logs[low]) / left
+    return int(np.argmin(np.log(np.maximum(arithmetic, np.finfo(float).tiny)) - geometric))
+
+
+def leading_eigenvectors(form: StructuredForm, gamma: Array, rank: int, last: Leading | None = None) -> Leading:
+    """Eigenvectors of HᵀΓH with the largest eigenvalues: by Lanczos iterations, or nearer to them than the last."""
+    if rank >= form.dim - 1:
+        return kept_eigenvectors(form, gamma, rank)
+    if form.dim > DENSE:
+        return first_leading(form.rows, gamma, rank) if last is None else better_leading(form.rows, gamma, last)
+
+    def product(block: Array) -> Array:
+        columns = block.reshape(form.dim, -1)
+        return form.rows.block_transposed(gamma[:, None] * form.rows.block_times(columns)).reshape(block.shape)
+
+    operator = LinearOperator((form.dim,) * 2, matvec=product, matmat=product, dtype=float)
+    start = np.random.default_rng(0).standard_normal(form.dim)
+    values, vectors = eigsh(operator, k=rank, which="LA", tol=1e-3, v0=start)
+    return Leading(np.ascontiguousarray(np.linalg.qr(vectors)[0]), values)

@@ -1,0 +1,1 @@
+"""Compiled loops over sites, one file per family of integrands."""
