@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
+from latlin.potentials.ranges import Positive
 
 
 class Gaussian(Potential):
@@ -29,6 +32,8 @@ class Gaussian(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    free = MappingProxyType({"scale": Positive()})
+    location_scale = True
     log_concave = True
     super_gaussian = True
     gaussian = True

@@ -14,6 +14,8 @@ from latlin.potentials.predictive import CountPredictive, Predictive
 #: largest log of a finite number
 LOG_MAX = float(np.log(np.finfo(float).max))
 TINY = 1e-300
+#: largest log rate whose counts are drawn, and the rate from which counts are drawn as normal ones
+LOG_MOST, MANY = 320.0, 1e15
 
 
 class Poisson(Potential):
@@ -87,10 +89,20 @@ class Poisson(Potential):
             variance = rate + rate * rate * np.expm1(v)
         return CountPredictive(self, m, v, shape, rate, variance)
 
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        return draw_counts(np.exp(np.minimum(x, LOG_MOST)), rng)
+
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ y | x), the regularised gamma function Q(y + 1, e^x)."""
         with np.errstate(over="ignore"):
             return np.asarray(gammaincc(self.y + 1, np.exp(x)))
+
+
+def draw_counts(rate: Array, rng: np.random.Generator) -> Array:
+    """Poisson counts; beyond 1e15 their distribution is normal to the last digit of a count."""
+    few = rng.poisson(np.minimum(rate, MANY)).astype(float)
+    many = np.floor(rate + np.sqrt(rate) * rng.standard_normal(rate.shape))
+    return np.where(rate < MANY, few, many)
 
 
 def tilted_mode(m: Array, v: Array, count: Array, power: Array) -> tuple[Array, Array]:
