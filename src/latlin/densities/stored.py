@@ -20,6 +20,7 @@ CLASSES = {
     "Gaussian": f"{_HERE}.gaussian",
     "PointMass": f"{_HERE}.point",
     "Factorised": f"{_HERE}.factorised",
+    "Mixture": f"{_HERE}.mixture",
     "Table": f"{_HERE}.factorised",
     "AffineIndependent": f"{_HERE}.affine",
     "PrecisionCovariance": f"{_HERE}.precision",
