@@ -1,0 +1,172 @@
+"""Columns of the linear part: numbers as they are, labels in reference coding, anything else by `formulaic`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.additive.expression import check_coding, evaluate, is_name
+from latlin.additive.frame import codes_of, column, is_category, levels_of, n_rows
+from latlin.additive.places import indicator
+
+
+class Coding(ABC):
+    """Columns made of a table."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """One name per column."""
+
+    @abstractmethod
+    def columns(self, frame: Any) -> sparse.csr_array:
+        """The columns of a table, seen or unseen."""
+
+
+@dataclass(frozen=True)
+class Numbers(Coding):
+    """One column of numbers."""
+
+    source: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.source,)
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        return sparse.csr_array(evaluate(self.source, frame)[:, None])
+
+
+@dataclass(frozen=True)
+class References(Coding):
+    """A column of labels: one column of zeros and ones per label but the first, or per label when `every`."""
+
+    source: str
+    levels: NDArray[Any]
+    every: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        start = 0 if self.every else 1
+        mark = "" if self.every else "T."
+        return tuple(f"{self.source}[{mark}{level}]" for level in self.levels.tolist()[start:])
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        codes = codes_of(column(frame, self.source), self.levels, f"column {self.source!r}")
+        if np.any(codes < 0):
+            first = column(frame, self.source)[codes < 0][0]
+            raise ValueError(
+                f"column {self.source!r} holds the label {first!r}, which has no coefficient; "
+                f"({'1'} | {self.source}) would predict unseen labels"
+            )
+        table = indicator(codes, len(self.levels))
+        return table if self.every else sparse.csr_array(table[:, 1:])
+
+
+@dataclass(frozen=True)
+class Stacked(Coding):
+    """Several codings side by side, after a column of ones where there is an intercept."""
+
+    parts: tuple[Coding, ...]
+    intercept: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*(("Intercept",) if self.intercept else ()), *(name for part in self.parts for name in part.names))
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        rows = n_rows(frame)
+        ones = [sparse.csr_array(np.ones((rows, 1)))] if self.intercept else []
+        blocks = [*ones, *(part.columns(frame) for part in self.parts)]
+        return sparse.csr_array(sparse.hstack(blocks)) if blocks else sparse.csr_array((rows, 0))
+
+
+@dataclass(frozen=True)
+class Wilkinson(Coding):
+    """Columns of a formula's right-hand side, coded by formulaic; what its transformations learnt is kept."""
+
+    formula: str
+    found: tuple[str, ...]
+    spec: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.found
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        needed = {name: column(frame, name) for name in sorted(map(str, self.spec.required_variables))}
+        try:
+            made = self.spec.get_model_matrix(_pandas().DataFrame(needed), na_action="raise")
+        except ValueError as error:
+            raise ValueError(f"the columns of {self.formula!r} cannot be made: {error}") from error
+        return sparse.csr_array(made)
+
+
+def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:
+    """The coding of several pieces: column names, expressions, or what formulaic understands."""
+    parts = [_simple(piece, frame) for piece in pieces]
+    if all(part is not None for part in parts):
+        # without an intercept the first column of labels has a coefficient per label
+        first = next((k for k, part in enumerate(parts) if isinstance(part, References)), None)
+        whole = [
+            References(part.source, part.levels, True)
+            if isinstance(part, References) and k == first and not intercept
+            else part
+            for k, part in enumerate(parts)
+        ]
+        return Stacked(tuple(part for part in whole if part is not None), intercept)
+    return wilkinson(" + ".join(("1" if intercept else "0", *pieces)), frame)
+
+
+def wilkinson(formula: str, frame: Any) -> Wilkinson:
+    """The coding of a right-hand side by formulaic, learnt from a table."""
+    check_pieces(formula)
+    try:
+        from formulaic import Formula
+    except ImportError as error:
+        raise ImportError(
+            f"the formula part {formula!r} needs the package formulaic: pip install 'latlin[formula]'"
+        ) from error
+    parsed = Formula(formula)
+    needed = {name: column(frame, name) for name in sorted(map(str, parsed.required_variables))}
+    table = _pandas().DataFrame(needed, index=range(n_rows(frame)))
+    _refuse_gaps(table)
+    made = parsed.get_model_matrix(table, output="sparse", na_action="raise")
+    return Wilkinson(formula, tuple(made.model_spec.column_names), made.model_spec)
+
+
+def check_pieces(formula: str) -> None:
+    """Refuse anything but arithmetic and known functions in every factor of a formula."""
+    if any(mark in formula for mark in ("{", "}", "`", "@", "~")):
+        raise ValueError(f"formulas hold column names, arithmetic and functions only, got {formula!r}")
+    # the operators of formulas are operators of arithmetic too, up to these two
+    check_coding(formula.replace("^", "**").replace(":", "*").replace("%in%", "*"))
+
+
+def _simple(piece: str, frame: Any) -> Coding | None:
+    if not is_name(piece):
+        return None
+    values = column(frame, piece)
+    if is_category(values):
+        return References(piece, levels_of(values, f"column {piece!r}"))
+    return Numbers(piece)
+
+
+def _refuse_gaps(table: Any) -> None:
+    gaps = table.isna().sum()
+    if gaps.any():
+        name = gaps.idxmax()
+        raise ValueError(f"column {name!r} has {int(gaps[name])} missing values; drop or fill these rows")
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("formulas need pandas: pip install 'latlin[formula]'") from error
+    return pandas
