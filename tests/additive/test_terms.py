@@ -147,7 +147,7 @@ def test_a_smooth_between_its_places_is_the_process_given_them(smoothness):
 
 
 def test_close_places_of_a_smooth_do_no_harm():
-    part = Smooth("x", 2.5).prepare({"x": [0.0, 1e-3, 0.006, 1.0]}, Surroundings())
+    part = Smooth("x", 2.5).prepare({"x": [0.0, 1e-3, 0.012, 1.0]}, Surroundings())
     assert len(part.nodes) == 3
     S = np.linalg.inv(part.prior({"sd(gp(x))": 1.0, "length(gp(x))": 3.0}).precision.toarray())
     np.testing.assert_allclose(S[0, [0, 3]], 1.0, rtol=1e-3)

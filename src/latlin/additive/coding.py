@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.additive.expression import check_coding, evaluate, is_name
+from latlin.additive.expression import CODINGS, check_coding, evaluate, is_name, variables
 from latlin.additive.frame import codes_of, column, is_category, levels_of, n_rows
 from latlin.additive.places import indicator
 
@@ -91,6 +91,7 @@ class Wilkinson(Coding):
     """Columns of a formula's right-hand side, coded by formulaic; what its transformations learnt is kept."""
 
     formula: str
+    sources: tuple[str, ...]
     found: tuple[str, ...]
     spec: Any
 
@@ -99,11 +100,9 @@ class Wilkinson(Coding):
         return self.found
 
     def columns(self, frame: Any) -> sparse.csr_array:
-        needed = {name: column(frame, name) for name in sorted(map(str, self.spec.required_variables))}
-        try:
-            made = self.spec.get_model_matrix(_pandas().DataFrame(needed), na_action="raise")
-        except ValueError as error:
-            raise ValueError(f"the columns of {self.formula!r} cannot be made: {error}") from error
+        made = self.spec.get_model_matrix(_table(frame, self.sources), na_action="raise")
+        if made.shape[1] != len(self.found):
+            raise ValueError(f"{self.formula!r} has {len(self.found)} columns in training, but {made.shape[1]} here")
         return sparse.csr_array(made)
 
 
@@ -125,27 +124,25 @@ def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:
 
 def wilkinson(formula: str, frame: Any) -> Wilkinson:
     """The coding of a right-hand side by formulaic, learnt from a table."""
-    check_pieces(formula)
+    sources = check_pieces(formula)
     try:
         from formulaic import Formula
     except ImportError as error:
         raise ImportError(
             f"the formula part {formula!r} needs the package formulaic: pip install 'latlin[formula]'"
         ) from error
-    parsed = Formula(formula)
-    needed = {name: column(frame, name) for name in sorted(map(str, parsed.required_variables))}
-    table = _pandas().DataFrame(needed, index=range(n_rows(frame)))
-    _refuse_gaps(table)
-    made = parsed.get_model_matrix(table, output="sparse", na_action="raise")
-    return Wilkinson(formula, tuple(made.model_spec.column_names), made.model_spec)
+    made = Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", na_action="raise")
+    return Wilkinson(formula, sources, tuple(made.model_spec.column_names), made.model_spec)
 
 
-def check_pieces(formula: str) -> None:
-    """Refuse anything but arithmetic and known functions in every factor of a formula."""
+def check_pieces(formula: str) -> tuple[str, ...]:
+    """The columns that a formula reads; anything but arithmetic and known functions in it is refused."""
     if any(mark in formula for mark in ("{", "}", "`", "@", "~")):
         raise ValueError(f"formulas hold column names, arithmetic and functions only, got {formula!r}")
     # the operators of formulas are operators of arithmetic too, up to these two
-    check_coding(formula.replace("^", "**").replace(":", "*").replace("%in%", "*"))
+    arithmetic = formula.replace("^", "**").replace(":", "*").replace("%in%", "*")
+    check_coding(arithmetic)
+    return tuple(name for name in variables(arithmetic) if name not in CODINGS)
 
 
 def _simple(piece: str, frame: Any) -> Coding | None:
@@ -157,11 +154,14 @@ def _simple(piece: str, frame: Any) -> Coding | None:
     return Numbers(piece)
 
 
-def _refuse_gaps(table: Any) -> None:
+def _table(frame: Any, sources: tuple[str, ...]) -> Any:
+    """A pandas frame of some columns, without missing values."""
+    table = _pandas().DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
     gaps = table.isna().sum()
     if gaps.any():
         name = gaps.idxmax()
         raise ValueError(f"column {name!r} has {int(gaps[name])} missing values; drop or fill these rows")
+    return table
 
 
 def _pandas() -> Any:
