@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latlin import engines, potentials
+    from latlin import engines, potentials, priors
+    from latlin.hyper.evidence import integrate_evidence, maximise_evidence
     from latlin.inference.compare import Comparison, compare
     from latlin.inference.infer import infer
     from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
@@ -26,7 +27,9 @@ _WHERE = {
     "SiteFactor": "latlin.inference.model",
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
+    "integrate_evidence": "latlin.hyper.evidence",
     "load": "latlin.persistence",
+    "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
     "datasets",
@@ -38,6 +41,7 @@ _ROOMS = (
     "mixture",
     "plot",
     "potentials",
+    "priors",
     "quadrature",
     "report",
     "swag",
@@ -53,8 +57,11 @@ __all__ = [
     "compare",
     "engines",
     "infer",
+    "integrate_evidence",
     "load",
+    "maximise_evidence",
     "potentials",
+    "priors",
 ]
 
 

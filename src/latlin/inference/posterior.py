@@ -49,6 +49,8 @@ class Posterior:
         Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
     power : float
         Of expectation propagation: the power in which sites were matched.
+    caution : (str, str) or None
+        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
     model : LatentLinearModel
     """
 
@@ -65,6 +67,7 @@ class Posterior:
     sites: SiteParameters | None = field(default=None, repr=False)
     bound_error: float = 0.0
     power: float = 1.0
+    caution: tuple[str, str] | None = None
 
     @property
     def mean(self) -> Array:

@@ -28,7 +28,10 @@ NUMBERS = (
     "message",
     "bound_error",
     "power",
+    "caution",
 )
+#: those that files of earlier versions lack
+LATER = ("power", "caution")
 
 
 class StoredModel(LatentLinearModel):
@@ -68,7 +71,7 @@ def parts_of(said: Mapping[str, Any], dim: int, arrays: Mapping[str, np.ndarray]
     if len(density.mean) != dim:
         raise ValueError(f"not a stored density: it has dimension {len(density.mean)}, the model {dim}")
     sites = said["sites"] and SiteParameters(**{n: decode(part, arrays) for n, part in said["sites"].items()})
-    numbers = {n: decode(said["posterior"][n], arrays) for n in NUMBERS if n != "power" or n in said["posterior"]}
+    numbers = {n: decode(said["posterior"][n], arrays) for n in NUMBERS if n not in LATER or n in said["posterior"]}
     return {
         "model": StoredModel(dim),
         "density": density,
