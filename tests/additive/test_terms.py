@@ -69,7 +69,7 @@ TERMS = {
 def somewhere(part, seed=0):
     """Values of the hyperparameters off their starts."""
     rng = np.random.default_rng(seed)
-    return {h.name: float(h.range.from_free(h.range.to_free(h.start) + 0.3 * rng.normal())) for h in part.hyperparameters}
+    return {h.name: float(h.value(h.coordinate(h.start) + 0.3 * rng.normal())) for h in part.hyperparameters}
 
 
 def restricted(part, Q):
@@ -109,7 +109,9 @@ def test_slopes_are_those_of_differences(name):
         )
 
 
-@pytest.mark.parametrize("name", ["rw1", "rw2", "rw1 irregular", "rw2 cyclic", "seasonal even", "besag", "lattice", "spline"])
+@pytest.mark.parametrize(
+    "name", ["rw1", "rw2", "rw1 irregular", "rw2 cyclic", "seasonal even", "besag", "lattice", "spline"]
+)
 def test_the_typical_standard_deviation_of_a_field_is_sd(name):
     part = TERMS[name].prepare(table(), Surroundings())
     structure = part.structure

@@ -13,7 +13,6 @@ from latlin.additive.expression import evaluate
 from latlin.additive.places import Line
 from latlin.additive.random_walk import grid
 from latlin.additive.term import (
-    Hyperparameter,
     Part,
     PartPrior,
     Rows,
@@ -24,8 +23,8 @@ from latlin.additive.term import (
     scaled_slope,
     standard_deviation,
 )
+from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.potentials.ranges import Between
 from latlin.priors.correlation import Correlation
 
 
@@ -63,7 +62,7 @@ class AR1(Term):
             self.label,
             Line(self.column, nodes),
             standard_deviation(f"sd({self.label})", around.unit),
-            Hyperparameter(f"rho({self.label})", Between(-1.0, 1.0, 0.5, 1e-4), Correlation(1.0), 0.5),
+            Hyperparameter(f"rho({self.label})", 0.5, Correlation(1.0), (-1.0, 1.0), (-0.9999, 0.9999)),
         )
         return by_level(By(self.by), part, frame)
 

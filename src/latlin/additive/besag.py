@@ -21,10 +21,9 @@ from latlin.additive.graph import Graph, graph_of
 from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import Labels
 from latlin.additive.structure import Structure, scaled
-from latlin.additive.term import Hyperparameter, Part, PartPrior, Rows, Slope, Surroundings, Term, Values
-from latlin.additive.term import standard_deviation
+from latlin.additive.term import Part, PartPrior, Rows, Slope, Surroundings, Term, Values, standard_deviation
+from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI
-from latlin.potentials.ranges import UnitInterval
 from latlin.priors import Beta
 
 
@@ -102,7 +101,7 @@ class BYM2(Term):
             Labels(self.column, graph.labels),
             graph_structure(graph),
             standard_deviation(f"sd({self.label})", around.unit),
-            Hyperparameter(f"rho({self.label})", UnitInterval(0.5, 1e-4), Beta(0.5, 0.5), 0.5),
+            Hyperparameter(f"rho({self.label})", 0.5, Beta(0.5, 0.5), (0.0, 1.0), (1e-4, 1.0 - 1e-4)),
         )
 
 
@@ -110,8 +109,8 @@ class BYM2(Term):
 class BYM2Part(Part):
     """(x, u) with x | u ~ N(sd√ρ u, sd²(1 − ρ) I) and u ~ Besag's field: the form with a sparse precision.
 
-        Q = [ I/(sd²(1−ρ))        −√ρ/(sd(1−ρ)) I ]
-            [ −√ρ/(sd(1−ρ)) I     R + ρ/(1−ρ) I   ]
+    Q = [ I/(sd²(1−ρ))        −√ρ/(sd(1−ρ)) I ]
+        [ −√ρ/(sd(1−ρ)) I     R + ρ/(1−ρ) I   ]
     """
 
     label: str
@@ -151,9 +150,7 @@ class BYM2Part(Part):
         none = sparse.csc_array((n, n))
         by_sd = self._blocks(-2.0 / (sd**3 * rest), root / (sd**2 * rest), 0.0, none)
         # ∂/∂ρ of 1/(1−ρ), √ρ/(1−ρ) and ρ/(1−ρ)
-        by_rho = self._blocks(
-            1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, none
-        )
+        by_rho = self._blocks(1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, none)
         return {self.sd.name: Slope(by_sd, -n / sd), self.rho.name: Slope(by_rho, 0.5 * n / rest)}
 
     def _blocks(self, own: float, cross: float, pull: float, structure: sparse.csc_array) -> sparse.csc_array:

@@ -12,9 +12,9 @@ from scipy import sparse
 from latlin.additive.expression import evaluate, is_name
 from latlin.additive.frame import codes_of, column, is_category, levels_of
 from latlin.additive.places import indicator, row_products
-from latlin.additive.term import Hyperparameter, Part, PartPrior, Rows, Slope, Values
-
-Array = NDArray[np.float64]
+from latlin.additive.term import Part, PartPrior, Rows, Slope, Values
+from latlin.hyper.space import Hyperparameter
+from latlin.numerics.arrays import Array
 
 
 class By(NamedTuple):

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.additive.frame import column, numbers
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log": np.log,
     "log2": np.log2,
@@ -30,7 +29,25 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 #: what formulaic codes, beyond the functions above
 CODINGS = frozenset(
-    "C center scale standardize poly bs cr cc contr Treatment Sum Helmert Poly Diff treatment sum helmert".split()
+    [
+        "C",
+        "center",
+        "scale",
+        "standardize",
+        "poly",
+        "bs",
+        "cr",
+        "cc",
+        "contr",
+        "Treatment",
+        "Sum",
+        "Helmert",
+        "Poly",
+        "Diff",
+        "treatment",
+        "sum",
+        "helmert",
+    ]
 )
 OPERATIONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,

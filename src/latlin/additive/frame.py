@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 def column(frame: Any, name: str) -> NDArray[Any]:
@@ -100,7 +100,9 @@ def _sortable(values: NDArray[Any]) -> bool:
 
 
 def _refuse_missing(values: NDArray[Any], name: str) -> None:
-    missing = np.array([v is None or v != v for v in values.tolist()]) if values.dtype.kind in "Of" else np.zeros(1, bool)
+    missing = (
+        np.array([v is None or v != v for v in values.tolist()]) if values.dtype.kind in "Of" else np.zeros(1, bool)
+    )
     if np.any(missing):
         raise ValueError(
             f"{name} has {int(missing.sum())} missing labels, the first in row {int(np.argmax(missing))}; "

@@ -13,7 +13,6 @@ from latlin.additive.coding import Coding, coding_of
 from latlin.additive.frame import codes_of, joined, levels_of
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import (
-    Hyperparameter,
     Part,
     PartPrior,
     Rows,
@@ -23,8 +22,8 @@ from latlin.additive.term import (
     Values,
     standard_deviation,
 )
+from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.potentials.ranges import Between
 from latlin.priors.correlation import Correlation
 
 #: shape of the default prior of correlations
@@ -104,17 +103,18 @@ class Group(Term):
 
     def _correlations(self, coding: Coding, pairs: list[tuple[int, int]]) -> tuple[Hyperparameter, ...]:
         """One per pair; beyond one pair they are partial correlations, given the effects before both."""
-        inside = Between(-1.0, 1.0, 0.0, 1e-3)
+        support, bounds = (-1.0, 1.0), (-0.999, 0.999)
         if len(pairs) == 1:
-            return (Hyperparameter(f"cor({self.label})", inside, Correlation(CORRELATION_SHAPE), 0.0),)
+            return (Hyperparameter(f"cor({self.label})", 0.0, Correlation(CORRELATION_SHAPE), support, bounds),)
         # the vine of Lewandowski, Kurowicka and Joe (2009): given j effects, the shape grows by half per effect after
         count = len(coding.names)
         return tuple(
             Hyperparameter(
                 f"cor({self.label}: {coding.names[j]}, {coding.names[i]})",
-                inside,
-                Correlation(CORRELATION_SHAPE + 0.5 * (count - 2 - j)),
                 0.0,
+                Correlation(CORRELATION_SHAPE + 0.5 * (count - 2 - j)),
+                support,
+                bounds,
             )
             for i, j in pairs
         )

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.places import Place
 from latlin.additive.structure import Structure
-from latlin.additive.term import Hyperparameter, Part, PartPrior, Rows, Slope, Values, scaled_slope
-
-Array = NDArray[np.float64]
+from latlin.additive.term import Part, PartPrior, Rows, Slope, Values, scaled_slope
+from latlin.hyper.space import Hyperparameter
+from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,7 @@ class Lattice(Term):
         return f"lattice({self.row}, {self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        shape = self.shape or tuple(
-            int(evaluate(source, frame).max()) + 1 for source in (self.row, self.column)
-        )
+        shape = self.shape or tuple(int(evaluate(source, frame).max()) + 1 for source in (self.row, self.column))
         height, width = (whole("shape", size, 1) for size in shape)
         chains = [_chain(height), _chain(width)]
         R = sparse.kron(chains[0], sparse.eye_array(width)) + sparse.kron(sparse.eye_array(height), chains[1])

@@ -21,7 +21,6 @@ from scipy.spatial import cKDTree
 from latlin.additive.expression import evaluate
 from latlin.additive.places import Place
 from latlin.additive.term import (
-    Hyperparameter,
     Part,
     PartPrior,
     Rows,
@@ -32,8 +31,8 @@ from latlin.additive.term import (
     scaled_slope,
     standard_deviation,
 )
+from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.potentials.ranges import Positive
 from latlin.priors import InverseGamma
 
 #: triangles near a point that are tried before all others
@@ -101,9 +100,9 @@ class Map(Term):
             standard_deviation(f"sd({self.label})", around.unit),
             Hyperparameter(
                 f"range({self.label})",
-                Positive(0.3 * width, 1e-2 * width, 20.0 * width),
-                InverseGamma(1.5, 0.4 * width),
                 0.3 * width,
+                InverseGamma(1.5, 0.4 * width),
+                bounds=(1e-2 * width, 20.0 * width),
             ),
         )
 
@@ -198,7 +197,9 @@ class Triangles(Place):
             found[lost], weights[lost] = _locate(points[lost], corners, everything)
         if np.any(found < 0):
             bad = points[found < 0]
-            raise ValueError(f"{len(bad)} rows lie outside the triangles, such as {self.x}={bad[0, 0]:g}, {self.y}={bad[0, 1]:g}")
+            raise ValueError(
+                f"{len(bad)} rows lie outside the triangles, such as {self.x}={bad[0, 0]:g}, {self.y}={bad[0, 1]:g}"
+            )
         row = np.arange(len(points)).repeat(3)
         table = (weights.ravel(), (row, self.triangles[found].ravel()))
         return sparse.csr_array(table, shape=(len(points), len(self.nodes)))
@@ -224,7 +225,9 @@ def finite_elements(nodes: Array, triangles: NDArray[np.int64]) -> tuple[Array, 
     """The lumped mass and the stiffness matrix of piecewise linear functions."""
     corners = nodes[triangles]
     # the side opposite to each corner
-    sides = np.stack([corners[:, 2] - corners[:, 1], corners[:, 0] - corners[:, 2], corners[:, 1] - corners[:, 0]], axis=1)
+    sides = np.stack(
+        [corners[:, 2] - corners[:, 1], corners[:, 0] - corners[:, 2], corners[:, 1] - corners[:, 0]], axis=1
+    )
     area = 0.5 * np.abs(sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0])
     if np.any(area <= 0.0):
         raise ValueError(f"triangle {int(np.argmin(area))} of the mesh has no area")

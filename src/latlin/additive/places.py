@@ -13,8 +13,7 @@ from scipy.interpolate import BSpline
 
 from latlin.additive.expression import evaluate
 from latlin.additive.frame import codes_of, column
-
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
 
 
 class Place(ABC):
@@ -45,7 +44,9 @@ class Labels(Place):
         codes = codes_of(column(frame, self.source), self.levels, f"column {self.source!r}")
         if np.any(codes < 0):
             first = column(frame, self.source)[codes < 0][0]
-            raise ValueError(f"column {self.source!r} holds {first!r}, which is none of the {len(self.levels)} known places")
+            raise ValueError(
+                f"column {self.source!r} holds {first!r}, which is none of the {len(self.levels)} known places"
+            )
         return indicator(codes, len(self.levels))
 
 
@@ -125,9 +126,7 @@ class Splines(Place):
         if self.cyclic:
             # the last three functions are the first three again
             table = sparse.csr_array(basis[:, : self.count])
-            table += sparse.hstack(
-                [basis[:, self.count :], sparse.csr_array((len(x), self.count - 3))], format="csr"
-            )
+            table += sparse.hstack([basis[:, self.count :], sparse.csr_array((len(x), self.count - 3))], format="csr")
             return sparse.csr_array(table)
         beyond = x - inside
         if np.any(beyond != 0.0):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.by import By, by_level
@@ -19,8 +18,8 @@ from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import Line
 from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Rows, Surroundings, Term, Values, standard_deviation
+from latlin.numerics.arrays import Array
 
-Array = NDArray[np.float64]
 #: most nodes that a regular grid may have per distinct place
 FILL = 20
 

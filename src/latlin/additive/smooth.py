@@ -22,7 +22,6 @@ from scipy.special import gammainc
 from latlin.additive.by import By, by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.term import (
-    Hyperparameter,
     Part,
     PartPrior,
     Rows,
@@ -33,8 +32,8 @@ from latlin.additive.term import (
     scaled_slope,
     standard_deviation,
 )
+from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.potentials.ranges import Positive
 from latlin.priors import InverseGamma
 
 SMOOTHNESS = {0.5: 1, 1.5: 2, 2.5: 3}
@@ -84,10 +83,7 @@ class Smooth(Term):
             raise ValueError(f"{self.label} needs at least 2 distinct places, got {len(nodes)}")
         width = float(nodes[-1] - nodes[0])
         length = Hyperparameter(
-            f"length({self.label})",
-            Positive(0.2 * width, 2e-3 * width, LONGEST * width),
-            _length_prior(width),
-            0.2 * width,
+            f"length({self.label})", 0.2 * width, _length_prior(width), bounds=(2e-3 * width, LONGEST * width)
         )
         sd = standard_deviation(f"sd({self.label})", around.unit)
         part = SmoothPart(self.label, self.column, nodes, states, sd, length)
@@ -159,7 +155,9 @@ class SmoothPart(Part):
         P = stationary(K)
         for n, here in enumerate(distinct):
             seen = [k for k in sorted({left[n], right[n]}) if k >= 0]
-            S = np.vstack([np.hstack([_between_states(self.nodes[a], self.nodes[b], rate, P) for b in seen]) for a in seen])
+            S = np.vstack(
+                [np.hstack([_between_states(self.nodes[a], self.nodes[b], rate, P) for b in seen]) for a in seen]
+            )
             cross = np.hstack([_between_states(here, self.nodes[a], rate, P) for a in seen])[0]
             solved = np.linalg.lstsq(S, cross, rcond=None)[0]
             for k, part in zip(seen, solved.reshape(-1, K), strict=True):

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 
-Array = NDArray[np.float64]
+from latlin.numerics.arrays import Array
+
 #: fields up to this size are inverted densely
 DENSE = 600
 

@@ -14,39 +14,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.potentials.ranges import Positive, Range
+from latlin.hyper.space import Hyperparameter
+from latlin.numerics.arrays import Array
 from latlin.priors import HalfStudentT
-from latlin.priors.base import Prior
 
-Array = NDArray[np.float64]
 Values = Mapping[str, float]
 #: degrees of freedom and width, in units of the response, of the default prior of a standard deviation
 SD_PRIOR = (3.0, 2.5)
 #: standard deviation, in units of the response, of the default prior of a coefficient of a standardised column
 COEFFICIENT_SCALE = 5.0
-
-
-@dataclass(frozen=True)
-class Hyperparameter:
-    """A number of the prior or of the family that the data have to say.
-
-    Attributes
-    ----------
-    name : str
-        As in `hyperparameters_`: "sd(g)", "sigma", …
-    range : Range
-        Where it may lie, with free coordinates for a search.
-    prior : Prior
-    start : float
-    """
-
-    name: str
-    range: Range
-    prior: Prior
-    start: float
 
 
 class Rows(NamedTuple):
@@ -179,9 +157,7 @@ def standard_deviation(name: str, unit: float) -> Hyperparameter:
     HalfStudentT(df=3, scale=5)
     """
     df, width = SD_PRIOR
-    return Hyperparameter(
-        name, Positive(0.5 * unit, 1e-4 * unit, 1e3 * unit), HalfStudentT(df, width * unit), 0.5 * unit
-    )
+    return Hyperparameter(name, 0.5 * unit, HalfStudentT(df, width * unit), bounds=(1e-4 * unit, 1e3 * unit))
 
 
 def scaled_slope(prior: PartPrior, rank: int, sd: float) -> Slope:
