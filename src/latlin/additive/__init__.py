@@ -6,6 +6,7 @@ from latlin.additive.fixed import Fixed
 from latlin.additive.group import Group
 from latlin.additive.lattice import Lattice
 from latlin.additive.map import Map
+from latlin.additive.model import AdditiveModel
 from latlin.additive.random_walk import RandomWalk
 from latlin.additive.seasonal import Seasonal
 from latlin.additive.smooth import Smooth
@@ -14,6 +15,7 @@ from latlin.additive.spline import Spline
 __all__ = [
     "AR1",
     "BYM2",
+    "AdditiveModel",
     "Besag",
     "Fixed",
     "Group",

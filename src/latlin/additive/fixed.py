@@ -109,8 +109,8 @@ class FixedPart(Part):
         return self.prior_mean
 
     @property
-    def proper(self) -> bool:
-        return bool(np.all(np.isfinite(self.scale)))
+    def flat(self) -> int:
+        return int(np.sum(~np.isfinite(self.scale)))
 
     def rows(self, frame: Any, values: Values) -> Rows:
         return Rows(self.standardised(self.coding.columns(frame)))

@@ -125,9 +125,9 @@ class Part(ABC):
         return np.zeros(self.size)
 
     @property
-    def proper(self) -> bool:
-        """Whether the prior has a normaliser (a flat coefficient has none)."""
-        return True
+    def flat(self) -> int:
+        """The number of coefficients with a flat prior, which has no normaliser."""
+        return 0
 
     @abstractmethod
     def rows(self, frame: Any, values: Values) -> Rows:
