@@ -26,6 +26,8 @@ CLASSES = {
     "PrecisionCovariance": f"{_HERE}.precision",
     "MarginalCovariance": f"{_HERE}.marginal_covariance",
     "KernelPrecision": f"{_HERE}.kernel_precision",
+    "SparsePrecision": f"{_HERE}.sparse_precision",
+    "SparsePrecisionCovariance": f"{_HERE}.sparse_precision",
     "SubspaceCovariance": f"{_HERE}.subspace",
     "StructuredCovariance": f"{_HERE}.structured.covariance",
     "Diagonal": f"{_HERE}.structured.diagonal",
@@ -45,6 +47,8 @@ CLASSES = {
     "Raw": f"{_HERE}.bases.gaussian_mixture",
     "Stacked": f"{_HERE}.bases.stacked",
     "Cholesky": "latlin.numerics.linalg",
+    "SparseCholesky": "latlin.numerics.sparse_cholesky",
+    "Analysis": "latlin.numerics.sparse_cholesky",
     "Pattern": "latlin.densities.structured.patterns",
 }
 

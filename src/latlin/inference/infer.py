@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.auto import Auto
 from latlin.inference.block_infer import infer_blocks
@@ -69,7 +71,18 @@ def infer(
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     if isinstance(model, BlockModel):
         return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
-    return resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+    return _explained(resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint))
+
+
+def _explained(post: Posterior) -> Posterior:
+    """The posterior, its message with a word on a sparse precision."""
+    structure = getattr(post.density, "structure", None)
+    if not isinstance(structure, SparsePrecisionCovariance):
+        return post
+    numbers = structure.precision.factor.analysis.numbers
+    share = numbers / (0.5 * structure.dim * (structure.dim + 1))
+    note = f"the precision is sparse: its factor holds {numbers} numbers, {share:.2g} times those of a dense triangle"
+    return replace(post, message=f"{post.message}; {note}")
 
 
 def resolve(engine: str | Engine) -> Engine:

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.forms.gaussian_part import factor_whitening
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import factor_precision, log_integral, quadratic_of
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import LOG_2PI, Array
 
@@ -29,10 +30,12 @@ class LogJoint:
         self._model = model
         sites = Sites.of(model)
         self._blocks = [sites.part(span) for span, _ in sites.blocks]
+        # of a prior that is normalised as a whole
+        self._constant = -log_integral(model, quadratic_of(model)) if model.normalise_prior else 0.0
 
     def __call__(self, w: Array) -> Array:
         """log p at each row of w; −∞ where a site is, an error where a value is not a number."""
-        total = np.zeros(len(w))
+        total = np.full(len(w), self._constant)
         for gaussian in self._model.gaussians:
             total += _log_gaussian(gaussian, w)
         for block, site in zip(self._blocks, self._model.sites, strict=True):
@@ -61,6 +64,10 @@ def log_joint(model: LatentLinearModel) -> LogJoint | AveragedLogJoint:
 
 def _log_gaussian(factor: GaussianFactor, w: Array) -> Array:
     x = w if factor.H is None else _times(factor.H, w)
+    if factor.precision is not None:
+        precision, constant = factor_precision(factor, x.shape[1])
+        deviations = x - factor.mean
+        return constant - 0.5 * np.einsum("nd,dn->n", deviations, precision @ deviations.T)
     whitening = factor_whitening(factor, x.shape[1])
     root = whitening.solve(np.ascontiguousarray((x - factor.mean).T))
     return -0.5 * np.einsum("dn,dn->n", root, root) - 0.5 * x.shape[1] * LOG_2PI - whitening.log_det
