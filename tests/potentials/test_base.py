@@ -12,14 +12,19 @@ from scipy.integrate import simpson
 
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials import (
+    Binomial,
     Cauchy,
     Custom,
+    Gamma,
     Gaussian,
     GaussianMixture,
     GeneralisedNormal,
+    InverseGaussian,
     Laplace,
     Logistic,
     Logit,
+    LogNormal,
+    NegativeBinomial,
     Ordinal,
     Poisson,
     Potential,
@@ -42,6 +47,14 @@ BLOCKS = {
     "cauchy": Cauchy([0.0, 1.0, -2.0, 3.0], 0.5),
     "generalised_normal": GeneralisedNormal([0.5, 1.0, 1.5, 3.0], 0.5),
     "gaussian_mixture": GaussianMixture([[0.9, 0.1]] * 3 + [[0.5, 0.5]], [0.0, 0.5], [0.1, 1.0]),
+    "binomial": Binomial([0, 4, 1, 2], [3, 4, 9, 2]),
+    "binomial_probit": Binomial([0, 4, 1, 2], [3, 4, 9, 2], "probit"),
+    "binomial_cloglog": Binomial([0, 4, 1, 2], [3, 4, 9, 2], "cloglog"),
+    "negative_binomial": NegativeBinomial([0, 4, 1, 2], [0.5, 1.0, 2.0, 0.01]),
+    "negative_binomial_linear": NegativeBinomial([0, 4, 1, 2], 0.5, "linear"),
+    "gamma": Gamma([0.1, 1.0, 2.0, 7.0], 2.0),
+    "inverse_gaussian": InverseGaussian([0.1, 1.0, 2.0, 7.0], [0.5, 1.0, 2.0, 4.0]),
+    "log_normal": LogNormal([0.1, 1.0, 2.0, 7.0], [0.5, 1.0, 2.0, 4.0]),
     "custom": Custom(lambda x, y: log_sigmoid(x * y), args=[[1.0, -1.0, 1.0, -1.0]], log_concave=True),
 }
 MEAN, VAR = np.array([0.3, -1.0, 2.0, 0.5]), np.array([0.2, 1.0, 0.5, 3.0])

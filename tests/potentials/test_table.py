@@ -99,7 +99,45 @@ def _mixture(*components: tuple[float, float, float]) -> Callable[[mp.mpf], mp.m
     return log_density
 
 
+def _binomial(k: int, n: int, log_p: Callable[[mp.mpf], mp.mpf], log_q: Callable[[mp.mpf], mp.mpf]):
+    return lambda x: mp.log(mp.binomial(n, k)) + (k * log_p(x) if k else 0) + ((n - k) * log_q(x) if n > k else 0)
+
+
+def _log_event(x: mp.mpf) -> mp.mpf:
+    """log(1 − exp(−e^x))."""
+    return mp.log(-mp.expm1(-mp.exp(x)))
+
+
+def _log_rising(r: mp.mpf, y: int) -> mp.mpf:
+    """log r(r + 1) … (r + y − 1)."""
+    return mp.fsum(mp.log(r + j) for j in range(y))
+
+
+def _negative_binomial(y: int, a: float) -> Callable[[mp.mpf], mp.mpf]:
+    constant = _log_rising(1 / mp.mpf(a), y) - mp.loggamma(y + 1)
+    return lambda x: constant + y * _logit(x + mp.log(a)) + _logit(-x - mp.log(a)) / a
+
+
+def _linear_negative_binomial(y: int, a: float) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        r = mp.exp(x) / a
+        return _log_rising(r, y) + y * mp.log(a / (1 + mp.mpf(a))) - mp.loggamma(y + 1) - r * mp.log1p(a)
+
+    return log_density
+
+
+def _gamma(y: float, a: float) -> Callable[[mp.mpf], mp.mpf]:
+    constant = a * mp.log(a) - mp.loggamma(a) + (a - 1) * mp.log(y)
+    return lambda x: constant - a * x - a * y * mp.exp(-x)
+
+
+def _inverse_gaussian(y: float, shape: float) -> Callable[[mp.mpf], mp.mpf]:
+    constant = mp.log(shape / (2 * mp.pi * mp.mpf(y) ** 3)) / 2
+    return lambda x: constant - shape * (y - mp.exp(x)) ** 2 / (2 * mp.exp(2 * x) * y)
+
+
 SMALL_SDS = (1e-6, 1e-3, 0.1, 1.0, 7.0)
+MODERATE_SDS = (1e-6, 1e-3, 0.1, 1.0, 4.0)
 TABLE = (
     Row("logit_one", lambda: potentials.Logit(1), _logit),
     Row("logit_zero", lambda: potentials.Logit(0), lambda x: _logit(-x)),
@@ -219,6 +257,81 @@ TABLE = (
         lambda: potentials.GaussianMixture([0.5, 0.25, 0.25], [-2.0, 0.0, 1.5], [0.5, 0.25, 3.0]),
         _mixture((0.5, -2.0, 0.5), (0.25, 0.0, 0.25), (0.25, 1.5, 3.0)),
         ((-2.0, 0.5), (0.0, 0.25), (1.5, 3.0), (-0.7, 0.2), (-3.5, 0.5), (0.7, 0.2)),
+    ),
+    Row(
+        "binomial_logit",
+        lambda: potentials.Binomial(3, 10),
+        _binomial(3, 10, _logit, lambda x: _logit(-x)),
+    ),
+    Row(
+        "binomial_probit",
+        lambda: potentials.Binomial(0, 4, "probit"),
+        _binomial(0, 4, lambda x: mp.log(mp.ncdf(x)), lambda x: mp.log(mp.ncdf(-x))),
+    ),
+    Row(
+        "binomial_cloglog",
+        lambda: potentials.Binomial(6, 8, "cloglog"),
+        _binomial(6, 8, _log_event, lambda x: -mp.exp(x)),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "negative_binomial_few",
+        lambda: potentials.NegativeBinomial(2, 0.5),
+        _negative_binomial(2, 0.5),
+        ((0.7, 1.0),),
+    ),
+    Row(
+        "negative_binomial_many",
+        lambda: potentials.NegativeBinomial(40, 0.0625),
+        _negative_binomial(40, 0.0625),
+        ((2.8, 1.0),),
+    ),
+    Row(
+        "negative_binomial_linear",
+        lambda: potentials.NegativeBinomial(5, 2.0, "linear"),
+        _linear_negative_binomial(5, 2.0),
+        ((0.7, 1.0), (2.3, 1.0)),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row("gamma_one", lambda: potentials.Gamma(1.5, 1.0), _gamma(1.5, 1.0), sds=SMALL_SDS, reach=lambda sd: 14 + sd),
+    Row(
+        "gamma_peaked",
+        lambda: potentials.Gamma(0.125, 20.0),
+        _gamma(0.125, 20.0),
+        ((-2.1, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "inverse_gaussian_flat",
+        lambda: potentials.InverseGaussian(2.0, 0.5),
+        _inverse_gaussian(2.0, 0.5),
+        ((0.7, 1.0),),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+        default=1e-6,
+    ),
+    Row(
+        "inverse_gaussian_peaked",
+        lambda: potentials.InverseGaussian(0.5, 16.0),
+        _inverse_gaussian(0.5, 16.0),
+        ((-0.7, 1.0),),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+        default=1e-6,
+    ),
+    Row(
+        "log_normal_unit",
+        lambda: potentials.LogNormal(2.0),
+        lambda x: _gaussian(mp.log(2), 1.0)(x) - mp.log(2),
+    ),
+    Row(
+        "log_normal_narrow",
+        lambda: potentials.LogNormal(0.25, 0.125),
+        lambda x: _gaussian(mp.log(0.25), 0.125)(x) - mp.log(0.25),
+        ((-1.4, 0.125),),
     ),
 )
 NAMES = [row.name for row in TABLE]

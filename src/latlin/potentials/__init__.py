@@ -12,14 +12,19 @@ from latlin.potentials.base import (
     QuadraticBound,
     TiltedMoments,
 )
+from latlin.potentials.binomial import Binomial
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.custom import Custom
+from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.gaussian_mixture import GaussianMixture
 from latlin.potentials.generalised_normal import GeneralisedNormal
+from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import Laplace
+from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
+from latlin.potentials.negative_binomial import NegativeBinomial
 from latlin.potentials.ordinal import Ordinal
 from latlin.potentials.poisson import Poisson
 from latlin.potentials.predictive import Predictive
@@ -28,16 +33,21 @@ from latlin.potentials.step import Step
 from latlin.potentials.student_t import StudentT
 
 __all__ = [
+    "Binomial",
     "Cauchy",
     "Custom",
     "Derivatives",
     "ExpectedLog",
+    "Gamma",
     "Gaussian",
     "GaussianMixture",
     "GeneralisedNormal",
+    "InverseGaussian",
     "Laplace",
+    "LogNormal",
     "Logistic",
     "Logit",
+    "NegativeBinomial",
     "Ordinal",
     "Poisson",
     "Potential",

@@ -106,6 +106,11 @@ class Potential(ABC):
         first, second, _ = self.derivatives(x)
         return self.log_density(x), first, second
 
+    def _remainder(self, x: Array, d: Array) -> Array:
+        """ψ(x + d) − ψ(x) − ψ′(x) d; a steep family knows it without cancellation."""
+        value, slope, _ = self._expansion(x)
+        return self.log_density(x + d) - value - slope * d
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
 

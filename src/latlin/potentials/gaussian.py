@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,8 +31,8 @@ class Gaussian(Potential):
     -0.25
     """
 
-    parameters = ("loc", "scale")
-    arrays = ("loc", "scale")
+    parameters: ClassVar[tuple[str, ...]] = ("loc", "scale")
+    arrays: ClassVar[tuple[str, ...]] = ("loc", "scale")
     free = MappingProxyType({"scale": Positive()})
     location_scale = True
     log_concave = True

@@ -235,17 +235,29 @@ class ClassPredictive(Predictive):
 
 
 class CountPredictive(Predictive):
-    """Counts 0, 1, 2, … without an upper end."""
+    """Counts 0, 1, 2, …, without an upper end or up to `most`."""
 
     def __init__(
-        self, potential: Block, m: Array, v: Array, shape: tuple[int, ...], mean: Array, variance: Array
+        self,
+        potential: Block,
+        m: Array,
+        v: Array,
+        shape: tuple[int, ...],
+        mean: Array,
+        variance: Array,
+        most: ArrayLike = np.inf,
     ) -> None:
         super().__init__(potential, m, v, shape)
         self.mean, self.variance = mean.reshape(shape), variance.reshape(shape)
+        self._most = np.broadcast_to(np.asarray(most, dtype=float), m.shape).reshape(shape)
+
+    def log_density(self, y: ArrayLike) -> Array:
+        y = np.asarray(y, dtype=float)
+        return np.where(y <= self._most, super().log_density(np.minimum(y, self._most)), -np.inf)
 
     def cdf(self, y: ArrayLike) -> Array:
         k = np.floor(np.asarray(y, dtype=float))
-        block, m, v, shape = self._at(np.maximum(k, 0.0))
+        block, m, v, shape = self._at(np.clip(k, 0.0, self._most))
         (value,) = block._in_blocks(_count_cdf, m, v)
         return np.where(np.broadcast_to(k, shape) < 0, 0.0, np.clip(value, 0.0, 1.0).reshape(shape))
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.potentials.checks import refuse
 
 
 class Range(Protocol):
@@ -91,7 +92,7 @@ class Above:
 
     def check(self, name: str, value: ArrayLike) -> Array:
         array = np.asarray(value, dtype=float)
-        _refuse(name, array, ~(np.isfinite(array) & (array > self.low)), f"numbers above {self.low:g}")
+        refuse(name, array, ~(np.isfinite(array) & (array > self.low)), f"numbers above {self.low:g}")
         return array
 
 
@@ -159,7 +160,7 @@ class Between:
     def check(self, name: str, value: ArrayLike) -> Array:
         array = np.asarray(value, dtype=float)
         outside = ~((array > self.low) & (array < self.high))
-        _refuse(name, array, outside, f"numbers between {self.low:g} and {self.high:g}, the ends excluded")
+        refuse(name, array, outside, f"numbers between {self.low:g} and {self.high:g}, the ends excluded")
         return array
 
 
@@ -227,9 +228,3 @@ class Increasing:
 def _gaps(cuts: Array) -> Array:
     """∂ cut / ∂ t of every cut from that coordinate on: one for the first, then the gaps."""
     return np.concatenate([np.ones(1), np.diff(cuts)])
-
-
-def _refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> None:
-    if np.any(bad):
-        where = f" at site {int(np.flatnonzero(bad)[0])}" if array.ndim > 0 else ""
-        raise ValueError(f"{name} must hold {expected}, got {array[bad].flat[0]:g}{where}")
