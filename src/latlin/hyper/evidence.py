@@ -14,7 +14,10 @@ from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.objective import Evaluation
 from latlin.hyper.space import Hyperparameter, Space
 from latlin.hyper.table import HyperparameterTable
+from latlin.inference.affine.engine import AffineKL
+from latlin.inference.auto import Auto, choose
 from latlin.inference.engine import Engine
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer, resolve
 from latlin.inference.mode.map import MAP
 from latlin.inference.model import LatentLinearModel
@@ -96,7 +99,7 @@ def maximise_evidence(
     0.3
     """
     known = _space(start, bounds, priors)
-    learnt = maximise(known, _evaluation(build, engine), gradient=1e-5, gain=1e-14, verbose=verbose)
+    learnt = maximise(known, _evaluation(build, start, engine), gradient=1e-5, gain=1e-14, verbose=verbose)
     assert learnt.hessian is not None
     # at an optimum the Hessian in the numbers is that in the coordinates, divided by the slopes
     slopes = np.array([m.slope(float(t)) for m, t in zip(known.members, learnt.optimum.u, strict=True)])
@@ -148,7 +151,9 @@ def integrate_evidence(
     3.6
     """
     known = _space(start, bounds, priors)
-    learnt = integrate(known, _evaluation(build, engine), method=method, random_state=random_state, verbose=verbose)
+    learnt = integrate(
+        known, _evaluation(build, start, engine), method=method, random_state=random_state, verbose=verbose
+    )
     return _told(learnt, known, None)
 
 
@@ -157,22 +162,30 @@ def _told(learnt: Learnt, known: Space, hessian: Array | None) -> LearntModel:
     return LearntModel(learnt.values, posterior, hessian, learnt.table, learnt.log_evidence, learnt.message)
 
 
-def _evaluation(build: Build, engine: str | Engine) -> Any:
-    if not callable(build):
-        raise ValueError(f"build must be a function of the parameters, got {build!r:.80}")
-    chosen = resolve(engine)
-    if isinstance(chosen, MAP):
-        raise ValueError("engine 'map' has no evidence, so nothing can be learnt by it; use 'laplace', 'ep' or 'gkl'")
+def _evaluation(build: Build, start: Mapping[str, float], engine: str | Engine) -> Any:
+    chosen = _chosen(build, start, engine)
 
-    def evaluate(values: dict[str, float], start: Any, slopes: bool) -> Evaluation:
-        model = build(**values)
-        if not isinstance(model, LatentLinearModel):
-            raise ValueError(f"build must return a LatentLinearModel, got {type(model).__name__}")
-        posterior = infer(model, chosen, start=start)
+    def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        posterior = infer(build(**values), chosen, start=before)
         gradient = evidence_slopes(build, values, posterior) if slopes else None
         return Evaluation(posterior.log_evidence, gradient, posterior)
 
     return evaluate
+
+
+def _chosen(build: Build, start: Mapping[str, float], engine: str | Engine) -> Engine:
+    """One engine for all values, so that their evidences are of one kind."""
+    if not callable(build):
+        raise ValueError(f"build must be a function of the parameters, got {build!r:.80}")
+    model = build(**start)
+    if not isinstance(model, LatentLinearModel):
+        raise ValueError(f"build must return a LatentLinearModel, got {type(model).__name__}")
+    asked = resolve(engine)
+    if isinstance(asked, MAP):
+        raise ValueError("engine 'map' has no evidence, so nothing can be learnt by it; use 'laplace', 'ep' or 'gkl'")
+    chosen = choose(model)[0] if isinstance(asked, Auto) else asked
+    # a Gaussian serves to learn hyperparameters, and takes a fraction of the time
+    return GaussianKL() if isinstance(asked, Auto) and isinstance(chosen, AffineKL) else chosen
 
 
 def _space(

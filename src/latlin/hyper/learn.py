@@ -7,7 +7,7 @@ is that of the coordinates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from latlin.hyper import importance, rules
 from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
 from latlin.hyper.objective import Evaluate, Objective, Point
-from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at
+from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, running_away
 from latlin.hyper.space import Space
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -109,6 +109,8 @@ def maximise(
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = find_optimum(objective, gradient=gradient, gain=gain)
         hessian = hessian_at(objective, optimum.u)[0] if curvature else None
+        if hessian is not None:
+            optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
@@ -117,7 +119,7 @@ def maximise(
         for m, side in zip(space.members, optimum.at_bound, strict=True)
     ]
     said = f"{optimum.n_fits} fits"
-    at_end = bound_message(space, optimum.at_bound, values, INSTEAD)
+    at_end = bound_message(space, optimum.at_bound, values, f"integrate over it, {INSTEAD}")
     caution = ("do not use", at_end) if at_end else None
     log_prior = optimum.point.log_density - optimum.point.log_evidence
     part = Component(1.0, log_prior, values, optimum.point.fit)
@@ -254,7 +256,7 @@ def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[st
     # a direction without curvature is as wide as a search may be
     spread = 1.0 / np.clip(values, WIDEST**-2, NARROWEST**-2)
     sd = np.sqrt(np.einsum("ij,j,ij->i", vectors, spread, vectors))
-    members = [space.members[j] for j in inside]
+    members = [space.members[int(j)] for j in inside]
     return {
         m.name: normal_marginal(m, float(optimum.u[j]), float(s)) for m, j, s in zip(members, inside, sd, strict=True)
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from latlin.hyper.objective import Objective, Point
@@ -16,6 +17,8 @@ from latlin.numerics.arrays import Array
 MOST = 200
 #: nearer to an end of the search than this, in coordinates, is at the end
 TOUCHING = 1e-3
+#: curvature, in nat, below which a log density is level
+LEVEL = 1e-2
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -47,9 +50,9 @@ class Optimum:
         return self.point.u
 
     @property
-    def inside(self) -> Array:
+    def inside(self) -> NDArray[np.bool_]:
         """Which coordinates are not at an end."""
-        return self.at_bound == 0
+        return np.asarray(self.at_bound == 0)
 
 
 def find_optimum(
@@ -98,6 +101,21 @@ def touching(space: Space, u: Array) -> Array:
     return np.where(u <= low + TOUCHING, -1, np.where(u >= high - TOUCHING, 1, 0))
 
 
+def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
+    """`at_bound`, with coordinates whose density does not fall towards an end: a scale that runs to zero, for one.
+
+    The density of such a coordinate has no curvature where the search gave up, and is as high at the end.
+    """
+    sides, box = optimum.at_bound.copy(), objective.space.box
+    for j in np.flatnonzero(optimum.inside & (-np.diagonal(hessian) < LEVEL) & np.all(np.isfinite(box), axis=1)):
+        for side, end in ((-1, box[j, 0]), (1, box[j, 1])):
+            u = optimum.u.copy()
+            u[j] = end
+            if objective.at(u).log_density > optimum.point.log_density - LEVEL:
+                sides[j] = side
+    return sides
+
+
 def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point, Point]]]:
     """The Hessian of the log density by differences of gradients, and the points on either side of every axis."""
     box = objective.space.box
@@ -123,7 +141,7 @@ def bound_message(space: Space, at_bound: Array, values: dict[str, Any], instead
     for member, side in zip(space.members, at_bound, strict=True):
         if side:
             end = "lower" if side < 0 else "upper"
-            said.append(f"{member.name} stands at the {end} end of its search, {values[member.name]:.3g}")
+            said.append(f"{member.name} runs to the {end} end of its search (it is {values[member.name]:.3g})")
     if not said:
         return ""
     return f"{'; '.join(said)}: the data and the prior have no optimum inside, so do not trust this fit; {instead}"

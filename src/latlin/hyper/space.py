@@ -32,8 +32,9 @@ class Hyperparameter:
         Where a search begins.
     prior : Prior
         Of the number itself; `Flat` has no opinion.
-    support : (float, float)
-        Where the number may lie at all, ends excluded: (0, ∞) for scales, (−1, 1) for correlations.
+    support : (float, float), optional
+        Where the number may lie at all, ends excluded, such as (0, ∞) for scales and (−1, 1) for correlations: where
+        the prior lives unless given, and above zero if that is flat.
     bounds : (float, float), optional
         Ends of the search, within the support: a factor of a million from the start unless given.
     """
@@ -41,23 +42,26 @@ class Hyperparameter:
     name: str
     start: float
     prior: Prior = field(default_factory=Flat)
-    support: tuple[float, float] = (0.0, np.inf)
+    support: tuple[float, float] | None = None
     bounds: tuple[float, float] | None = None
+    _ends: tuple[float, float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.prior, Prior):
             raise ValueError(f"prior of {self.name!r} must be one of latlin.priors, got {self.prior!r:.80}")
-        low, high = max(self.support[0], self.prior.support[0]), min(self.support[1], self.prior.support[1])
+        given = self.support or ((0.0, np.inf) if isinstance(self.prior, Flat) else self.prior.support)
+        low, high = max(given[0], self.prior.support[0]), min(given[1], self.prior.support[1])
         if not low < high:
-            raise ValueError(f"{self.name!r} lies in {self.support}, but its prior {self.prior!r} has no mass there")
-        object.__setattr__(self, "support", (float(low), float(high)))
+            raise ValueError(f"{self.name!r} lies in {given}, but its prior {self.prior!r} has no mass there")
+        object.__setattr__(self, "_ends", (float(low), float(high)))
+        object.__setattr__(self, "support", self._ends)
         if isinstance(self.start, bool) or not isinstance(self.start, Real) or not low < self.start < high:
             raise ValueError(f"{self.name!r} must start between {low:g} and {high:g}, got {self.start!r:.80}")
         object.__setattr__(self, "start", float(self.start))
         object.__setattr__(self, "bounds", self._checked_bounds())
 
     def _checked_bounds(self) -> tuple[float, float]:
-        low, high = self.support
+        low, high = self._ends
         if self.bounds is None:
             return self._distant_ends()
         least, most = (float(end) for end in self.bounds)
@@ -71,7 +75,7 @@ class Hyperparameter:
         return least, most
 
     def _distant_ends(self) -> tuple[float, float]:
-        low, high = self.support
+        low, high = self._ends
         if np.isfinite(low) and np.isfinite(high):
             return low + MARGIN * (high - low), high - MARGIN * (high - low)
         if np.isfinite(low):
@@ -82,7 +86,7 @@ class Hyperparameter:
 
     def coordinate(self, x: float) -> float:
         """u, unconstrained."""
-        low, high = self.support
+        low, high = self._ends
         if np.isfinite(low) and np.isfinite(high):
             return float(np.log(x - low) - np.log(high - x))
         if np.isfinite(low):
@@ -91,7 +95,7 @@ class Hyperparameter:
 
     def value(self, u: Any) -> Any:
         """x at coordinate u, for numbers and arrays."""
-        low, high = self.support
+        low, high = self._ends
         if np.isfinite(low) and np.isfinite(high):
             return low + (high - low) * 0.5 * (1.0 + np.tanh(0.5 * u))
         if np.isfinite(low):
@@ -100,7 +104,7 @@ class Hyperparameter:
 
     def slope(self, u: float) -> float:
         """dx/du."""
-        low, high = self.support
+        low, high = self._ends
         if np.isfinite(low) and np.isfinite(high):
             return float((high - low) * 0.25 / np.cosh(0.5 * u) ** 2)
         if np.isfinite(low):
@@ -109,7 +113,7 @@ class Hyperparameter:
 
     def bend(self, u: float) -> float:
         """d log|dx/du| / du."""
-        low, high = self.support
+        low, high = self._ends
         if np.isfinite(low) and np.isfinite(high):
             return float(-np.tanh(0.5 * u))
         return 1.0 if np.isfinite(low) else -1.0 if np.isfinite(high) else 0.0
