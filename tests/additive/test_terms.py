@@ -38,6 +38,7 @@ TERMS = {
     "uncorrelated": Group("g", ("z", "x"), correlated=False),
     "three effects": Group("g", ("z", "x")),
     "combined": Group(("g", "h")),
+    "centred": Group("g", "z", centred=True),
     "rw1": RandomWalk("t"),
     "rw2": RandomWalk("t", 2),
     "rw1 irregular": RandomWalk("x"),

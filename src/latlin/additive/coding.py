@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.additive.expression import CODINGS, check_coding, evaluate, is_name, variables
+from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
 from latlin.additive.frame import codes_of, column, is_category, levels_of, n_rows
 from latlin.additive.places import indicator
 
@@ -146,6 +146,8 @@ def check_pieces(formula: str) -> tuple[str, ...]:
 
 
 def _simple(piece: str, frame: Any) -> Coding | None:
+    if is_function(piece):
+        return Numbers(piece)
     if not is_name(piece):
         return None
     values = column(frame, piece)

@@ -76,10 +76,20 @@ def is_name(text: str) -> bool:
     return text.strip().isidentifier()
 
 
+def is_function(text: str) -> bool:
+    """Whether an expression is one call of a function listed here, such as log(x), which needs no coding."""
+    try:
+        node = _parsed(text)
+    except ValueError:
+        return False
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS
+
+
 def variables(text: str) -> list[str]:
     """Names of the columns that an expression reads, in order."""
-    called = {id(node.func) for node in ast.walk(_parsed(text)) if isinstance(node, ast.Call)}
-    names = [n.id for n in ast.walk(_parsed(text)) if isinstance(n, ast.Name) and id(n) not in called]
+    nodes = list(ast.walk(_parsed(text)))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    names = [node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called]
     return list(dict.fromkeys(names))
 
 

@@ -43,6 +43,9 @@ class Group(Term):
         Let the intercept vary.
     correlated : bool
         Let intercept and slopes be correlated; else Σ is diagonal.
+    centred : bool
+        Let the effects of the seen levels sum to zero, so that the intercept is the mean of these levels instead of
+        that of all possible ones.
 
     Examples
     --------
@@ -61,11 +64,13 @@ class Group(Term):
         *,
         intercept: bool = True,
         correlated: bool = True,
+        centred: bool = False,
     ) -> None:
         self.columns = (column,) if isinstance(column, str) else tuple(column)
         self.slopes = (slopes,) if isinstance(slopes, str) else tuple(slopes)
         self.intercept = intercept
         self.correlated = correlated
+        self.centred = centred
         if not self.slopes and not intercept:
             raise ValueError(f"Group({column!r}) has neither an intercept nor slopes")
 
@@ -73,13 +78,14 @@ class Group(Term):
         column = self.columns[0] if len(self.columns) == 1 else self.columns
         said = [repr(column), *(["slopes=" + repr(self.slopes)] if self.slopes else [])]
         said += [] if self.intercept else ["intercept=False"]
-        return f"Group({', '.join([*said, *([] if self.correlated else ['correlated=False'])])})"
+        said += [] if self.correlated else ["correlated=False"]
+        return f"Group({', '.join([*said, *(['centred=True'] if self.centred else [])])})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Group) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash((self.columns, self.slopes, self.intercept, self.correlated))
+        return hash((self.columns, self.slopes, self.intercept, self.correlated, self.centred))
 
     @property
     def label(self) -> str:
@@ -96,7 +102,7 @@ class Group(Term):
             for k, name in enumerate(self._effects(coding))
         )
         pairs = [(i, j) for i in range(len(sds)) for j in range(i)] if self.correlated else []
-        return GroupPart(self.label, self.columns, levels, coding, sds, self._correlations(coding, pairs))
+        return GroupPart(self.label, self.columns, levels, coding, sds, self._correlations(coding, pairs), self.centred)
 
     def _effects(self, coding: Coding) -> list[str]:
         return [self.label if name == "Intercept" else f"{self.label}:{name}" for name in coding.names]
@@ -130,6 +136,19 @@ class GroupPart(Part):
     coding: Coding
     sds: tuple[Hyperparameter, ...]
     correlations: tuple[Hyperparameter, ...]
+    centred: bool = False
+
+    @property
+    def constraint(self) -> sparse.csr_array | None:
+        if not self.centred:
+            return None
+        L, K = len(self.levels), len(self.sds)
+        return sparse.csr_array(sparse.kron(np.full((1, L), L**-0.5), sparse.eye_array(K)))
+
+    @property
+    def _free(self) -> int:
+        """Levels that are not given by the others."""
+        return len(self.levels) - self.centred
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -173,9 +192,9 @@ class GroupPart(Part):
         return np.asarray(sd[:, None] * C.real * sd)
 
     def prior(self, values: Values) -> PartPrior:
-        Sigma, L = self.covariance(values), len(self.levels)
-        constant = -0.5 * L * (len(Sigma) * LOG_2PI + np.linalg.slogdet(Sigma)[1])
-        return PartPrior(_repeated(np.linalg.inv(Sigma), L), float(constant))
+        Sigma = self.covariance(values)
+        constant = -0.5 * self._free * (len(Sigma) * LOG_2PI + np.linalg.slogdet(Sigma)[1])
+        return PartPrior(_repeated(np.linalg.inv(Sigma), len(self.levels)), float(constant))
 
     def slopes(self, values: Values) -> dict[str, Slope]:
         Sigma, L = self.covariance(values), len(self.levels)
@@ -184,7 +203,7 @@ class GroupPart(Part):
         for name, turn in self._covariance_slopes(values, Sigma).items():
             # ∂Σ⁻¹ = −Σ⁻¹ ∂Σ Σ⁻¹ and ∂ log|Σ| = tr(Σ⁻¹ ∂Σ)
             half = inverse @ turn
-            found[name] = Slope(_repeated(-half @ inverse, L), -0.5 * L * float(np.trace(half)))
+            found[name] = Slope(_repeated(-half @ inverse, L), -0.5 * self._free * float(np.trace(half)))
         return found
 
     def _covariance_slopes(self, values: Values, Sigma: Array) -> dict[str, Array]:

@@ -87,8 +87,9 @@ class Problem:
         rank = self.dim - (0 if A is None else A.shape[0]) - sum(part.flat for part in self.parts)
         # the factor's constant is ½ log|Q| − ½ rank log 2π: say the determinant that makes it the prior's own
         log_det = 2.0 * sum(prior.log_normaliser for prior in priors) + rank * LOG_2PI
-        prior = GaussianFactor(self.mean, precision=Q, rank=rank, log_det=log_det)
-        return LatentLinearModel([prior, sites], constraints=() if A is None else (Constraint(A),))
+        # coefficients that are all flat have no prior at all
+        prior = [GaussianFactor(self.mean, precision=Q, rank=rank, log_det=log_det)] if rank else []
+        return LatentLinearModel([*prior, sites], constraints=() if A is None else (Constraint(A),))
 
     def fit(self, values: Values, engine: str | Engine, start: Posterior | None, verbose: bool = False) -> Posterior:
         """The posterior at given hyperparameters."""
@@ -104,10 +105,10 @@ class Problem:
         """Derivatives of the log evidence; None where the engine has no closed form for one of them."""
         names = {hyper.name for hyper in self.hyperparameters} if free is None else set(free)
         found: dict[str, float] = {}
-        by_precision = PrecisionSlopes(posterior)
         for part, span in zip(self.parts, self.spans, strict=True):
             if not names.intersection(hyper.name for hyper in part.hyperparameters):
                 continue
+            by_precision = PrecisionSlopes(posterior)
             for name, slope in part.slopes(values).items():
                 if name in names:
                     turn = _placed(slope.precision, span, self.dim)
