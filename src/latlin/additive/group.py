@@ -242,9 +242,10 @@ def correlation_matrix(z: NDArray[Any], count: int) -> NDArray[Any]:
 
 def _repeated(block: Array, count: int) -> sparse.csc_array:
     """I ⊗ block."""
-    if len(block) == 1:
-        return sparse.csc_array(sparse.diags_array(np.full(count, block[0, 0])))
-    return sparse.kron(sparse.eye_array(count), block, format="csc")
+    K = len(block)
+    indices = (K * np.arange(count)[:, None, None] + np.arange(K) + np.zeros((K, 1), int)).ravel()
+    data = np.tile(block.T.ravel(), count)
+    return sparse.csc_array((data, indices, np.arange(0, count * K * K + 1, K)), shape=(count * K, count * K))
 
 
 def _size(column: sparse.csr_array) -> float:

@@ -76,7 +76,7 @@ class Problem:
     def model(self, values: Values) -> LatentLinearModel:
         """The model at given hyperparameters."""
         priors = [part.prior(values) for part in self.parts]
-        Q = sparse.block_diag([prior.precision for prior in priors], format="csc")
+        Q = beside([prior.precision for prior in priors])
         sites = SiteFactor(
             self.design,
             self.family.potential(self.observed, values),
@@ -93,7 +93,10 @@ class Problem:
 
     def fit(self, values: Values, engine: str | Engine, start: Posterior | None, verbose: bool = False) -> Posterior:
         """The posterior at given hyperparameters."""
-        return infer(self.model(values), engine, start=start, verbose=verbose)
+        model = self.model(values)
+        # Gaussian sites are exact in one step, from wherever
+        start = None if model.sites[0].potential.gaussian else start
+        return infer(model, engine, start=start, verbose=verbose)
 
     def evaluate(self, values: dict[str, float], engine: Any, start: Any, slopes: bool, free: Any = None) -> Evaluation:
         """Fit, and differentiate the evidence in the hyperparameters named in `free` (all) where that is asked for."""
@@ -176,8 +179,17 @@ def rows_of(parts: tuple[Part, ...], frame: Any, values: Values, apart: tuple[st
     return Rows(design, sparse.csr_array(sparse.hstack(fresh, format="csr")) if fresh else None)
 
 
+def beside(blocks: list[sparse.csc_array]) -> sparse.csc_array:
+    """Blocks on the diagonal of one matrix; by hand, since this is done for every value of the hyperparameters."""
+    size = np.cumsum([0, *(block.shape[0] for block in blocks)])
+    count = np.cumsum([0, *(block.nnz for block in blocks)])
+    indices = np.concatenate([block.indices + start for block, start in zip(blocks, size[:-1], strict=True)])
+    starts = [block.indptr[:-1] + before for block, before in zip(blocks, count[:-1], strict=True)]
+    data = np.concatenate([block.data for block in blocks])
+    return sparse.csc_array((data, indices, np.concatenate([*starts, count[-1:]])), shape=(size[-1], size[-1]))
+
+
 def _placed(block: sparse.csc_array, span: slice, dim: int) -> sparse.csc_array:
     """A block on the diagonal of a larger matrix."""
-    entries = block.tocoo()
-    row, column = (index.astype(np.int64) + span.start for index in entries.coords)
-    return sparse.csc_array((entries.data, (row, column)), shape=(dim, dim))
+    ends = np.concatenate([np.zeros(span.start, int), block.indptr, np.full(dim - span.stop, block.indptr[-1])])
+    return sparse.csc_array((block.data, block.indices + span.start, ends), shape=(dim, dim))
