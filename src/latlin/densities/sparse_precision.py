@@ -5,9 +5,9 @@ orthonormal F of L⁻¹Aᵀ = FR the conditional covariance is
 
     S = L⁻ᵀ(I − FFᵀ)L⁻¹ = P⁻¹ − CCᵀ,   C = L⁻ᵀF,
 
-and its determinant on the space of the constraints is det AAᵀ / (det P · det RᵀR) (Rue and Held 2005, §2.3.3). A precision
-that only the constraints make proper is first held at some coordinates U, P′ = P + cUUᵀ; what was added is taken back,
-S = S′ + S′U(I/c − UᵀS′U)⁻¹UᵀS′, S′ being the conditional covariance of P′.
+and its determinant on the space of the constraints is det AAᵀ / (det P · det RᵀR) (Rue and Held 2005, §2.3.3). A
+precision that only the constraints make proper is first held at some coordinates U, P′ = P + cUUᵀ; what was added is
+taken back, S = S′ + S′U(I/c − UᵀS′U)⁻¹UᵀS′, S′ being the conditional covariance of P′.
 """
 
 from __future__ import annotations

@@ -62,7 +62,10 @@ def choose(model: LatentLinearModel) -> tuple[Engine, str]:
     if _independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
     if uses_sparse(model):
-        return GaussianKL(), f"{n} sites in {d} dimensions, and the precision is sparse: a full covariance is affordable"
+        return (
+            GaussianKL(),
+            f"{n} sites in {d} dimensions, and the precision is sparse: a full covariance is affordable",
+        )
     if not _fits_full(model, n):
         return _structured(model, sites)
     if sites.gaussian:

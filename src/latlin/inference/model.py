@@ -24,7 +24,6 @@ from latlin.numerics.linalg import cholesky
 from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
 
-
 #: why a question about a covariance has no answer
 BY_PRECISION = (
     "this needs the covariance of a GaussianFactor that is given by a precision matrix; "

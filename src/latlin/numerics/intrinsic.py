@@ -1,6 +1,7 @@
 """Positive semi-definite precisions of known rank: their generalised determinants, by holding some coordinates.
 
-Where the factorisation of a singular Q has no pivot, at a coordinate u, a positive number c is added to Q_uu. After dim − rank such additions Q′ = Q + cUUᵀ is positive definite, and with null space N = cQ′⁻¹U
+Where the factorisation of a singular Q has no pivot, at a coordinate u, a positive number c is added to Q_uu. After
+dim − rank such additions Q′ = Q + cUUᵀ is positive definite, and with the null space N = cQ′⁻¹U
 
     log |Q|₊ = log det Q′ − k log c + log det NᵀN,   k = dim − rank,
 
@@ -72,7 +73,9 @@ def generalised_log_det(precision: sparse.csr_array, rank: int, name: str) -> fl
     found = ground(analysis, analysis.values(precision), missing, suspect=np.inf)
     if found is None:
         if missing == 0:
-            raise ValueError(f"{name} must be positive definite, and is not; an intrinsic (improper) one needs its rank=")
+            raise ValueError(
+                f"{name} must be positive definite, and is not; an intrinsic (improper) one needs its rank="
+            )
         raise ValueError(f"{name} must be positive semi-definite of rank {rank}, and is not")
     if not missing:
         return found.factor.log_det
@@ -80,7 +83,8 @@ def generalised_log_det(precision: sparse.csr_array, rank: int, name: str) -> fl
     excess = np.abs(precision @ null).max() / (np.abs(precision.data).max() * np.abs(null).max())
     if excess > NULL:
         raise ValueError(
-            f"{name} must be positive semi-definite of rank {rank}, and has fewer than {missing} directions of precision 0"
+            f"{name} must be positive semi-definite of rank {rank}, "
+            f"and has fewer than {missing} directions of precision 0"
         )
     log_norms = np.linalg.slogdet(null.T @ null)[1]
     return found.factor.log_det - missing * float(np.log(found.weight)) + float(log_norms)

@@ -57,8 +57,7 @@ def desk() -> Desk:
     return Desk(np.frombuffer(b"LUNTR", np.uint8).copy(), np.zeros(8, np.int32), np.zeros(2))
 
 
-@intrinsic
-def _call(context: Any, address: Any, pointers: Any) -> Any:
+def _call_routine(context: Any, address: Any, pointers: Any) -> Any:
     """Call the routine at an address with a tuple of pointers."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -71,6 +70,9 @@ def _call(context: Any, address: Any, pointers: Any) -> Any:
     return types.void(types.int64, pointers), generate
 
 
+_call: Any = intrinsic(_call_routine)
+
+
 @njit(cache=True)
 def times_transposed(
     routines: NDArray[np.int64], d: Desk, m: int, n: int, k: int, a: int, b: int, lead: int, c: int
@@ -81,8 +83,21 @@ def times_transposed(
     d.factors[0], d.factors[1] = 1.0, 0.0
     _call(
         routines[GEMM],
-        (letter + 2, letter + 3, number, number + 4, number + 8, factor, a, number + 12, b, number + 12)
-        + (factor + 8, c, number + 16),
+        (
+            letter + 2,
+            letter + 3,
+            number,
+            number + 4,
+            number + 8,
+            factor,
+            a,
+            number + 12,
+            b,
+            number + 12,
+            factor + 8,
+            c,
+            number + 16,
+        ),
     )
 
 
@@ -96,8 +111,21 @@ def subtract_transposed_times(
     d.factors[0], d.factors[1] = -1.0, 1.0
     _call(
         routines[GEMM],
-        (letter + 3, letter + 2, number, number, number + 4, factor, a, number + 8, b, number + 12)
-        + (factor + 8, c, number + 12),
+        (
+            letter + 3,
+            letter + 2,
+            number,
+            number,
+            number + 4,
+            factor,
+            a,
+            number + 8,
+            b,
+            number + 12,
+            factor + 8,
+            c,
+            number + 12,
+        ),
     )
 
 
@@ -117,7 +145,15 @@ def minus_symmetric_times(
 
 @njit(cache=True)
 def solve_right(
-    routines: NDArray[np.int64], d: Desk, m: int, n: int, triangle: int, lead: int, b: int, lead_b: int, transposed: bool
+    routines: NDArray[np.int64],
+    d: Desk,
+    m: int,
+    n: int,
+    triangle: int,
+    lead: int,
+    b: int,
+    lead_b: int,
+    transposed: bool,
 ) -> None:
     """B ← BT⁻¹ or BT⁻ᵀ for a lower triangular T n×n and B m×n."""
     letter, number, factor = d.letters.ctypes.data, d.numbers.ctypes.data, d.factors.ctypes.data

@@ -1,4 +1,4 @@
-"""Sparse positive definite matrices A = LLᵀ: one analysis of the pattern, then as many factorisations as there are values.
+"""Sparse positive definite matrices A = LLᵀ: one analysis of the pattern, then a factorisation for any values on it.
 
 An `Analysis` finds an order of elimination, the pattern of L and its supernodes; it costs about as much as one
 factorisation of a sparse matrix. `Analysis.factorise` then takes values on the pattern and gives a `SparseCholesky`:
@@ -39,17 +39,17 @@ class Plan(NamedTuple):
 
     order: Index
     parent: Index
-    count: Index
+    counts: Index
 
     @property
     def entries(self) -> int:
         """Entries of L."""
-        return int(self.count.sum())
+        return int(self.counts.sum())
 
     @property
     def flops(self) -> float:
         """Multiplications and additions of a factorisation."""
-        return float(np.sum(self.count.astype(float) ** 2))
+        return float(np.sum(self.counts.astype(float) ** 2))
 
 
 def plan_elimination(pattern: sparse.csr_array) -> Plan:
@@ -161,11 +161,11 @@ class Analysis:
         """The entries of a symmetric sparse matrix, whose non-zeros are within the pattern, in this order."""
         coo = sparse.coo_array(matrix)
         i, j = self.label[coo.row], self.label[coo.col]
-        lower = i >= j
+        lower = (i >= j) & (coo.data != 0.0)
         found = self.entries(i[lower], j[lower])
         if np.any(found < 0):
             raise ValueError("the matrix has entries outside the analysed pattern")
-        return np.bincount(found, coo.data[lower], len(self.indices))
+        return np.bincount(found, coo.data[lower], len(self.indices)).astype(float)
 
     def entries(self, i: Index, j: Index) -> Index:
         """Which entries are (i, j), i ≥ j, in the order of elimination; −1 for pairs outside the pattern."""
@@ -214,7 +214,7 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     lower = sparse.csc_array((np.ones(int(keep.sum()), np.int8), (i[keep], j[keep])), shape=(n, n))
     lower.sort_indices()
     indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-    first = supernodes.runs_of_columns(plan.parent, plan.count, SLACK)
+    first = supernodes.runs_of_columns(plan.parent, plan.counts, SLACK)
     rows, begin, of = supernodes.rows_of_runs(first, indptr, indices)
     place = np.concatenate([[0], np.cumsum(np.diff(first) * np.diff(begin))]).astype(np.int64)
     source = supernodes.places_of(indptr, indices, first, begin, rows, place, of)
@@ -311,7 +311,7 @@ class SparseCholesky:
         return diagonal
 
     def inverse_entries(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Array:
-        """[A⁻¹]_ij for given pairs: from the selected inverse, and by solves for columns of pairs that are not in it."""
+        """[A⁻¹]_ij for given pairs: from the selected inverse, and by solves for pairs that are not in it."""
         a = self.analysis
         one, other = a.label[i], a.label[j]
         found = supernodes.selected_entries(

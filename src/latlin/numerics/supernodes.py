@@ -153,9 +153,7 @@ def _note(i: int, b: int, s: int, mark: Index, rows: Index, free: int) -> int:
 
 
 @njit(cache=True)
-def places_of(
-    indptr: Index, indices: Index, first: Index, begin: Index, rows: Index, place: Index, of: Index
-) -> Index:
+def places_of(indptr: Index, indices: Index, first: Index, begin: Index, rows: Index, place: Index, of: Index) -> Index:
     """Where the entries (i, j), i ≥ j, of a pattern by columns stand in the panels; −1 where there is no such place."""
     found = np.empty(len(indices), np.int64)
     for j in range(len(indptr) - 1):
@@ -199,9 +197,7 @@ def factorise(
         below = head[s]
         while below >= 0:
             following = after[below]
-            stop = _subtract(
-                below, s, panels, first, begin, rows, place, where, reached[below], routines, d, buffer
-            )
+            stop = _subtract(below, s, panels, first, begin, rows, place, where, reached[below], routines, d, buffer)
             if stop < begin[below + 1] - begin[below]:
                 up = of[rows[begin[below] + stop]]
                 after[below], head[up] = head[up], below
@@ -224,7 +220,7 @@ def _subtract(
     below: int, s: int, panels: Array, first: Index, begin: Index, rows: Index, place: Index, where: Index,
     start: int, routines: Index, d: Desk, buffer: Array,
 ) -> int:  # fmt: skip
-    """Take the share of supernode `below` from the panel of s; returns the first of its rows beyond the columns of s."""
+    """Take the share of supernode `below` from the panel of s; returns its first row beyond the columns of s."""
     own, height = begin[s + 1] - begin[s], begin[below + 1] - begin[below]
     width = first[below + 1] - first[below]
     stop = start

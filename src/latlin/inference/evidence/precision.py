@@ -43,8 +43,13 @@ class PrecisionSlopes:
     posterior: Posterior
 
     def __post_init__(self) -> None:
-        if not isinstance(self.posterior.density, Gaussian) or self.posterior.evidence_kind == "none":
+        self._density()
+
+    def _density(self) -> Gaussian:
+        density = self.posterior.density
+        if not isinstance(density, Gaussian) or self.posterior.evidence_kind == "none":
             raise ValueError(f"slopes need a Gaussian posterior with an evidence, got engine {self.posterior.engine!r}")
+        return density
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
@@ -57,7 +62,7 @@ class PrecisionSlopes:
             raise ValueError(f"change must have the shape {gaussian.precision.shape} of precision, got {change.shape}")
         rows = sparse.eye_array(model.dim, format="csr") if gaussian.H is None else sparse.csr_array(gaussian.H)
         whole = sparse.csr_array(rows.T @ change @ rows)
-        slope = -0.5 * _mean_square(self.posterior.density, whole, change, rows, gaussian.mean)
+        slope = -0.5 * _mean_square(self._density(), whole, change, rows, gaussian.mean)
         if self._move is not None:
             residual = rows @ self.posterior.mean - gaussian.mean
             slope -= float((rows @ self._move) @ (change @ residual))
@@ -77,7 +82,7 @@ class PrecisionSlopes:
         """S Σ_n h_n ½s_n²ψ_n‴, by which the curvature pulls the mode of a Laplace approximation."""
         if self.posterior.engine != "laplace":
             return None
-        model, density = self.posterior.model, self.posterior.density
+        model, density = self.posterior.model, self._density()
         rows, structure = stacked_rows(model), density.structure
         marginals = density.project(rows)
         pull = 0.5 * marginals.variance * Sites.of(model).derivatives(marginals.mean).third
@@ -87,9 +92,7 @@ class PrecisionSlopes:
         return density.covariance() @ summed
 
 
-def precision_slope(
-    posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None
-) -> float:
+def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
     """d `posterior.log_evidence`, re-optimised, when the precision of a Gaussian factor changes by dQ.
 
     Parameters

@@ -49,7 +49,7 @@ class GaussianPart:
 
 
 def gaussian_part(model: LatentLinearModel) -> GaussianPart:
-    """Collect the Gaussian factors of a model; refuses precision matrices and constraints, which the sparse form has."""
+    """Collect the Gaussian factors of a model, which must have neither precision matrices nor constraints."""
     refuse_sparse(model)
     direct = [factor for factor in model.gaussians if factor.H is None]
     mean, whitening, constant = product_of(direct, model.dim)
@@ -65,7 +65,8 @@ def refuse_sparse(model: LatentLinearModel) -> None:
         raise ValueError(BY_PRECISION)
     if model.constraints or model.normalise_prior:
         raise ValueError(
-            "constraints and normalise_prior=True need an engine with full covariances: 'gkl', 'laplace', 'ep', 'lvb' or 'map'"
+            "constraints and normalise_prior=True need an engine with full covariances: "
+            "'gkl', 'laplace', 'ep', 'lvb' or 'map'"
         )
 
 

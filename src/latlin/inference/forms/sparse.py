@@ -5,8 +5,8 @@ Every step then costs one numeric factorisation, and the variances of the sites,
 that pattern: the selected inverse, at the price of the factor itself. So the full covariance of Gaussian KL, at whose
 optimum S⁻¹ = Λ + HᵀΓH (Challis (2013), eq. 4.3.1), costs what a Laplace approximation does.
 
-Intrinsic priors and linear constraints A w = e are part of the form: w = μ + D u with A μ = e and A D u = 0, D a diagonal
-of typical standard deviations. Gradients and products that engines see are those along the constraints.
+Intrinsic priors and linear constraints A w = e are part of the form: w = μ + D u with A μ = e and A D u = 0, D being
+diagonal, of typical standard deviations. Gradients and products that engines see are those along the constraints.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
 #: factor's entries and operations up to which it is
 LARGE, THIN, LIGHT = 300, 0.25, 0.1
-#: pairs of non-zeros that are kept for the rows, at most, where the form is a choice
-PAIRS = 200_000_000
+#: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
+PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
 IMPROPER = (
     "the posterior is improper: the factors leave some direction of w undetermined; "
     "add a GaussianFactor on w, a Constraint or more sites"
@@ -254,7 +254,9 @@ def _may_be_sparse(model: LatentLinearModel) -> bool:
     """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
     rows = [factor.H for factor in model.sites if factor.H is not None]
     priors = [factor for factor in model.gaussians if factor.H is None]
-    simple = all(factor.factor is None and (factor.H is None or sparse.issparse(factor.H)) for factor in model.gaussians)
+    simple = all(
+        factor.factor is None and (factor.H is None or sparse.issparse(factor.H)) for factor in model.gaussians
+    )
     if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
         return False
     return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < PAIRS
@@ -264,8 +266,8 @@ def _chosen_plan(model: LatentLinearModel) -> Plan | None:
     """An order of elimination, if it leaves much less than a dense factor."""
     d = model.dim
     plan = plan_elimination(_pattern(quadratic_of(model).precision, stacked_rows(model)))
-    thin, light = plan.entries < THIN * 0.5 * d * d, plan.flops < LIGHT * d**3 / 3.0
-    return plan if thin and light else None
+    thin = plan.entries < min(THIN * 0.5 * d * d, ENTRIES)
+    return plan if thin and plan.flops < min(LIGHT * d**3 / 3.0, OPERATIONS) else None
 
 
 def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
@@ -334,8 +336,7 @@ def quadratic_of(model: LatentLinearModel) -> Quadratic:
 def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array, float]:
     """Q of a Gaussian factor, and the log of its constant: −½ rank log 2π + ½ log |Q|₊."""
     if factor.precision is not None:
-        assert factor.rank is not None and factor.log_det is not None
-        return factor.precision, 0.5 * (factor.log_det - factor.rank * LOG_2PI)
+        return factor.precision, 0.5 * ((factor.log_det or 0.0) - (factor.rank or 0) * LOG_2PI)
     if factor.factor is not None:
         chol = Cholesky(factor.factor, 0.0)
         return sparse.csr_array(chol.inverse()), -0.5 * (chol.log_det + len(factor.factor) * LOG_2PI)
