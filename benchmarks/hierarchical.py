@@ -2,10 +2,10 @@
 
     python benchmarks/hierarchical.py --data FOLDER [--engine ep] [--only eight_schools …] [--draws out.json]
 
-FOLDER holds gzip'd JSON files with `data` and `reference` (names, mean, sd, mcse) of posteriors of posteriordb (Magnusson
-and others 2024) or of long NUTS runs. One line per posterior: the largest error of a mean in units of its sd (and how far
-it is beyond three Monte Carlo errors), the largest error of an sd in per cent, over coefficients and hyperparameters, and
-the seconds of the fit.
+FOLDER holds gzip'd JSON files with `data` and `reference` (names, mean, sd, mcse) of posteriors of posteriordb
+(Magnusson and others 2024) or of long NUTS runs. One line per posterior: the largest error of a mean in units of its sd
+(and how far it is beyond three Monte Carlo errors), the largest error of an sd in per cent, over coefficients and
+hyperparameters, and the seconds of the fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.additive import AdditiveModel, Besag, Fixed, Group
+from latlin.additive import AdditiveModel, Fixed, Group
 from latlin.priors import Beta, Flat, HalfCauchy, HalfNormal, Uniform
 
 Moments = dict[str, tuple[float, float]]
@@ -106,7 +106,9 @@ def glm_binomial(data: dict[str, Any], engine: str) -> tuple[AdditiveModel, dict
     year = np.asarray(data["year"], float)
     frame = {"C": data["C"], "N": data["N"], "year": year, "year2": year**2}
     priors = {"Intercept": 100.0, "year": 100.0, "year2": 100.0}
-    return AdditiveModel("C | trials(N) ~ year + year2", family="binomial", engine=engine, priors=priors).fit(frame), frame
+    return AdditiveModel("C | trials(N) ~ year + year2", family="binomial", engine=engine, priors=priors).fit(
+        frame
+    ), frame
 
 
 def seeds(data: dict[str, Any], engine: str) -> tuple[AdditiveModel, dict[str, Any]]:
@@ -131,7 +133,11 @@ def wells(data: dict[str, Any], engine: str) -> tuple[AdditiveModel, dict[str, A
 
 
 def wells_inter(data: dict[str, Any], engine: str) -> tuple[AdditiveModel, dict[str, Any]]:
-    columns = {"d": np.asarray(data["dist"]) / 100.0, "a": np.asarray(data["arsenic"]), "e": np.asarray(data["educ"]) / 4.0}
+    columns = {
+        "d": np.asarray(data["dist"]) / 100.0,
+        "a": np.asarray(data["arsenic"]),
+        "e": np.asarray(data["educ"]) / 4.0,
+    }
     frame = {name: np.asarray(x, float) - np.mean(x) for name, x in columns.items()}
     frame |= {"da": frame["d"] * frame["a"], "de": frame["d"] * frame["e"], "ae": frame["a"] * frame["e"]}
     names = list(frame)

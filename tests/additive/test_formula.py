@@ -74,7 +74,7 @@ def test_bad_formulas_are_named(text, words):
 
 def test_expressions_are_arithmetic():
     frame = {"x": np.array([1.0, 4.0]), "z": np.array([2.0, 3.0])}
-    np.testing.assert_allclose(evaluate("log(x) + 2*z**2 - -z", frame), np.log([1, 4]) + [8, 18] + np.array([2, 3]))
+    np.testing.assert_allclose(evaluate("log(x) + 2*z**2 - -z", frame), [10.0, 21.0 + np.log(4)])
     for bad in ("__import__('os')", "x.mean()", "x[0]", "open('f')", "(lambda: 1)()"):
         with pytest.raises(ValueError):
             evaluate(bad, frame)

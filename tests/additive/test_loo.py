@@ -26,7 +26,8 @@ def test_rows_of_a_gaussian_model_at_given_hyperparameters_are_left_out_exactly(
     for row in (0, 7, 20):
         rest = AdditiveModel(**options).fit(without(frame, np.arange(24) != row))
         assert loo.pointwise[row] == pytest.approx(rest.log_density(without(frame, [row]))[0], abs=1e-8)
-    assert np.all((loo.pit > 0) & (loo.pit < 1)) and np.all((loo.pareto_k > 0) & (loo.pareto_k < 1))
+    assert np.all((loo.pit > 0) & (loo.pit < 1))
+    assert np.all((loo.pareto_k > 0) & (loo.pareto_k < 1))
 
 
 def test_groups_of_a_gaussian_model_at_given_hyperparameters_are_left_out_exactly():

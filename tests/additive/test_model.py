@@ -79,7 +79,8 @@ def test_slopes_of_the_evidence_are_those_of_differences(formula, family, engine
     for name, value in values.items():
         step = 1e-3 * max(abs(value), 0.1)
         up, down = (
-            problem.evaluate({**values, name: value + sign * step}, engine, None, False).log_evidence for sign in (1, -1)
+            problem.evaluate({**values, name: value + sign * step}, engine, None, False).log_evidence
+            for sign in (1, -1)
         )
         assert slopes[name] == pytest.approx((up - down) / (2 * step), rel=2e-4, abs=2e-4)
 
@@ -198,10 +199,12 @@ def test_counts_are_predicted_by_their_mean_and_drawn_as_counts():
     model = AdditiveModel("count ~ x + (1 | g)", "negative-binomial", hyperparameters="maximise").fit(frame)
     new = {"x": [0.0, 2.0], "g": ["a", "new"]}
     draws = model.sample_predictive(new, 40000, random_state=1)
-    assert np.all(draws == np.round(draws)) and draws.min() >= 0
+    assert np.all(draws == np.round(draws))
+    assert draws.min() >= 0
     np.testing.assert_allclose(draws.mean(axis=0), model.predict(new), rtol=0.03)
     low, high = model.predict_interval(new)
-    assert np.all(low <= high) and np.all(low == np.round(low))
+    assert np.all(low <= high)
+    assert np.all(low == np.round(low))
     observed = {**new, "count": [1, 3]}
     log_p = np.log([np.mean(draws[:, j] == observed["count"][j]) for j in (0, 1)])
     np.testing.assert_allclose(model.log_density(observed), log_p, atol=0.05)
@@ -219,7 +222,9 @@ def test_labels_of_a_binary_response_become_probabilities():
 
 
 def test_variance_components_add_up():
-    model = AdditiveModel("y ~ (1 | g) + rw1(t)", hyperparameters="maximise", priors={"sd": HalfNormal(1.0)}).fit(table())
+    model = AdditiveModel("y ~ (1 | g) + rw1(t)", hyperparameters="maximise", priors={"sd": HalfNormal(1.0)}).fit(
+        table()
+    )
     shares = model.variance_components()
     assert sum(shares[f"share({name})"]["mean"] for name in ("g", "rw1(t)", "residual")) == pytest.approx(1.0)
 

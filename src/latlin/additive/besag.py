@@ -1,9 +1,9 @@
 """Maps: neighbours are alike.
 
-Besag's field (Besag, York and Mollié 1991) penalises differences between neighbours; BYM2 (Riebler and others 2016) adds
-unstructured noise and divides the variance between the two by a share ρ. Both are scaled, so that sd is the typical
-standard deviation of an area whatever the graph; parts of the graph that are not connected are scaled and centred each
-for itself, and an area without neighbours is N(0, sd²) (Freni-Sterrantino, Ventrucci and Rue 2018).
+Besag's field (Besag, York and Mollié 1991) penalises differences between neighbours; BYM2 (Riebler and others 2016)
+adds unstructured noise and divides the variance between the two by a share ρ. Both are scaled, so that sd is the
+typical standard deviation of an area whatever the graph; parts of the graph that are not connected are scaled and
+centred each for itself, and an area without neighbours is N(0, sd²) (Freni-Sterrantino, Ventrucci and Rue 2018).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Besag(Term):
 
     Examples
     --------
-    >>> part = Besag("area", graph={"a": ["b"], "b": ["a", "c"], "c": ["b"]}).prepare({"area": ["a", "c"]}, Surroundings())
+    >>> chain = {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
+    >>> part = Besag("area", graph=chain).prepare({"area": ["a", "c"]}, Surroundings())
     >>> part.names
     ('besag(area)[a]', 'besag(area)[b]', 'besag(area)[c]')
     """
@@ -82,7 +83,8 @@ class BYM2(Term):
 
     Examples
     --------
-    >>> part = BYM2("area", graph={"a": ["b"], "b": ["a", "c"], "c": ["b"]}).prepare({"area": ["a", "c"]}, Surroundings())
+    >>> chain = {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
+    >>> part = BYM2("area", graph=chain).prepare({"area": ["a", "c"]}, Surroundings())
     >>> [hyper.name for hyper in part.hyperparameters], part.size
     (['sd(bym2(area))', 'rho(bym2(area))'], 6)
     """

@@ -29,25 +29,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 #: what formulaic codes, beyond the functions above
 CODINGS = frozenset(
-    [
-        "C",
-        "center",
-        "scale",
-        "standardize",
-        "poly",
-        "bs",
-        "cr",
-        "cc",
-        "contr",
-        "Treatment",
-        "Sum",
-        "Helmert",
-        "Poly",
-        "Diff",
-        "treatment",
-        "sum",
-        "helmert",
-    ]
+    {"C", "center", "scale", "standardize", "poly", "bs", "cr", "cc", "contr"}
+    | {"Treatment", "Sum", "Helmert", "Poly", "Diff", "treatment", "sum", "helmert"}
 )
 OPERATIONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,

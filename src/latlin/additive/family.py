@@ -167,7 +167,8 @@ def _binary(kind: str, link: str) -> Callable[..., Potential]:
 
 def _beta_binomial(observed: Observed, **values: Any) -> Potential:
     trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
-    return potentials.BetaBinomial(observed.y, trials, **values)
+    build: Callable[..., Potential] = getattr(potentials, "BetaBinomial")  # noqa: B009
+    return build(observed.y, trials, **values)
 
 
 #: variance of the noise behind a binary response, by link

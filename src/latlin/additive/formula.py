@@ -124,10 +124,10 @@ def read_response(text: str) -> Response:
         options[name] = inside[:-1].strip()
     main = sides[0]
     if main.startswith("cbind(") and main.endswith(")"):
-        inside = _split(main[len("cbind(") : -1], ",")
-        if len(inside) != 2:
+        both = _split(main[len("cbind(") : -1], ",")
+        if len(both) != 2:
             raise ValueError(f"cbind has two columns, successes and failures, got {main!r}")
-        return Response(inside[0], failures=inside[1], **options)
+        return Response(both[0], failures=both[1], **options)
     return Response(main, **options)
 
 

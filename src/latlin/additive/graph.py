@@ -44,8 +44,9 @@ def graph_of(value: Any) -> Graph:
 
     Parameters
     ----------
-    value : Graph, square matrix (dense, sparse or a data frame), dict label → neighbours, list of tuples, networkx graph
-        A tuple is a pair of neighbours. The nodes of a matrix without labels are 0, 1, 2, ….
+    value : Graph, square matrix, dict label → neighbours, list of tuples, or networkx graph
+        A matrix is dense, sparse or a data frame with labels; without labels its nodes are 0, 1, 2, …. A tuple is a
+        pair of neighbours.
     """
     if isinstance(value, Graph):
         return value

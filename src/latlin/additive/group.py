@@ -194,7 +194,7 @@ class GroupPart(Part):
     def prior(self, values: Values) -> PartPrior:
         Sigma = self.covariance(values)
         constant = -0.5 * self._free * (len(Sigma) * LOG_2PI + np.linalg.slogdet(Sigma)[1])
-        return PartPrior(_repeated(np.linalg.inv(Sigma), len(self.levels)), float(constant))
+        return PartPrior(_repeated(np.asarray(np.linalg.inv(Sigma), float), len(self.levels)), float(constant))
 
     def slopes(self, values: Values) -> dict[str, Slope]:
         Sigma, L = self.covariance(values), len(self.levels)

@@ -67,7 +67,8 @@ def learn(
     normalised = not free or Space(free).normalised
     posterior = averaged_posterior(learnt, normalised=normalised or learnt.table.manner != "integrated")
     if any(part.flat for part in problem.parts):
-        posterior = replace(posterior, evidence_kind="none", message=f"{posterior.message}; a coefficient has a flat prior")
+        message = f"{posterior.message}; a coefficient has a flat prior"
+        posterior = replace(posterior, evidence_kind="none", message=message)
     components = tuple(c._replace(values={**held, **c.values}) for c in learnt.components)
     return replace(learnt, components=components), posterior
 
@@ -85,10 +86,11 @@ def _settled(
     """Hyperparameters with a value, and those to learn under the user's priors."""
     held: dict[str, float] = {}
     free: list[Hyperparameter] = []
+    common = priors.get("sd")
     for hyper in hypers:
-        given = priors.get(hyper.name, priors.get("sd") if hyper.name.startswith("sd(") else None)
+        given = priors.get(hyper.name, common if hyper.name.startswith("sd(") else None)
         if isinstance(given, Real) and not isinstance(given, bool):
-            low, high = hyper.support
+            low, high = hyper.support or (0.0, np.inf)
             if not low < float(given) < high:
                 raise ValueError(f"priors[{hyper.name!r}] fixes a number between {low:g} and {high:g}, got {given!r}")
             held[hyper.name] = float(given)
@@ -105,7 +107,8 @@ def _settled(
 
 def _under(hyper: Hyperparameter, prior: Prior) -> Hyperparameter:
     """A hyperparameter under another prior; its search stays within the prior's support."""
-    low, high = max(hyper.support[0], prior.support[0]), min(hyper.support[1], prior.support[1])
+    least, most = hyper.support or (0.0, np.inf)
+    low, high = max(least, prior.support[0]), min(most, prior.support[1])
     start = hyper.start
     if not low < start < high:
         start = float(prior.quantile(0.5)) if prior.normalised else 0.5 * (low + high)

@@ -2,8 +2,9 @@
 
 At given hyperparameters the posterior is the prior times Gaussian stand-ins of the sites; dividing one of them out
 leaves the posterior without that row, and the integral of its likelihood over this *cavity* is its leave-one-out
-density (Vehtari and others 2016). Rows change the posterior of the hyperparameters θ too: p(θ | y₋ₙ) ∝ p(θ | y)/p(yₙ | y₋ₙ, θ),
-so that densities at several θ are averaged harmonically. A whole group is left out in the same way, all at once.
+density (Vehtari and others 2016). Rows change the posterior of the hyperparameters θ too,
+p(θ | y₋ₙ) ∝ p(θ | y)/p(yₙ | y₋ₙ, θ), so that densities at several θ are averaged harmonically. A whole group is left
+out in the same way, all at once.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def leave_one_out(
 ) -> LeaveOneOut:
     """Leave out rows, or all rows of each label."""
     if any(fit.sites is None for fit in fits):
-        raise ValueError(f"loo() needs an engine with stand-ins of sites ('ep', 'gkl', 'laplace'), got {fits[0].engine!r}")
+        engine = fits[0].engine
+        raise ValueError(f"loo() needs an engine with stand-ins of sites ('ep', 'gkl', 'laplace'), got {engine!r}")
     log_share = np.log([component.share for component in components])
     if labels is None:
         return _rows_out(components, fits, problem, log_share)
@@ -143,7 +145,7 @@ def _group_out(fit: Posterior, problem: Problem, rows: NDArray[np.int64]) -> flo
     m = np.asarray(fit.project(H).mean) - start
     turn = np.eye(len(rows)) - S * gamma
     mean = np.linalg.solve(turn, m - S @ nu)
-    values, vectors = np.linalg.eigh(_symmetric(np.linalg.solve(turn, S)))
+    values, vectors = np.linalg.eigh(_symmetric(np.asarray(np.linalg.solve(turn, S), float)))
     kept = values > 1e-12 * max(values.max(), 1e-300)
     root = vectors[:, kept] * np.sqrt(values[kept])
     (site,) = fit.model.sites

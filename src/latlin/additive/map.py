@@ -20,6 +20,7 @@ from scipy.spatial import cKDTree
 
 from latlin.additive.expression import evaluate
 from latlin.additive.places import Place
+from latlin.additive.structure import factorised
 from latlin.additive.term import (
     Part,
     PartPrior,
@@ -35,6 +36,8 @@ from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.priors import InverseGamma
 
+#: nodes up to which the determinant comes from eigenvalues
+DENSE = 1500
 #: triangles near a point that are tried before all others
 NEAR = 12
 
@@ -57,7 +60,8 @@ class Map(Term):
     --------
     >>> corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> mesh = Map("lon", "lat", corners, np.array([[0, 1, 2], [1, 3, 2]]))
-    >>> mesh.prepare({"lon": [0.5], "lat": [0.5]}, Surroundings()).rows({"lon": [0.25], "lat": [0.25]}, {}).design.toarray()
+    >>> part = mesh.prepare({"lon": [0.5], "lat": [0.5]}, Surroundings())
+    >>> part.rows({"lon": [0.25], "lat": [0.25]}, {}).design.toarray()
     array([[0.5 , 0.25, 0.25, 0.  ]])
     """
 
@@ -90,7 +94,7 @@ class Map(Term):
         place = Triangles(self.x, self.y, nodes, triangles.astype(np.int64))
         place.rows(frame)
         root = 1.0 / np.sqrt(C)
-        spectrum = linalg.eigvalsh(root[:, None] * G.toarray() * root) if len(nodes) <= 1500 else None
+        spectrum = linalg.eigvalsh(root[:, None] * G.toarray() * root) if len(nodes) <= DENSE else None
         return MapPart(
             self.label,
             place,
@@ -143,11 +147,9 @@ class MapPart(Part):
             return float(np.sum(np.log(k2 + self.spectrum)) + np.sum(np.log(self.mass))), float(
                 np.sum(1.0 / (k2 + self.spectrum))
             )
-        from latlin.numerics.sparse_cholesky import SparseCholesky
-
         C = sparse.csc_array(sparse.diags_array(self.mass))
-        factor = SparseCholesky.of(sparse.csc_array(k2 * C + self.stiffness))
-        return factor.log_det, float(factor.inverse_diagonal() @ self.mass)
+        factor = factorised(sparse.csc_array(k2 * C + self.stiffness))
+        return factor.log_det, float(factor.inverse_diagonal @ self.mass)
 
     def prior(self, values: Values) -> PartPrior:
         sd, k2, n = values[self.sd.name], 8.0 / values[self.range.name] ** 2, len(self.mass)
@@ -234,4 +236,4 @@ def finite_elements(nodes: Array, triangles: NDArray[np.int64]) -> tuple[Array, 
     mass = np.bincount(triangles.ravel(), weights=(area / 3.0).repeat(3), minlength=len(nodes))
     local = sides @ np.swapaxes(sides, 1, 2) / (4.0 * area)[:, None, None]
     row, column = triangles.repeat(3, axis=1).ravel(), np.tile(triangles, 3).ravel()
-    return mass, sparse.csc_array((local.ravel(), (row, column)), shape=(len(nodes), len(nodes)))
+    return mass.astype(float), sparse.csc_array((local.ravel(), (row, column)), shape=(len(nodes), len(nodes)))

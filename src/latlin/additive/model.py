@@ -16,12 +16,12 @@ from latlin.additive.effects import Effects, differences_of, effects_of
 from latlin.additive.expression import evaluate
 from latlin.additive.family import blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import column, has_column, is_category, levels_of, n_rows
+from latlin.additive.frame import column, n_rows
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
 from latlin.additive.marginal_means import marginal_rows
 from latlin.additive.problem import Problem, rows_of, spans_of
-from latlin.additive.term import Part, Surroundings, Term
+from latlin.additive.term import Surroundings, Term
 from latlin.inference.engine import Engine
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
@@ -327,8 +327,10 @@ class AdditiveModel(BaseEstimator):
             low, high = variances.gaussian_quantiles(parts, self._family, rows, q)
             return low, high
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
-        kind = "inverted_cdf" if self._family.counts else "linear"
-        low, high = np.quantile(draws, q, axis=0, method=kind)
+        if self._family.counts:
+            low, high = np.quantile(draws, q, axis=0, method="inverted_cdf")
+        else:
+            low, high = np.quantile(draws, q, axis=0)
         return low, high
 
     def sample_predictive(

@@ -66,8 +66,7 @@ def expected_response(parts: Sequence[Latent], family: Family, blank: Observed) 
 def log_density(parts: Sequence[Latent], family: Family, observed: Observed) -> Array:
     """log p(y) of each row, its own observation."""
     logs = [
-        np.log(part.share)
-        + family.potential(observed, part.values).tilted_moments(part.mean, part.variance).log_z
+        np.log(part.share) + family.potential(observed, part.values).tilted_moments(part.mean, part.variance).log_z
         for part in parts
     ]
     return np.asarray(logsumexp(np.stack(logs), axis=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,10 +119,10 @@ class Problem:
                     found[name] = by_precision(turn, log_det_slope=2.0 * slope.log_normaliser)
         for name, parameter in parameter_names(self.family, self.observed).items():
             if name in names:
-                slope = self._family_slope(posterior, parameter)
-                if slope is None:
+                by_parameter = self._family_slope(posterior, parameter)
+                if by_parameter is None:
                     return None
-                found[name] = slope
+                found[name] = by_parameter
         return found
 
     def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
@@ -137,9 +138,7 @@ class Problem:
         mean, variance, _ = cavities(posterior, self.design, self.mean, self.offset)
         span, value = site.potential.free[parameter], float(np.mean(getattr(site.potential, parameter)))
         t, step = float(span.to_free(value)), 1e-4
-        ends = [
-            site.potential.replace(**{parameter: float(span.from_free(t + sign * step))}) for sign in (1.0, -1.0)
-        ]
+        ends = [site.potential.replace(**{parameter: float(span.from_free(t + sign * step))}) for sign in (1.0, -1.0)]
         ahead, behind = (float(np.sum(end.tilted_moments(mean, variance, weight).log_z)) for end in ends)
         return (ahead - behind) / (2.0 * step * float(span.slope(value)))
 
@@ -168,7 +167,7 @@ def cavities(fit: Posterior, design: sparse.csr_array, prior_mean: Array, offset
 def spans_of(parts: tuple[Part, ...]) -> tuple[slice, ...]:
     """Where the coefficients of each part are among all."""
     ends = np.cumsum([0, *(part.size for part in parts)])
-    return tuple(slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
 
 
 def rows_of(parts: tuple[Part, ...], frame: Any, values: Values, apart: tuple[str, ...] = ()) -> Rows:

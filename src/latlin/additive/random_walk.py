@@ -110,7 +110,7 @@ def grid(x: Array, name: str, least: int) -> Array:
     step = np.diff(nodes).min()
     count = (nodes - nodes[0]) / step
     if np.allclose(count, np.round(count), atol=1e-6) and count[-1] <= FILL * len(nodes):
-        return np.asarray(nodes[0] + step * np.arange(int(round(count[-1])) + 1))
+        return np.asarray(nodes[0] + step * np.arange(round(float(count[-1])) + 1))
     return nodes
 
 

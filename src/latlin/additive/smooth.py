@@ -180,7 +180,7 @@ class SmoothPart(Part):
         inverse, log_dets = _inverses(step.V)
         T = np.concatenate([-step.A, np.broadcast_to(np.eye(K), step.A.shape)], axis=2)
         blocks = np.swapaxes(T, 1, 2) @ inverse @ T
-        precision = _banded(blocks, np.linalg.inv(P), n, K) / sd**2
+        precision = _banded(blocks, np.asarray(np.linalg.inv(P), float), n, K) / sd**2
         log_det = float(np.sum(log_dets)) + float(np.linalg.slogdet(P)[1])
         constant = -0.5 * n * K * LOG_2PI - n * K * np.log(sd) - 0.5 * log_det
         return PartPrior(sparse.csc_array(precision), float(constant))

@@ -69,7 +69,7 @@ class Spline(Term):
         null = constant[None, :] if self.cyclic else np.stack([constant, line])
         # on equidistant knots the coefficients 0, 1, 2, … make a straight line: scale it to a standardised x
         x = evaluate(self.column, frame)
-        trend = line / _spread(place.weights(x) @ line)
+        trend = np.asarray(line / _spread(place.weights(x) @ line), float)
         return IntrinsicPart(
             self.label,
             place,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from scipy.sparse.linalg import splu
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
 
 #: fields up to this size are inverted densely
 DENSE = 600
@@ -101,16 +101,18 @@ def _field_moments(R: sparse.csc_array, N: Array, at: sparse.sparray | None) -> 
 
 def _inverse_diagonal(matrix: sparse.csc_array, N: Array) -> tuple[Array, float, Array]:
     """diag(G), log|G⁻¹| and GNᵀ of a positive definite sparse matrix."""
-    lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}, diag_pivot_thresh=0.0)
-    size, step = matrix.shape[0], 256
-    diagonal = np.empty(size)
-    for first in range(0, size, step):
-        part = np.arange(first, min(first + step, size))
-        unit = np.zeros((size, len(part)))
-        unit[part, np.arange(len(part))] = 1.0
-        diagonal[part] = lu.solve(unit)[part, np.arange(len(part))]
-    log_det = float(np.sum(np.log(np.abs(lu.U.diagonal()))))
-    return diagonal, log_det, lu.solve(np.ascontiguousarray(N.T)) if len(N) else np.zeros((size, 0))
+    factor = factorised(matrix)
+    solved = factor.solve(np.ascontiguousarray(N.T)) if len(N) else np.zeros((matrix.shape[0], 0))
+    return factor.inverse_diagonal, factor.log_det, solved
+
+
+def factorised(matrix: sparse.csc_array) -> SparseCholesky:
+    """The sparse Cholesky factor of a positive definite matrix."""
+    analysis = analyse(matrix)
+    factor = analysis.factorise(analysis.values(matrix))
+    if factor is None:
+        raise ValueError("the precision of a field is not positive definite outside its null space")
+    return factor
 
 
 def _seats(N: Array) -> NDArray[np.int64]:

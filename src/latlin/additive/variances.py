@@ -54,14 +54,15 @@ def _weighted(name: str, values: Array, share: Array, coverage: float) -> dict[s
     order = np.argsort(values)
     level = np.cumsum(share[order]) - 0.5 * share[order]
     low, high = np.interp([0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage], level, values[order])
-    sd = float(np.sqrt(max(share @ (values - mean) ** 2, 0.0)))
+    sd = float(np.sqrt(max(float(share @ (values - mean) ** 2), 0.0)))
     return {"name": name, "mean": mean, "sd": sd, "low": float(low), "high": float(high)}
 
 
 def gaussian_quantiles(parts: Sequence[Latent], family: Family, rows: Observed, q: Array) -> Array:
     """Quantiles of new Gaussian observations, of shape (len(q), rows), by bisection of a mixture of normals."""
-    noise = [np.broadcast_to(family.potential(rows, part.values).scale, len(rows.y)) for part in parts]
-    spread = [np.sqrt(part.variance + s**2) for part, s in zip(parts, noise, strict=True)]
+    spread = [
+        np.sqrt(family.potential(rows, part.values).predictive(part.mean, part.variance).variance) for part in parts
+    ]
     reach = 9.0
     low = np.min([p.mean - reach * s for p, s in zip(parts, spread, strict=True)], axis=0) + np.zeros((len(q), 1))
     high = np.max([p.mean + reach * s for p, s in zip(parts, spread, strict=True)], axis=0) + np.zeros((len(q), 1))
