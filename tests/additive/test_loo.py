@@ -25,7 +25,7 @@ def test_rows_of_a_gaussian_model_at_given_hyperparameters_are_left_out_exactly(
     loo = AdditiveModel(**options).fit(frame).loo()
     for row in (0, 7, 20):
         rest = AdditiveModel(**options).fit(without(frame, np.arange(24) != row))
-        assert loo.pointwise[row] == pytest.approx(rest.log_density(without(frame, [row]))[0], abs=1e-8)
+        assert loo.pointwise[row] == pytest.approx(rest.log_predictive_density(without(frame, [row]))[0], abs=1e-8)
     assert np.all((loo.pit > 0) & (loo.pit < 1))
     assert np.all((loo.pareto_k > 0) & (loo.pareto_k < 1))
 
@@ -56,7 +56,7 @@ def test_counts_with_integrated_scales_are_close_to_refits(engine):
     refits = []
     for row in (2, 11, 19):
         rest = AdditiveModel(**options).fit(without(frame, np.arange(24) != row))
-        refits.append(rest.log_density(without(frame, [row]))[0])
+        refits.append(rest.log_predictive_density(without(frame, [row]))[0])
     np.testing.assert_allclose(loo.pointwise[[2, 11, 19]], refits, atol=0.03)
 
 

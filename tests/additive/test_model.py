@@ -190,7 +190,7 @@ def test_predictions_know_unseen_groups_and_average_over_seen_ones():
     assert draws[:, 1].std() == pytest.approx(np.hypot(unseen_sd[0], 0.5), rel=0.05)
     # rows of one unseen group share its effect
     assert np.corrcoef(draws[:, 1], draws[:, 2])[0, 1] > 0.8
-    low, high = model.predict_interval({"g": [3, 99]}, 0.8)
+    low, high = model.predict_interval({"g": [3, 99]}, 0.8).T
     np.testing.assert_allclose([low, high], np.quantile(draws[:, :2], [0.1, 0.9], axis=0), atol=0.1)
 
 
@@ -202,13 +202,13 @@ def test_counts_are_predicted_by_their_mean_and_drawn_as_counts():
     assert np.all(draws == np.round(draws))
     assert draws.min() >= 0
     np.testing.assert_allclose(draws.mean(axis=0), model.predict(new), rtol=0.03)
-    low, high = model.predict_interval(new)
+    low, high = model.predict_interval(new).T
     assert np.all(low <= high)
     assert np.all(low == np.round(low))
     observed = {**new, "count": [1, 3]}
     log_p = np.log([np.mean(draws[:, j] == observed["count"][j]) for j in (0, 1)])
-    np.testing.assert_allclose(model.log_density(observed), log_p, atol=0.05)
-    assert model.score(observed) == pytest.approx(np.mean(model.log_density(observed)))
+    np.testing.assert_allclose(model.log_predictive_density(observed), log_p, atol=0.05)
+    assert model.score(observed) == pytest.approx(np.mean(model.log_predictive_density(observed)))
 
 
 def test_labels_of_a_binary_response_become_probabilities():

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import learning, predict, variances
+from latlin.additive.curves import curve_rows
 from latlin.additive.effects import Effects, differences_of, effects_of
 from latlin.additive.expression import evaluate
 from latlin.additive.family import blank, family_of, observe
@@ -247,6 +248,25 @@ class AdditiveModel(BaseEstimator):
         before, after = (sparse.csr_array((rows.shape[0], size)) for size in (span.start, dim - span.stop))
         return sparse.csr_array(sparse.hstack([before, rows, after], format="csr"))
 
+    def curve(self, name: str, points: int = 200, *, coverage: float = 0.9) -> tuple[Array, Effects]:
+        """A smooth term, walk or series along its column: places and the effect there.
+
+        Parameters
+        ----------
+        name : str
+            The term: "s(t)", "rw1(week)", "gp(x)", ….
+        points : int
+            Places of a spline; walks and processes answer at their nodes.
+        coverage : float
+        """
+        check_is_fitted(self, "posterior_")
+        for part, span in zip(self._parts, spans_of(self._parts), strict=True):
+            if part.label == name:
+                x, rows = curve_rows(part, whole("points", points, 2))
+                names = [f"{name}[{place:.6g}]" for place in x]
+                return x, effects_of(self.posterior_, self._placed(rows, span), names, _share(coverage))
+        raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
+
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
 
@@ -315,8 +335,8 @@ class AdditiveModel(BaseEstimator):
 
     def predict_interval(
         self, frame: Any, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
-    ) -> tuple[Array, Array]:
-        """Ends of central intervals of new observations, one per row.
+    ) -> Array:
+        """Ends of central intervals of new observations, of shape (rows, 2).
 
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
@@ -324,14 +344,11 @@ class AdditiveModel(BaseEstimator):
         parts, _, _ = self._asked(frame, marginal)
         rows = blank(self._read_.response, self._family, frame)
         if self._family.name == "gaussian":
-            low, high = variances.gaussian_quantiles(parts, self._family, rows, q)
-            return low, high
+            return variances.gaussian_quantiles(parts, self._family, rows, q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
         if self._family.counts:
-            low, high = np.quantile(draws, q, axis=0, method="inverted_cdf")
-        else:
-            low, high = np.quantile(draws, q, axis=0)
-        return low, high
+            return np.asarray(np.quantile(draws, q, axis=0, method="inverted_cdf").T)
+        return np.asarray(np.quantile(draws, q, axis=0).T)
 
     def sample_predictive(
         self, frame: Any, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
@@ -345,7 +362,7 @@ class AdditiveModel(BaseEstimator):
         )
         return predict.draw_responses(draws, self._family, blank(self._read_.response, self._family, frame), rng)
 
-    def log_density(self, frame: Any, *, marginal: Any = None) -> Array:
+    def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
         parts, _, _ = self._asked(frame, marginal)
         return predict.log_density(parts, self._family, observe(self._read_.response, self._family, frame))
@@ -355,7 +372,7 @@ class AdditiveModel(BaseEstimator):
         check_is_fitted(self, "posterior_")
         if y is not None:
             frame = _with_column(frame, self._read_.response.y, y)
-        return float(np.mean(self.log_density(frame)))
+        return float(np.mean(self.log_predictive_density(frame)))
 
     def loo(self, group: str | None = None) -> LeaveOneOut:
         """Leave-one-out log densities without refits, of rows or of whole groups.
