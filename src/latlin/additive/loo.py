@@ -25,8 +25,8 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
-#: shape of the tail of importance weights beyond which a row decides about itself
-INFLUENTIAL = 0.7
+#: share of the effective number of hyperparameter values that a row must leave
+SPREAD = 0.2
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ class LeaveOneOut:
         for groups.
     pareto_k : array of shape (n,)
         How far a row decides about its own linear predictor, from 0 to 1: the shape of the tail of the weights that
-        importance sampling would need for it. Empty for groups.
+        importance sampling would need for it, which fails beyond 0.7. Cavities do not need it. Empty for groups.
+    spread : array of shape (n,)
+        Effective number of values of the hyperparameters without the row, as a share of that with it: where it is
+        small, the row moves the hyperparameters to where few of them were tried.
     labels : array
         Rows, or labels of groups.
     """
@@ -50,6 +53,7 @@ class LeaveOneOut:
     pointwise: Array
     pit: Array
     pareto_k: Array
+    spread: Array
     labels: NDArray[Any]
 
     @property
@@ -64,8 +68,8 @@ class LeaveOneOut:
 
     @property
     def influential(self) -> NDArray[Any]:
-        """Labels of rows whose leave-one-out density is uncertain: refit without them to be sure."""
-        return np.asarray(self.labels[np.flatnonzero(self.pareto_k > INFLUENTIAL)])
+        """Labels of rows or groups that move the hyperparameters far: refit without them to be sure."""
+        return np.asarray(self.labels[np.flatnonzero(self.spread < SPREAD)])
 
     def compare(self, other: LeaveOneOut) -> tuple[float, float]:
         """`elpd` less that of another model of the same rows, and the standard error of the difference, in pairs."""
@@ -80,7 +84,7 @@ class LeaveOneOut:
         what = "rows" if len(self.pareto_k) else "groups"
         said = f"elpd {self.elpd:.2f} ± {self.se:.2f} ({len(self.pointwise)} {what} left out one by one, no refits)"
         if len(self.influential):
-            said += f"; {len(self.influential)} of them decide about themselves (pareto_k > {INFLUENTIAL}): refit these"
+            said += f"; {len(self.influential)} of them move the hyperparameters far: refit without these to be sure"
         return said
 
 
@@ -97,7 +101,14 @@ def leave_one_out(
     names, codes = np.unique(labels, return_inverse=True)
     members = [np.flatnonzero(codes == k) for k in range(len(names))]
     found = np.array([_groups_out(fit, problem, members) for fit in fits])
-    return LeaveOneOut(_harmonic(log_share, found), np.zeros(0), np.zeros(0), names)
+    pointwise = _harmonic(log_share, found)
+    spread = _spread(np.exp(log_share[:, None] - found + pointwise), np.exp(log_share))
+    return LeaveOneOut(pointwise, np.zeros(0), np.zeros(0), spread, names)
+
+
+def _spread(without: Array, share: Array) -> Array:
+    """Effective numbers 1/Σ share², without a row or group over those with it."""
+    return np.asarray(np.sum(share**2) / np.sum(without**2, axis=0))
 
 
 def _harmonic(log_share: Array, logs: Array) -> Array:
@@ -119,9 +130,8 @@ def _rows_out(
     # shares of the hyperparameters without the row
     share = np.exp(log_share[:, None] - np.array(logs) + pointwise)
     shares = np.exp(log_share)
-    return LeaveOneOut(
-        pointwise, np.sum(share * np.array(levels), axis=0), shares @ np.array(ks), np.arange(len(pointwise))
-    )
+    pit = np.sum(share * np.array(levels), axis=0)
+    return LeaveOneOut(pointwise, pit, shares @ np.array(ks), _spread(share, shares), np.arange(len(pointwise)))
 
 
 def _pit(potential: Potential, at: Cavity, problem: Problem) -> Array:
