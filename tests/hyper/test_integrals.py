@@ -44,18 +44,18 @@ def column(learnt, name):
     return np.array([row[name] for row in learnt.table.rows])
 
 
-@pytest.mark.parametrize("m", [1, 2, 3])
-def test_lattices_are_exact_to_three_digits(m):
+@pytest.mark.parametrize(("m", "accuracy"), [(1, 1e-3), (2, 2e-3), (3, 1e-2)])
+def test_lattices(m, accuracy):
     density = LogGammas(m)
     learnt = integrate(density.space, density)
-    assert abs(learnt.log_evidence) < 5e-4
+    assert abs(learnt.log_evidence) < accuracy / 4.0
     assert abs(learnt.log_evidence) < learnt.error < 0.02
-    np.testing.assert_allclose(column(learnt, "mean"), density.mean, atol=4e-3)
-    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=2e-3)
+    np.testing.assert_allclose(column(learnt, "mean"), density.mean, atol=accuracy)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=accuracy)
     for level, name in ((0.05, "5%"), (0.5, "50%"), (0.95, "95%")):
         np.testing.assert_allclose(column(learnt, name), density.quantiles(level), atol=0.04 * density.sd.max())
     assert sum(component.share for component in learnt.components) == pytest.approx(1.0)
-    assert density.calls < 450
+    assert density.calls < 280
     assert learnt.caution is None
 
 
@@ -63,7 +63,7 @@ def test_lattices_are_exact_to_three_digits(m):
 def test_composite_designs(m):
     density = LogGammas(m)
     learnt = integrate(density.space, density)
-    assert abs(learnt.log_evidence) < 0.06
+    assert abs(learnt.log_evidence) < learnt.error < 0.3
     assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.1 * density.sd)
     np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.1)
     assert density.calls < 130

@@ -136,6 +136,66 @@ def _inverse_gaussian(y: float, shape: float) -> Callable[[mp.mpf], mp.mpf]:
     return lambda x: constant - shape * (y - mp.exp(x)) ** 2 / (2 * mp.exp(2 * x) * y)
 
 
+def _weibull(kind: int, k: float, time: float, upper: float = 0.0) -> Callable[[mp.mpf], mp.mpf]:
+    def hazard(t: float, x: mp.mpf) -> mp.mpf:
+        return (t * mp.exp(-x)) ** mp.mpf(k)
+
+    def log_density(x: mp.mpf) -> mp.mpf:
+        h = hazard(time, x)
+        if kind == 1:
+            return mp.log(k) - mp.log(time) + mp.log(h) - h
+        if kind == 0:
+            return -h
+        return mp.log(-mp.expm1(-h)) if kind == 2 else -h + mp.log(-mp.expm1(h - hazard(upper, x)))
+
+    return log_density
+
+
+def _log_logistic(kind: int, k: float, time: float, upper: float = 0.0) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        w = k * (mp.log(time) - x)
+        if kind == 1:
+            return mp.log(k / mp.mpf(time)) + _logit(w) + _logit(-w)
+        if kind == 0:
+            return _logit(-w)
+        end = k * (mp.log(upper or time) - x)
+        return _logit(end) + (_logit(-w) + mp.log(-mp.expm1(w - end)) if kind == 3 else 0)
+
+    return log_density
+
+
+def _tweedie(y: float, p: float, phi: float) -> Callable[[mp.mpf], mp.mpf]:
+    """The normaliser as a compound Poisson sum at x = 0, where everything but a(y) is known."""
+    p, phi = mp.mpf(p), mp.mpf(phi)
+    rate, shape, scale = 1 / (phi * (2 - p)), (2 - p) / (p - 1), phi * (p - 1)
+
+    def part(j: mp.mpf) -> mp.mpf:
+        gamma = (j * shape - 1) * mp.log(y) - y / scale - j * shape * mp.log(scale) - mp.loggamma(j * shape)
+        return mp.exp(-rate + j * mp.log(rate) - mp.loggamma(j + 1) + gamma)
+
+    with mp.workdps(DIGITS):
+        density = mp.nsum(part, [1, 400], method="direct") if y else mp.exp(-rate)
+        constant = mp.log(density) - (y / (1 - p) - 1 / (2 - p)) / phi
+    return lambda x: constant + (y * mp.exp((1 - p) * x) / (1 - p) - mp.exp((2 - p) * x) / (2 - p)) / phi
+
+
+def _beta(y: float, s: float) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        a, b = s / (1 + mp.exp(-x)), s / (1 + mp.exp(x))
+        ends = mp.loggamma(s) - mp.loggamma(a) - mp.loggamma(b)
+        return ends + (a - 1) * mp.log(y) + (b - 1) * mp.log(1 - mp.mpf(y))
+
+    return log_density
+
+
+def _beta_binomial(k: int, n: int, s: float) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        up, down = _log_rising(s / (1 + mp.exp(-x)), k), _log_rising(s / (1 + mp.exp(x)), n - k)
+        return mp.log(mp.binomial(n, k)) + up + down - _log_rising(mp.mpf(s), n)
+
+    return log_density
+
+
 SMALL_SDS = (1e-6, 1e-3, 0.1, 1.0, 7.0)
 MODERATE_SDS = (1e-6, 1e-3, 0.1, 1.0, 4.0)
 TABLE = (
@@ -333,6 +393,81 @@ TABLE = (
         lambda x: _gaussian(mp.log(0.25), 0.125)(x) - mp.log(0.25),
         ((-1.4, 0.125),),
     ),
+    Row(
+        "weibull_event",
+        lambda: potentials.Weibull(2.0, 1, 1.5),
+        _weibull(1, 1.5, 2.0),
+        ((0.7, 0.66),),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+    ),
+    Row(
+        "weibull_left",
+        lambda: potentials.Weibull(0.5, 2, 0.75),
+        _weibull(2, 0.75, 0.5),
+        ((-0.7, 1.33),),
+    ),
+    Row(
+        "weibull_interval",
+        lambda: potentials.Weibull(2.0, 3, 1.5, 5.0),
+        _weibull(3, 1.5, 2.0, 5.0),
+        ((0.7, 0.66), (1.6, 0.66)),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+    ),
+    Row(
+        "exponential_event",
+        lambda: potentials.Exponential(3.0),
+        _weibull(1, 1.0, 3.0),
+        ((1.1, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "exponential_right",
+        lambda: potentials.Exponential(0.5, 0),
+        _weibull(0, 1.0, 0.5),
+        ((-0.7, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "log_logistic_event",
+        lambda: potentials.LogLogistic(2.0, 1, 2.5),
+        _log_logistic(1, 2.5, 2.0),
+        ((0.7, 0.4),),
+    ),
+    Row(
+        "log_logistic_right",
+        lambda: potentials.LogLogistic(2.0, 0, 0.5),
+        _log_logistic(0, 0.5, 2.0),
+        ((0.7, 2.0),),
+    ),
+    Row(
+        "log_logistic_interval",
+        lambda: potentials.LogLogistic(0.5, 3, 2.0, 4.0),
+        _log_logistic(3, 2.0, 0.5, 4.0),
+        ((-0.7, 0.5), (1.4, 0.5)),
+    ),
+    Row(
+        "tweedie_zero",
+        lambda: potentials.Tweedie(0.0, 1.5, 0.5),
+        _tweedie(0.0, 1.5, 0.5),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "tweedie_positive",
+        lambda: potentials.Tweedie(3.0, 1.25, 2.0),
+        _tweedie(3.0, 1.25, 2.0),
+        ((1.1, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row("beta_middle", lambda: potentials.Beta(0.25, 8.0), _beta(0.25, 8.0), ((0.0, 1.0), (-1.1, 0.33))),
+    Row("beta_edge", lambda: potentials.Beta(2.0**-10, 1.5), _beta(2.0**-10, 1.5)),
+    Row("beta_binomial_some", lambda: potentials.BetaBinomial(3, 10, 4.0), _beta_binomial(3, 10, 4.0)),
+    Row("beta_binomial_none", lambda: potentials.BetaBinomial(0, 4, 0.5), _beta_binomial(0, 4, 0.5)),
 )
 NAMES = [row.name for row in TABLE]
 ROWS = pytest.mark.parametrize("row", TABLE, ids=NAMES)

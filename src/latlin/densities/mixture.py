@@ -18,11 +18,13 @@ from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 #: steps of a search for quantiles, and its relative accuracy
 STEPS, NEAR = 100, 1e-12
 
 
+@storable
 @dataclass(frozen=True)
 class Mixture:
     """Σ_k weight_k q_k(w).

@@ -7,9 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from latlin.diagnostics.moments import CorrectedMoments
+from latlin.diagnostics.moments import CorrectedMoments, Response
 from latlin.diagnostics.pareto import LARGEST_K
-from latlin.diagnostics.response import Response
 from latlin.numerics.arrays import Array
 
 Word = Literal["reliable", "use with care", "do not use"]

@@ -14,15 +14,18 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from latlin.hyper.axes import Axes
 from latlin.hyper.objective import Objective, Point
 from latlin.numerics.arrays import LOG_2PI, Array
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
-LATTICES = {1: (0.7, 10.0, 120), 2: (0.95, 8.5, 300), 3: (1.15, 7.5, 600)}
+LATTICES = {1: (0.7, 10.0, 120), 2: (1.0, 8.0, 250), 3: (1.2, 7.5, 500)}
+#: a neighbour whose density is foreseen to be lower than the end of the lattice by so many nat is not tried
+HOPELESS = 1.0
 #: radius of the sphere of the composite design, in units of √m
-RADIUS = 1.1
+RADIUS = 1.15
 
 
 class Rule(NamedTuple):
@@ -47,9 +50,14 @@ def lattice(objective: Objective, axes: Axes, centre: Point) -> Rule:
         value, index = heapq.heappop(queue)
         if -value < top - fall:
             continue
+        here = known[index]
         for neighbour in _neighbours(index):
             u = axes.plain(step * np.array(neighbour, float)[None])[0]
             if neighbour in known or np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
+                continue
+            # what a split normal would lose on the way
+            change = np.diff(axes.log_split_normal(np.stack([here.u, u])))[0]
+            if here.log_density + change < top - fall - HOPELESS:
                 continue
             known[neighbour] = point = objective.at(u)
             top = max(top, point.log_density)
@@ -95,16 +103,10 @@ def composite(objective: Objective, axes: Axes, centre: Point) -> Rule:
     scales = np.where(z > 0.0, axes.up, np.where(z < 0.0, axes.down, axes.even))
     log_normal = -0.5 * m * LOG_2PI - 0.5 * np.sum(z**2, axis=1)
     log_weights = weights + np.log(scales).sum(axis=1) + axes.log_volume - log_normal
-    return Rule(points, log_weights, _composite_error(points, log_weights, m), f"a design of {len(points)} points")
-
-
-def _composite_error(points: list[Point], log_weights: Array, m: int) -> float:
-    """How much the axes and the corners of the design disagree about the integral."""
-    share = log_weights + np.array([point.log_density for point in points])
-    top = share.max()
-    centre, axes, corners = (float(np.exp(part - top).mean()) for part in np.split(share, [1, 1 + 2 * m]))
-    n = len(points) - 1
-    return float(abs(np.log((centre + n * axes) / (centre + n * corners))))
+    # how far the sum has moved from the integral of the split normal with the height of the centre
+    moved = logsumexp(log_weights + [p.log_density for p in points]) - centre.log_density
+    error = float(abs(moved + axes.log_split_normal(axes.centre[None])[0]))
+    return Rule(points, log_weights, error, f"a design of {len(points)} points")
 
 
 def _corners(m: int) -> Array:

@@ -20,8 +20,9 @@ from scipy import sparse
 from latlin.numerics import supernodes
 from latlin.numerics.arrays import Array
 from latlin.numerics.minimum_degree import dense_nodes, minimum_degree
-from latlin.numerics.pools import one_blas_thread
 from latlin.numerics.routines import ROUTINES, desk
+from latlin.numerics.stored import storable
+from latlin.numerics.threads import one_blas_thread
 
 Index = NDArray[np.int64]
 #: entries of L for each entry of A up to which the order as it came is kept
@@ -34,6 +35,7 @@ TALL = 500
 NUMBERS = 4_000_000
 
 
+@storable
 class Plan(NamedTuple):
     """An order of elimination and what it costs."""
 
@@ -104,6 +106,7 @@ def _permuted(graph: tuple[Index, Index], order: Index) -> tuple[Index, Index]:
     return matrix.indptr.astype(np.int64), label[matrix.indices]
 
 
+@storable
 @dataclass(frozen=True)
 class Analysis:
     """The pattern of a matrix and of its factor, in the order of elimination; made by `analyse`.
@@ -221,6 +224,7 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     return Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
 
 
+@storable
 @dataclass(frozen=True)
 class SparseCholesky:
     """A = LLᵀ in the order of elimination; vectors come and go in the matrix's own order.

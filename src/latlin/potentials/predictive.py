@@ -97,9 +97,6 @@ class Support(NamedTuple):
     place: Callable[[Array], Array]
     log_slope: Callable[[Array], Array]
 
-    def inside(self, y: Array) -> NDArray[np.bool_]:
-        return (y > self.low) & (y < self.high)
-
 
 LINE = Support(-np.inf, np.inf, lambda t: t, np.zeros_like)
 POSITIVE = Support(0.0, np.inf, lambda t: np.exp(np.clip(t, -LOG_LARGEST, LOG_LARGEST)), lambda t: t)
@@ -125,15 +122,18 @@ class ContinuousPredictive(Predictive):
         super().__init__(potential, m, v, shape)
         self.mean, self.variance, self._support = mean.reshape(shape), variance.reshape(shape), support
 
+    def _inside(self, y: Array) -> NDArray[np.bool_]:
+        return (y > self._support.low) & (y < self._support.high)
+
     def log_density(self, y: ArrayLike) -> Array:
         y = np.asarray(y, dtype=float)
-        inside = self._support.inside(y)
+        inside = self._inside(y)
         value = super().log_density(np.where(inside, y, self._potential.observation[1]))
         return np.where(inside, value, -np.inf)
 
     def cdf(self, y: ArrayLike) -> Array:
         y = np.asarray(y, dtype=float)
-        inside = self._support.inside(y)
+        inside = self._inside(y)
         block, m, v, shape = self._at(np.where(inside, y, self._potential.observation[1]))
         (value,) = block._in_blocks(type(self)._cdf_block, m, v)
         value = np.clip(value, 0.0, 1.0).reshape(shape)

@@ -15,10 +15,8 @@ from numbers import Integral
 import numpy as np
 
 from latlin.densities.point import PointMass
-from latlin.diagnostics.defended import DefendedEvidence, defended_evidence
-from latlin.diagnostics.moments import CorrectedMoments, corrected_moments
+from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
 from latlin.diagnostics.pareto import LARGEST_K
-from latlin.diagnostics.response import response
 from latlin.diagnostics.verdict import (
     FEWEST_EFFECTIVE,
     Findings,
@@ -29,7 +27,7 @@ from latlin.diagnostics.verdict import (
     judge,
     moment_gap,
 )
-from latlin.diagnostics.weights import WeightSummary, summarise_weights
+from latlin.diagnostics.weights import DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
 from latlin.inference.approximation import Approximation
 from latlin.inference.diagnosis.advice import next_engine
 from latlin.inference.diagnosis.log_joint import log_joint
