@@ -25,9 +25,11 @@ from latlin.additive.term import (
 )
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.stored import storable
 from latlin.priors.correlation import Correlation
 
 
+@storable
 @dataclass(frozen=True)
 class AR1(Term):
     """A stationary autoregression over the values of a column.
@@ -67,6 +69,7 @@ class AR1(Term):
         return by_level(By(self.by), part, frame)
 
 
+@storable
 @dataclass(frozen=True)
 class AR1Part(Part):
     """N(0, sd²/(1 − ρ²) · tridiagonal(−ρ, 1 + ρ², −ρ)⁻¹), the corners being one."""

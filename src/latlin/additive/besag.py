@@ -24,9 +24,11 @@ from latlin.additive.structure import Structure, scaled
 from latlin.additive.term import Part, PartPrior, Rows, Slope, Surroundings, Term, Values, standard_deviation
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.stored import storable
 from latlin.priors import Beta
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Besag(Term):
     """An intrinsic autoregression over the nodes of a graph.
@@ -70,6 +72,7 @@ class Besag(Term):
         return by_level(By(self.by), part, frame)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class BYM2(Term):
     """Besag's field and unstructured noise: x = sd (√(1 − ρ) v + √ρ u), v ~ N(0, I), u Besag's field, scaled.
@@ -107,6 +110,7 @@ class BYM2(Term):
         )
 
 
+@storable
 @dataclass(frozen=True)
 class BYM2Part(Part):
     """(x, u) with x | u ~ N(sd√ρ u, sd²(1 − ρ) I) and u ~ Besag's field: the form with a sparse precision.

@@ -15,6 +15,7 @@ from latlin.additive.places import indicator, row_products
 from latlin.additive.term import Part, PartPrior, Rows, Slope, Values
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
 class By(NamedTuple):
@@ -36,6 +37,7 @@ def _renamed(hyper: Hyperparameter, old: str, new: str) -> Hyperparameter:
     return replace(hyper, name=hyper.name.replace(old, new))
 
 
+@storable
 @dataclass(frozen=True)
 class CopiedPart(Part):
     """One field per label, with common hyperparameters: w = (w_1, …, w_L), Q = I_L ⊗ Q_1."""
@@ -95,6 +97,7 @@ class CopiedPart(Part):
         return sparse.csr_array(sparse.kron(sparse.eye_array(len(self.levels)), self.part.report()))
 
 
+@storable
 @dataclass(frozen=True)
 class MultipliedPart(Part):
     """A field that a number of the row multiplies: a coefficient that varies."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from scipy import sparse
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
 from latlin.additive.frame import codes_of, column, is_category, levels_of, n_rows
 from latlin.additive.places import indicator
+from latlin.numerics.stored import storable, storable_as
 
 
 class Coding(ABC):
@@ -28,6 +30,7 @@ class Coding(ABC):
         """The columns of a table, seen or unseen."""
 
 
+@storable
 @dataclass(frozen=True)
 class Numbers(Coding):
     """One column of numbers."""
@@ -42,6 +45,7 @@ class Numbers(Coding):
         return sparse.csr_array(evaluate(self.source, frame)[:, None])
 
 
+@storable
 @dataclass(frozen=True)
 class References(Coding):
     """A column of labels: one column of zeros and ones per label but the first, or per label when `every`."""
@@ -68,6 +72,7 @@ class References(Coding):
         return table if self.every else sparse.csr_array(table[:, 1:])
 
 
+@storable
 @dataclass(frozen=True)
 class Stacked(Coding):
     """Several codings side by side, after a column of ones where there is an intercept."""
@@ -104,6 +109,42 @@ class Wilkinson(Coding):
         if made.shape[1] != len(self.found):
             raise ValueError(f"{self.formula!r} has {len(self.found)} columns in training, but {made.shape[1]} here")
         return sparse.csr_array(made)
+
+
+def _keep(coding: Wilkinson) -> dict[str, Any]:
+    """What makes the coding again: labels of its factors, and what its transformations learnt."""
+    levels = {
+        str(factor): list(state["categories"])
+        for factor, (_, state) in coding.spec.encoder_state.items()
+        if "categories" in state
+    }
+    learnt = {str(name): _plain(state) for name, state in coding.spec.transform_state.items()}
+    return {"formula": coding.formula, "sources": coding.sources, "levels": levels, "learnt": learnt}
+
+
+def _made_again(formula: str, sources: tuple[str, ...], levels: Any, learnt: Any) -> Wilkinson:
+    """A coding like the one that was kept, from a table of its labels and of harmless numbers."""
+    size = max([2, *(len(labels) for labels in levels.values())])
+    table = {name: np.linspace(0.25, 0.75, size) for name in check_pieces(formula)}
+    for factor, labels in levels.items():
+        table |= {name: np.resize(np.array(labels), size) for name in check_pieces(factor)}
+    coding = wilkinson(formula, table)
+    spec = coding.spec
+    spec.transform_state.clear()
+    spec.transform_state.update(learnt)
+    return Wilkinson(formula, tuple(sources), coding.found, spec)
+
+
+def _plain(state: Any) -> Any:
+    """A state without objects of other packages."""
+    if isinstance(state, Mapping):
+        return {str(key): _plain(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [_plain(value) for value in state]
+    return np.asarray(state) if isinstance(state, np.ndarray) else state
+
+
+storable_as(Wilkinson, _keep, _made_again)
 
 
 def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:

@@ -13,12 +13,14 @@ from scipy import sparse
 from latlin.additive.coding import Coding, coding_of
 from latlin.additive.term import COEFFICIENT_SCALE, Part, PartPrior, Rows, Surroundings, Term, Values
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.stored import storable
 from latlin.priors import Flat
 
 #: standard deviation of the intercept at the average row, in units of the response
 INTERCEPT_SCALE = 10.0
 
 
+@storable
 class Fixed(Term):
     """Coefficients of columns.
 
@@ -81,6 +83,7 @@ class Fixed(Term):
         return FixedPart(self.label, coding, centre, spread, mean, scale)
 
 
+@storable
 @dataclass(frozen=True)
 class FixedPart(Part):
     """Coefficients of standardised columns with independent normal priors; those of infinite scale are flat.

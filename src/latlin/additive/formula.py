@@ -21,8 +21,10 @@ from latlin.additive.seasonal import Seasonal
 from latlin.additive.smooth import Smooth
 from latlin.additive.spline import Spline
 from latlin.additive.term import Term
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class Response:
     """The left-hand side: expressions of columns.
@@ -46,6 +48,7 @@ class Response:
     weights: str | None = None
 
 
+@storable
 @dataclass(frozen=True)
 class Formula:
     """A formula, read."""

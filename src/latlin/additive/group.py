@@ -24,12 +24,14 @@ from latlin.additive.term import (
 )
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.stored import storable
 from latlin.priors.correlation import Correlation
 
 #: shape of the default prior of correlations
 CORRELATION_SHAPE = 2.0
 
 
+@storable
 class Group(Term):
     """Effects of the labels of a column: w_g ~ N(0, Σ), one vector per label.
 
@@ -126,6 +128,7 @@ class Group(Term):
         )
 
 
+@storable
 @dataclass(frozen=True)
 class GroupPart(Part):
     """One vector of K effects per level, levels one after the other: Q = I ⊗ Σ⁻¹."""

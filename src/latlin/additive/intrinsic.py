@@ -18,8 +18,10 @@ from latlin.additive.structure import Structure
 from latlin.additive.term import Part, PartPrior, Rows, Slope, Values, scaled_slope
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class IntrinsicPart(Part):
     """A field with precision R/sd² on nodes, and trends with a normal prior.

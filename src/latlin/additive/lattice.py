@@ -16,8 +16,10 @@ from latlin.additive.structure import scaled
 from latlin.additive.term import Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class Lattice(Term):
     """An intrinsic field on a grid.
@@ -74,6 +76,7 @@ class Lattice(Term):
         return by_level(By(self.by), part, frame)
 
 
+@storable
 @dataclass(frozen=True)
 class Cells(Place):
     """Cells of a grid, row by row."""

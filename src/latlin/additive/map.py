@@ -10,7 +10,7 @@ No mesh is made here: give the nodes and triangles of one, for example of scipy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 
 from latlin.additive.expression import evaluate
 from latlin.additive.places import Place
-from latlin.additive.structure import factorised
+from latlin.additive.structure import factorised, packed, unpacked
 from latlin.additive.term import (
     Part,
     PartPrior,
@@ -34,6 +34,7 @@ from latlin.additive.term import (
 )
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.stored import storable, storable_as
 from latlin.priors import InverseGamma
 
 #: nodes up to which the determinant comes from eigenvalues
@@ -42,6 +43,7 @@ DENSE = 1500
 NEAR = 12
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Map(Term):
     """A smooth field over two coordinates.
@@ -175,6 +177,14 @@ class MapPart(Part):
         }
 
 
+storable_as(
+    MapPart,
+    lambda part: {**{f.name: getattr(part, f.name) for f in fields(part)}, "stiffness": packed(part.stiffness)},
+    lambda stiffness, **rest: MapPart(stiffness=unpacked(**stiffness), **rest),
+)
+
+
+@storable
 @dataclass(frozen=True)
 class Triangles(Place):
     """Points in the triangles of a mesh: weights are barycentric coordinates."""

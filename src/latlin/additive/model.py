@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +24,9 @@ from latlin.additive.loo import LeaveOneOut, leave_one_out
 from latlin.additive.marginal_means import marginal_rows
 from latlin.additive.problem import Problem, rows_of, spans_of
 from latlin.additive.term import Surroundings, Term
+from latlin.densities.mixture import Mixture
 from latlin.inference.engine import Engine
+from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState, generator
@@ -32,7 +35,7 @@ from latlin.numerics.rng import RandomState, generator
 DRAWS = 4000
 
 
-class AdditiveModel(BaseEstimator):
+class AdditiveModel(Archived, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters
@@ -88,6 +91,16 @@ class AdditiveModel(BaseEstimator):
     True
     """
 
+    _saved: ClassVar[tuple[str, ...]] = (
+        "_read_",
+        "_parts",
+        "_values",
+        "_average",
+        "posterior_",
+        "hyperparameters_",
+        "n_features_in_",
+    )
+
     def __init__(
         self,
         formula: str | None = None,
@@ -134,18 +147,40 @@ class AdditiveModel(BaseEstimator):
         learnt, posterior = learning.learn(
             problem, self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose
         )
-        self._read_, self._parts, self._family = read, problem.parts, problem.family
+        self._read_, self._parts = read, problem.parts
         self._problem_, self._frame = problem, frame
-        self._components = [predict.Component(c.share, c.values, c.fit.density) for c in learnt.components]
+        self._values = [component.values for component in learnt.components]
         self._fits = [component.fit for component in learnt.components]
+        self._average = float(np.mean(problem.observed.y))
         self.posterior_ = posterior
         self.hyperparameters_ = learnt.table
+        self.n_features_in_ = len(self._parts)
+        self._after_loading()
+        return self
+
+    def _after_loading(self) -> None:
+        """What follows from the stored attributes."""
+        posterior, density = self.posterior_, self.posterior_.density
+        shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
+        self._family = family_of(self.family)
+        self._components = [
+            predict.Component(float(share), values, part)
+            for share, values, part in zip(shares, self._values, parts, strict=True)
+        ]
         self.log_evidence_ = posterior.log_evidence
         self.evidence_kind_ = posterior.evidence_kind
         self.converged_, self.n_iter_ = posterior.converged, max(posterior.n_iter, 1)
         self.message_ = posterior.message
-        self.n_features_in_ = len(self._parts)
-        return self
+        if not hasattr(self, "_fits"):
+            # a model from a file has no training rows
+            self._fits, self._frame, self._problem_ = [], None, None
+
+    def _options_to_save(self) -> dict[str, Any]:
+        """Without graphs, which are in the fitted terms."""
+        options = super()._options_to_save()
+        if options["terms"] is not None:
+            options["terms"] = [replace(t, graph=None) if hasattr(t, "graph") else t for t in options["terms"]]
+        return options
 
     def _read(self) -> Formula:
         if self.formula is not None:
@@ -273,7 +308,7 @@ class AdditiveModel(BaseEstimator):
         The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
         """
         check_is_fitted(self, "posterior_")
-        return variances.components(self._components, self._parts, self._family, self._mean_response(), coverage)
+        return variances.components(self._components, self._parts, self._family, self._average, coverage)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
         """The share of a group in the variance of groups and noise: how alike two rows of one group are."""
@@ -283,10 +318,6 @@ class AdditiveModel(BaseEstimator):
             raise ValueError(f"group must be one of {', '.join(groups) or 'none'}, got {group!r}")
         table = self.variance_components()
         return float(table[f"share({group or groups[0]})"]["mean"])
-
-    def _mean_response(self) -> float:
-        observed = self._problem_.observed
-        return float(np.mean(observed.y))
 
     # --- predictions ----------------------------------------------------------------------------
 

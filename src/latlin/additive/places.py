@@ -14,6 +14,7 @@ from scipy.interpolate import BSpline
 from latlin.additive.expression import evaluate
 from latlin.additive.frame import codes_of, column
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
 class Place(ABC):
@@ -29,6 +30,7 @@ class Place(ABC):
         """Weights of the nodes, one row per row of the table."""
 
 
+@storable
 @dataclass(frozen=True)
 class Labels(Place):
     """Nodes are labels, and every row has one of them."""
@@ -50,6 +52,7 @@ class Labels(Place):
         return indicator(codes, len(self.levels))
 
 
+@storable
 @dataclass(frozen=True)
 class Line(Place):
     """Nodes on a line; between two of them rows interpolate, beyond the ends they stay at the end.
@@ -94,6 +97,7 @@ class Line(Place):
         return table
 
 
+@storable
 @dataclass(frozen=True)
 class Splines(Place):
     """B-splines of degree three on equidistant knots; beyond the ends the last polynomial's line goes on."""
@@ -139,6 +143,7 @@ class Splines(Place):
         return sparse.csr_array(spline.derivative()(x))
 
 
+@storable
 @dataclass(frozen=True)
 class Tensor(Place):
     """Products of the weights of two places."""

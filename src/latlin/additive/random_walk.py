@@ -19,11 +19,13 @@ from latlin.additive.places import Line
 from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Rows, Surroundings, Term, Values, standard_deviation
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 #: most nodes that a regular grid may have per distinct place
 FILL = 20
 
 
+@storable
 @dataclass(frozen=True)
 class RandomWalk(Term):
     """A walk over the values of a column.
@@ -83,6 +85,7 @@ class RandomWalk(Term):
         return by_level(By(self.by), part, frame)
 
 
+@storable
 @dataclass(frozen=True)
 class RandomWalkPart(IntrinsicPart):
     """A walk that goes on beyond its ends."""

@@ -23,8 +23,10 @@ from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class Seasonal(Term):
     """A seasonal pattern over the values of a column.

@@ -34,6 +34,7 @@ from latlin.additive.term import (
 )
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.stored import storable
 from latlin.priors import InverseGamma
 
 SMOOTHNESS = {0.5: 1, 1.5: 2, 2.5: 3}
@@ -44,6 +45,7 @@ NEAREST = {1: 1e-5, 2: 1e-3, 3: 1e-2}
 LONGEST = 3.0
 
 
+@storable
 @dataclass(frozen=True)
 class Smooth(Term):
     """A Gaussian process over a column with a Matérn covariance: stationary, with mean zero.
@@ -112,6 +114,7 @@ class Step(NamedTuple):
     dV: Array
 
 
+@storable
 @dataclass(frozen=True)
 class SmoothPart(Part):
     """K states per distinct place; the first of them is the function."""

@@ -20,8 +20,10 @@ from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class Spline(Term):
     """A smooth function of one column, or of two.

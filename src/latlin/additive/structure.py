@@ -8,6 +8,7 @@ diag(R⁻), is one, so that sd² R⁻ is a field whose typical standard deviatio
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from scipy import linalg, sparse
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
+from latlin.numerics.stored import storable_as
 
 #: fields up to this size are inverted densely
 DENSE = 600
@@ -50,6 +52,30 @@ class Structure:
     def log_normaliser(self, sd: float) -> float:
         """Of the field with precision R/sd² on Nw = 0: ½ log|R| − rank (½ log 2π + log sd)."""
         return 0.5 * self.log_determinant - self.rank * (0.5 * np.log(2.0 * np.pi) + np.log(sd))
+
+
+def packed(matrix: sparse.csc_array) -> dict[str, Any]:
+    """A sparse matrix as arrays."""
+    return {"data": matrix.data, "indices": matrix.indices, "ends": matrix.indptr, "shape": matrix.shape}
+
+
+def unpacked(data: Array, indices: Any, ends: Any, shape: tuple[int, int]) -> sparse.csc_array:
+    """The matrix of `packed`, checked."""
+    matrix = sparse.csc_array((data, indices, ends), shape=tuple(shape))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+storable_as(
+    Structure,
+    lambda one: {
+        "matrix": packed(one.matrix),
+        "null": one.null,
+        "log_determinant": one.log_determinant,
+        "factor": one.factor,
+    },
+    lambda matrix, **rest: Structure(unpacked(**matrix), **rest),
+)
 
 
 def scaled(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None) -> Structure:
