@@ -173,7 +173,7 @@ class AdditiveModel(Archived, BaseEstimator):
         self.message_ = posterior.message
         if not hasattr(self, "_fits"):
             # a model from a file has no training rows
-            self._fits, self._frame, self._problem_ = [], None, None
+            self._fits, self._frame = [], None
 
     def _options_to_save(self) -> dict[str, Any]:
         """Without graphs, which are in the fitted terms."""
