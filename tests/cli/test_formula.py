@@ -71,9 +71,14 @@ def test_the_summary_and_the_page_show_every_term(folder):
     assert "<script" not in page
 
 
+def test_a_target_or_a_formula_is_needed(folder):
+    result = run("fit", folder / "data.csv")
+    assert result.exit_code == 2
+    assert "--formula" in result.stderr
+
+
 def test_mistakes_are_one_sentence(folder):
     for words, expected in (
-        (("fit", folder / "data.csv"), "--target"),
         (("fit", folder / "data.csv", "--formula", "visits ~ x"), "counts"),
         (("fit", folder / "data.csv", "--formula", "y ~ besag(clinic)"), "neighbours"),
         (("compare", folder / "data.csv", "--formula", "y ~ x"), "two formulas"),

@@ -74,6 +74,7 @@ def fit(
     debug: Debug = False,
 ) -> None:
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
+    target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.fit import Fitting, fit_model, save_and_tell
         from latlin.cli.models import checked_folds, prepare, scale_of
@@ -86,7 +87,7 @@ def fit(
 
             fit_formula(data, formula, family, engine, graph, out, screen())
             return
-        choices = _choices(_needed(target), family, missing, drop, categorical, levels)
+        choices = _choices(target, family, missing, drop, categorical, levels)
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose)
         if scheduler is None and not _is_pattern(data):
@@ -163,6 +164,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
+    target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
         from latlin.cli.models import checked_folds, scale_of
@@ -179,7 +181,7 @@ def compare(
                 _write_rows(out, rows)
             return
         families, engines = _list(family), _list(engine)
-        choices = _choices(_needed(target), families[0] if families else "auto", missing, drop, categorical, levels)
+        choices = _choices(target, families[0] if families else "auto", missing, drop, categorical, levels)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet)
         if scheduler is None and not _is_pattern(data):
             found = compare_table(read_table(data), choices, how, _answer())
@@ -259,7 +261,7 @@ def demo(
 
 def _needed(target: str) -> str:
     if not target:
-        raise ValueError("say what to explain: --target COLUMN, or --formula 'y ~ x + (1 | g)'")
+        raise typer.BadParameter("say what to explain: --target COLUMN, or --formula 'y ~ x + (1 | g)'")
     return target
 
 
