@@ -306,6 +306,20 @@ def test_large_models_with_sparse_rows_choose_the_sparse_form_by_themselves():
     np.testing.assert_allclose(post.variance, dense.variance, atol=1e-8)
 
 
+def test_fits_with_other_values_share_the_analysis_of_the_pattern():
+    rows, y = groups(900, 350)
+    fits = [
+        infer(LatentLinearModel([GaussianFactor(cov=cov), SiteFactor(rows, potentials.Logit(y))]), "laplace")
+        for cov in (1.0, 2.0)
+    ]
+    first, second = (post.density.structure.precision.factor.analysis for post in fits)
+    assert first is second
+    alone = infer(
+        LatentLinearModel([GaussianFactor(cov=2.0), SiteFactor(rows.toarray(), potentials.Logit(y))]), "laplace"
+    )
+    np.testing.assert_allclose(fits[1].log_evidence, alone.log_evidence, rtol=1e-10)
+
+
 def test_rows_that_fill_stay_dense():
     rng = np.random.default_rng(0)
     rows = sparse.random_array((400, 320), density=0.1, rng=rng, format="csr")

@@ -26,6 +26,8 @@ from latlin.numerics.routines import (
 Index = NDArray[np.int64]
 #: multiplications from which on a product is left to BLAS
 WORTH = 4096
+#: columns of a supernode up to which its products stay in loops in any case
+NARROW = 4
 #: a pivot below this share of the diagonal entry is rounding: the matrix is singular
 ROUNDING = 1e-13
 
@@ -227,7 +229,7 @@ def _subtract(
     while stop < height and rows[begin[below] + stop] < first[s + 1]:
         stop += 1
     tall, wide, base = height - start, stop - start, place[below]
-    if tall * wide * width < WORTH:
+    if width < NARROW or tall * wide * width < WORTH:
         for c in range(wide):
             target = place[s] + (rows[begin[below] + start + c] - first[s]) * own
             for k in range(width):

@@ -40,10 +40,18 @@ class WeightedGram:
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int32], Index]:
-        """The entry of every pair of non-zeros of a row, and where the pairs of each row begin."""
+        """The entry of every pair of non-zeros of a row, and where the pairs of each row begin.
+
+        They stay with the analysis, where rows of the same pattern find them.
+        """
         a, counts = self.analysis, np.diff(self._indptr)
+        kept = vars(a).get("_pairs_of_rows")
+        if kept is not None and np.array_equal(kept[0], self._indptr) and np.array_equal(kept[1], self.rows.indices):
+            return kept[2]
         begin = np.concatenate([[0], np.cumsum(counts * (counts + 1) // 2)]).astype(np.int64)
-        return entries_of_pairs(self._indptr, a.label[self.rows.indices], a.indptr, a.indices), begin
+        found = entries_of_pairs(self._indptr, a.label[self.rows.indices], a.indptr, a.indices), begin
+        vars(a)["_pairs_of_rows"] = (self._indptr, self.rows.indices, found)
+        return found
 
     def total(self, weights: Array) -> Array:
         """HᵀΓH on the entries."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr
-from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
@@ -38,9 +39,11 @@ from latlin.numerics.weighted_gram import WeightedGram
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
 #: factor's entries and operations up to which it is
-LARGE, THIN, LIGHT = 300, 0.25, 0.1
+LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+#: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
+_KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
 IMPROPER = (
     "the posterior is improper: the factors leave some direction of w undetermined; "
     "add a GaussianFactor on w, a Constraint or more sites"
@@ -239,15 +242,22 @@ def needs_sparse(model: LatentLinearModel) -> bool:
 
 def uses_sparse(model: LatentLinearModel) -> bool:
     """Whether the sparse form is the one for a model."""
-    return needs_sparse(model) or (_may_be_sparse(model) and _chosen_plan(model) is not None)
+    if needs_sparse(model):
+        return True
+    return _may_be_sparse(model) and _analysed(model, quadratic_of(model), _site_rows(model)) is not None
 
 
 def sparse_form(model: LatentLinearModel) -> SparseForm | None:
     """The form of a model whose precision is sparse; None where another form is better."""
-    if needs_sparse(model):
-        return _built(model, None)
-    plan = _chosen_plan(model) if _may_be_sparse(model) else None
-    return None if plan is None else _built(model, plan)
+    if not needs_sparse(model) and not _may_be_sparse(model):
+        return None
+    prior, rows = quadratic_of(model), _site_rows(model)
+    analysis = _analysed(model, prior, rows)
+    return None if analysis is None else _built(model, prior, WeightedGram(analysis, rows))
+
+
+def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
+    return sparse.csr_array(stacked_rows(model))
 
 
 def _may_be_sparse(model: LatentLinearModel) -> bool:
@@ -262,12 +272,28 @@ def _may_be_sparse(model: LatentLinearModel) -> bool:
     return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < PAIRS
 
 
-def _chosen_plan(model: LatentLinearModel) -> Plan | None:
-    """An order of elimination, if it leaves much less than a dense factor."""
-    d = model.dim
-    plan = plan_elimination(_pattern(quadratic_of(model).precision, stacked_rows(model)))
-    thin = plan.entries < min(THIN * 0.5 * d * d, ENTRIES)
-    return plan if thin and plan.flops < min(LIGHT * d**3 / 3.0, OPERATIONS) else None
+def _analysed(model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array) -> Analysis | None:
+    """The analysis of P's pattern, taken over from a living posterior of the same pattern; None where P would fill."""
+    patterns = (prior.precision.indptr, prior.precision.indices, rows.indptr, rows.indices)
+    digest = blake2b(digest_size=16)
+    for part in patterns:
+        digest.update(np.ascontiguousarray(part, np.int64).tobytes())
+    known = _KNOWN.get(digest.digest())
+    if known is not None:
+        return known
+    pattern = _pattern(prior.precision, rows)
+    plan = plan_elimination(pattern)
+    if not needs_sparse(model) and _fills(plan, model.dim):
+        return None
+    analysis = analyse(pattern, plan)
+    _KNOWN[digest.digest()] = analysis
+    return analysis
+
+
+def _fills(plan: Plan, dim: int) -> bool:
+    """Whether a factor is not much less than a dense one, or too large in any case."""
+    thin = plan.entries < min(THIN * 0.5 * dim * dim, ENTRIES)
+    return not (thin and plan.flops < min(LIGHT * dim**3 / 3.0, OPERATIONS))
 
 
 def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
@@ -277,11 +303,9 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     return sparse.csr_array(total)
 
 
-def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
-    prior = quadratic_of(model)
-    rows, sites = sparse.csr_array(_stored_rows(model)), Sites.of(model)
+def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> SparseForm:
+    rows, sites = gram.rows, Sites.of(model)
     sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
-    gram = WeightedGram(analyse(_pattern(prior.precision, rows), plan), rows)
     typical = gram.analysis.values(prior.precision) + gram.total(sites.typical_precision())
     grounded = ground(gram.analysis, typical, len(prior.rows))
     if grounded is None:
@@ -307,13 +331,6 @@ def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
         grounded.held,
         grounded.weight if len(grounded.held) else 0.0,
     )
-
-
-def _stored_rows(model: LatentLinearModel) -> Any:
-    rows = stacked_rows(model)
-    if any(isinstance(factor.H, LinearOperator) for factor in model.sites) and not np.all(np.isfinite(rows)):
-        raise ValueError("SiteFactor H must be finite, got an operator whose products are not")
-    return rows
 
 
 def quadratic_of(model: LatentLinearModel) -> Quadratic:
