@@ -24,12 +24,14 @@ from scipy.linalg import qr, solve_triangular
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.sparse_cholesky import SparseCholesky
+from latlin.numerics.stored import storable
 
 Index = NDArray[np.int64]
 #: misfit of a constraint, relative to the size of its terms, from which on a point is off it
 OFF = 1e-6
 
 
+@storable
 @dataclass(frozen=True)
 class SparsePrecision:
     """P, held and conditioned; made by `condition`.
@@ -109,6 +111,7 @@ def condition(factor: SparseCholesky, rows: Array, held: Index, weight: float) -
     return SparsePrecision(factor, rows, held, weight, turned, removed, added, log_det)
 
 
+@storable
 @dataclass(frozen=True)
 class SparsePrecisionCovariance:
     """S of a `SparsePrecision`.

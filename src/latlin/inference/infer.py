@@ -20,6 +20,7 @@ from latlin.inference.mode.laplace import Laplace
 from latlin.inference.mode.map import MAP
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
+from latlin.numerics.threads import blas_threads_for
 
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
@@ -71,7 +72,11 @@ def infer(
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     if isinstance(model, BlockModel):
         return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
-    return _explained(resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint))
+    chosen = resolve(engine)
+    rows = sum(model.site_count(factor) for factor in model.sites)
+    # a weighted Gram matrix in the smaller of the two spaces
+    with blas_threads_for(rows * model.dim * min(rows, model.dim)):
+        return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 
 def _explained(post: Posterior) -> Posterior:

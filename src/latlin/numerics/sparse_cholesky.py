@@ -20,8 +20,9 @@ from scipy import sparse
 from latlin.numerics import supernodes
 from latlin.numerics.arrays import Array
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
-from latlin.numerics.pools import one_blas_thread
 from latlin.numerics.routines import ROUTINES, desk
+from latlin.numerics.stored import storable
+from latlin.numerics.threads import one_blas_thread, share_out
 
 Index = NDArray[np.int64]
 #: entries of L for each entry of A up to which the order as it came is kept
@@ -32,6 +33,8 @@ FILLED = 3.0
 SLACK = 0.15
 #: rows of the largest panel from which on BLAS keeps its threads
 TALL = 2000
+#: nanoseconds to look up one pair of a row in the selected inverse
+PAIR = 20.0
 #: numbers in a block of right-hand sides
 NUMBERS = 4_000_000
 
@@ -119,6 +122,7 @@ def _permuted(graph: tuple[Index, Index], order: Index) -> tuple[Index, Index]:
     return matrix.indptr.astype(np.int64), label[matrix.indices]
 
 
+@storable
 @dataclass(frozen=True)
 class Analysis:
     """The pattern of a matrix and of its factor, in the order of elimination; made by `analyse`.
@@ -236,6 +240,7 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     return Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
 
 
+@storable
 @dataclass(frozen=True)
 class SparseCholesky:
     """A = LLᵀ in the order of elimination; vectors come and go in the matrix's own order.
@@ -268,19 +273,19 @@ class SparseCholesky:
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""
         inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        supernodes.solve_rows(self.panels, *self._parts, inner, True, True)
+        self._run(supernodes.solve_rows, inner, True, True)
         return self._outwards(inner, b.ndim)
 
     def whiten(self, b: Array) -> Array:
         """L⁻¹b in the order of elimination, for one vector or the columns of a matrix: ‖L⁻¹b‖² = bᵀA⁻¹b."""
         inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        supernodes.solve_rows(self.panels, *self._parts, inner, True, False)
+        self._run(supernodes.solve_rows, inner, True, False)
         return inner[0] if b.ndim == 1 else inner.T
 
     def unwhiten(self, b: Array) -> Array:
         """L⁻ᵀb for one vector or the columns of a matrix: standard normals become draws of covariance A⁻¹."""
         inner = np.atleast_2d(b.T).copy()
-        supernodes.solve_rows(self.panels, *self._parts, inner, False, True)
+        self._run(supernodes.solve_rows, inner, False, True)
         return self._outwards(inner, b.ndim)
 
     def whitened_squares(self, rows: Any) -> Array:
@@ -291,14 +296,14 @@ class SparseCholesky:
             part = rows[start : start + block]
             dense = part.toarray() if sparse.issparse(part) else np.asarray(part, float)
             inner = np.ascontiguousarray(dense[:, self.analysis.order])
-            supernodes.solve_rows(self.panels, *self._parts, inner, True, False)
+            self._run(supernodes.solve_rows, inner, True, False)
             parts.append(np.einsum("nd,nd->n", inner, inner))
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def squares(self, rows: Array) -> Array:
         """rᵀAr for every row of a dense matrix."""
         inner = np.ascontiguousarray(rows[:, self.analysis.order])
-        supernodes.times_factor_rows(self.panels, *self._parts, inner)
+        self._run(supernodes.times_factor_rows, inner)
         return np.einsum("nd,nd->n", inner, inner)
 
     @cached_property
@@ -346,13 +351,25 @@ class SparseCholesky:
     def inverse_squares(self, rows: sparse.csr_array) -> Array:
         """h_nᵀA⁻¹h_n of sparse rows: from the selected inverse where all pairs of a row are in it, else by solves."""
         a = self.analysis
-        found = supernodes.selected_squares(
-            rows.indptr.astype(np.int64), a.label[rows.indices], rows.data, self.inverse, *self._parts, a.of
+        found = np.empty(rows.shape[0])
+        arrays = (
+            rows.indptr.astype(np.int64),
+            a.label[rows.indices],
+            rows.data,
+            self.inverse,
+            *self._parts,
+            a.of,
+            found,
         )
+        share_out(supernodes.selected_squares, len(found), PAIR * (rows.nnz / max(len(found), 1)) ** 2, *arrays)
         missing = np.flatnonzero(np.isnan(found))
         if len(missing):
             found[missing] = self.whitened_squares(rows[missing])
         return found
+
+    def _run(self, kernel: Any, rows: Array, *words: bool) -> None:
+        """A compiled loop over right-hand sides, the rows of a matrix, in their place."""
+        share_out(kernel, len(rows), float(len(self.panels)), self.panels, *self._parts, rows, *words)
 
     def _outwards(self, inner: Array, ndim: int) -> Array:
         outer = np.empty_like(inner)

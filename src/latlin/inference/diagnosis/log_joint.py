@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
+from scipy.special import logsumexp
 
+from latlin.inference.averaged import AveragedModel
 from latlin.inference.forms.gaussian_part import factor_whitening
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import factor_precision, log_integral, quadratic_of
@@ -41,6 +43,23 @@ class LogJoint:
         if np.any(np.isnan(total)) or np.any(total == np.inf):
             raise ValueError("the model's log density is not a number at some draws; rescale the columns of H")
         return total
+
+
+class AveragedLogJoint:
+    """log Σ_k weight_k p_k(w) of a model whose hyperparameters are integrated out."""
+
+    def __init__(self, model: AveragedModel) -> None:
+        self._parts = [LogJoint(part) for part in model.parts]
+        self._log_weights = model.log_weights
+
+    def __call__(self, w: Array) -> Array:
+        parts = [weight + joint(w) for weight, joint in zip(self._log_weights, self._parts, strict=True)]
+        return np.asarray(logsumexp(parts, axis=0))
+
+
+def log_joint(model: LatentLinearModel) -> LogJoint | AveragedLogJoint:
+    """The log joint of a model as a function of rows of w."""
+    return AveragedLogJoint(model) if isinstance(model, AveragedModel) else LogJoint(model)
 
 
 def _log_gaussian(factor: GaussianFactor, w: Array) -> Array:
