@@ -82,6 +82,8 @@ def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
         )
     if posterior.engine == "lvb" and posterior.evidence_kind == "approximation":
         raise ValueError("the evidence of low-rank variances has no exact gradient; use variances='exact'")
+    if posterior.engine == "laplace" and posterior.sites is None:
+        raise ValueError("a Laplace evidence has an exact gradient with covariance='full' or 'sparse' only")
     rows, sites = stacked_rows(posterior.model), Sites.of(posterior.model)
     if posterior.engine != "laplace" and not any(has_parameters(p) for p in sites.potentials):
         none: tuple[dict[str, Array], ...] = tuple({} for _ in sites.blocks)

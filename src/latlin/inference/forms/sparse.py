@@ -244,15 +244,15 @@ def uses_sparse(model: LatentLinearModel) -> bool:
     """Whether the sparse form is the one for a model."""
     if needs_sparse(model):
         return True
-    return _may_be_sparse(model) and _analysed(model, quadratic_of(model), _site_rows(model)) is not None
+    return may_be_sparse(model) and _analysed(model, quadratic_of(model), _site_rows(model)) is not None
 
 
-def sparse_form(model: LatentLinearModel) -> SparseForm | None:
-    """The form of a model whose precision is sparse; None where another form is better."""
-    if not needs_sparse(model) and not _may_be_sparse(model):
+def sparse_form(model: LatentLinearModel, forced: bool = False) -> SparseForm | None:
+    """The form of a model whose precision is sparse; None where another form is better, unless it is forced."""
+    if not forced and not needs_sparse(model) and not may_be_sparse(model):
         return None
     prior, rows = quadratic_of(model), _site_rows(model)
-    analysis = _analysed(model, prior, rows)
+    analysis = _analysed(model, prior, rows, forced)
     return None if analysis is None else _built(model, prior, WeightedGram(analysis, rows))
 
 
@@ -260,7 +260,7 @@ def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
     return sparse.csr_array(stacked_rows(model))
 
 
-def _may_be_sparse(model: LatentLinearModel) -> bool:
+def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
     """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
     rows = [factor.H for factor in model.sites if factor.H is not None]
     priors = [factor for factor in model.gaussians if factor.H is None]
@@ -269,10 +269,12 @@ def _may_be_sparse(model: LatentLinearModel) -> bool:
     )
     if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
         return False
-    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < PAIRS
+    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < pairs
 
 
-def _analysed(model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array) -> Analysis | None:
+def _analysed(
+    model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array, forced: bool = False
+) -> Analysis | None:
     """The analysis of P's pattern, taken over from a living posterior of the same pattern; None where P would fill."""
     patterns = (prior.precision.indptr, prior.precision.indices, rows.indptr, rows.indices)
     digest = blake2b(digest_size=16)
@@ -283,7 +285,7 @@ def _analysed(model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array
         return known
     pattern = _pattern(prior.precision, rows)
     plan = plan_elimination(pattern)
-    if not needs_sparse(model) and _fills(plan, model.dim):
+    if not forced and not needs_sparse(model) and _fills(plan, model.dim):
         return None
     analysis = analyse(pattern, plan)
     _KNOWN[digest.digest()] = analysis

@@ -16,9 +16,11 @@ from scipy.linalg import eigh
 
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.forms.site_form import SiteForm, Solution, site_form
+from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.mode.newton import Mode, find_mode
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
+from latlin.inference.structured_laplace import structured_laplace
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import symmetrise
@@ -36,11 +38,25 @@ class Laplace:
     tol : float
         Largest absolute gradient entry in whitened coordinates at convergence.
     max_iter : int
+    covariance : {"full", "diagonal", "low-rank", "sparse"}
+        "full" chooses the quickest way to the exact curvature. "sparse" is the same by the sparse Cholesky factor of
+        the precision, however much it fills. "diagonal" and "low-rank" find the mode by products with H alone and keep
+        the structure that is closest to the curvature; their evidence is below that of "full".
+    rank : int, optional
+        Loadings of a low-rank covariance.
     """
 
     name: ClassVar[str] = "laplace"
     tol: float = 1e-6
     max_iter: int = 200
+    covariance: str = "full"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.covariance not in COVARIANCES:
+            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}, got {self.covariance!r}")
+        if (self.rank is not None) != (self.covariance == "low-rank"):
+            raise ValueError(f"rank goes with covariance='low-rank', got rank={self.rank} with {self.covariance!r}")
 
     def run(
         self,
@@ -52,10 +68,12 @@ class Laplace:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        form = site_form(model)
-        refuse_kinks(form.sites.potentials)
-        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        refuse_kinks([factor.potential for factor in model.sites])
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        if self.covariance in ("diagonal", "low-rank"):
+            return structured_laplace(self, self.covariance, self.rank, rules, model, start, verbose, checkpoint)
+        form = (sparse_form(model, forced=True) if self.covariance == "sparse" else None) or site_form(model)
+        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))
         solution = _curvature(form, ascent)
         return Posterior(
@@ -73,6 +91,7 @@ class Laplace:
         )
 
 
+COVARIANCES = ("full", "diagonal", "low-rank", "sparse")
 REMEDY = "raise max_iter, rescale the columns of H, or use engine 'gkl', which needs no mode"
 
 
