@@ -1,9 +1,9 @@
 """Laplace approximations of large models: the mode by products alone, and a covariance with a simple structure.
 
-At the mode w* the log posterior is close to log p(w*) − ½δᵀPδ, P = Λ + HᵀΓH. Of all Gaussians of a given structure
-the one closest to that parabola's, in KL(q‖p), has the mean w* and maximises −½tr(PS) + ½ log det S: for a diagonal S it is
-S_dd = 1/P_dd; others are Gaussian KL fits with the sites replaced by parabolas (Challis (2013), §3.5 and §4.3). The
-evidence is the value that the parabola's bound has there.
+At the mode w* the log posterior is close to log p(w*) − ½δᵀPδ, P = Λ + HᵀΓH. Of all Gaussians of a given structure, the
+one that is closest to that parabola's in KL(q‖p) has the mean w* and maximises −½tr(PS) + ½ log det S. For a diagonal S
+it is S_dd = 1/P_dd; others are Gaussian KL fits with the sites replaced by parabolas (Challis (2013), §3.5 and §4.3).
+The evidence is the value that the parabola's bound has there.
 """
 
 from __future__ import annotations
