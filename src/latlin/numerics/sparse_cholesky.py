@@ -39,6 +39,7 @@ PAIR = 20.0
 NUMBERS = 4_000_000
 
 
+@storable
 class Plan(NamedTuple):
     """An order of elimination and what it costs."""
 

@@ -130,7 +130,11 @@ def find_mode_by_products(
     deviation = np.zeros(len(form.prior.origin)) if start is None else start - form.prior.origin
     x = form.rows @ deviation
     first = form.at(deviation, x, form.log_joint(deviation, x))
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+    def evaluate(point: Point) -> float:
+        return form.log_joint(point.deviation, form.rows @ point.deviation)
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
 def _newton_step(form: ProductForm, point: Point) -> Point:
