@@ -172,14 +172,26 @@ class SparseForm(SiteForm):
         return values
 
     @cached_property
-    def _entry_scale(self) -> Array:
+    def multiplicity(self) -> Array:
+        """How often each entry stands in the matrix: once on the diagonal, twice off it."""
+        counts = np.full(len(self.analysis.indices), 2.0)
+        counts[self.analysis.diagonal] = 1.0
+        return counts
+
+    @cached_property
+    def entry_scale(self) -> Array:
+        """The product of the scales of an entry's two coordinates."""
         a, scale = self.analysis, self.projections.scale
         ordered = scale[a.order]
         return ordered[a.indices] * np.repeat(ordered, np.diff(a.indptr))
 
     def sparse_precision(self, gamma: Array) -> SparsePrecision | None:
         """P = Λ + HᵀΓH along the constraints, or None where it is not positive definite there."""
-        factor = self.analysis.factorise(self._prior_values + self.gram.total(gamma))
+        return self.precision_with(self.gram.total(gamma))
+
+    def precision_with(self, entries: Array) -> SparsePrecision | None:
+        """The same from the entries of HᵀΓH."""
+        factor = self.analysis.factorise(self._prior_values + entries)
         return None if factor is None else condition(factor, self.prior.rows, self.held, self.weight)
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
@@ -213,7 +225,7 @@ class SparseForm(SiteForm):
 
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """Largest absolute entry of Hᵀ(Γ − Γ̂)H, twice ∂B/∂S of the Gaussian KL bound, in the coordinates u."""
-        return float(np.abs(self.gram.total(excess) * self._entry_scale).max(initial=0.0))
+        return float(np.abs(self.gram.total(excess) * self.entry_scale).max(initial=0.0))
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
