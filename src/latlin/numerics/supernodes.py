@@ -9,7 +9,7 @@ place[s].
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
@@ -26,6 +26,8 @@ from latlin.numerics.routines import (
 Index = NDArray[np.int64]
 #: multiplications from which on a product is left to BLAS
 WORTH = 4096
+#: columns of a supernode up to which its products stay in loops in any case
+NARROW = 4
 #: a pivot below this share of the diagonal entry is rounding: the matrix is singular
 ROUNDING = 1e-13
 
@@ -181,7 +183,7 @@ def row_in(i: int, s: int, first: Index, begin: Index, rows: Index) -> int:
     return low - begin[s] if low < begin[s + 1] and rows[low] == i else -1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def factorise(
     panels: Array, diagonal: Array, first: Index, begin: Index, rows: Index, place: Index, of: Index,
     routines: Index, d: Desk, buffer: Array,
@@ -227,7 +229,7 @@ def _subtract(
     while stop < height and rows[begin[below] + stop] < first[s + 1]:
         stop += 1
     tall, wide, base = height - start, stop - start, place[below]
-    if tall * wide * width < WORTH:
+    if width < NARROW or tall * wide * width < WORTH:
         for c in range(wide):
             target = place[s] + (rows[begin[below] + start + c] - first[s]) * own
             for k in range(width):
@@ -263,7 +265,7 @@ def _factorise_panel(panels: Array, base: int, width: int, height: int, routines
     return stopped
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def invert(
     panels: Array, inverse: Array, first: Index, begin: Index, rows: Index, place: Index, of: Index,
     routines: Index, d: Desk, square: Array, turned: Array,
@@ -368,29 +370,32 @@ def _up(panels: Array, first: Index, begin: Index, rows: Index, place: Index, b:
             b[first[s] + c] = x / panels[column + c]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
 def solve_rows(
-    panels: Array, first: Index, begin: Index, rows: Index, place: Index, b: Array, down: bool, up: bool
-) -> None:
-    """Every row of b ← L⁻¹b, L⁻ᵀb or, with both, A⁻¹b."""
-    for k in prange(len(b)):
+    start: int, stop: int, panels: Array, first: Index, begin: Index, rows: Index, place: Index, b: Array,
+    down: bool, up: bool,
+) -> None:  # fmt: skip
+    """Rows start … stop − 1 of b ← L⁻¹b, L⁻ᵀb or, with both, A⁻¹b."""
+    for k in range(start, stop):
         if down:
             _down(panels, first, begin, rows, place, b[k])
         if up:
             _up(panels, first, begin, rows, place, b[k])
 
 
-@njit(cache=True, parallel=True)
-def times_factor_rows(panels: Array, first: Index, begin: Index, rows: Index, place: Index, b: Array) -> None:
-    """Every row of b ← Lᵀb, so that ‖Lᵀb‖² = bᵀAb."""
-    for k in prange(len(b)):
+@njit(cache=True, nogil=True)
+def times_factor_rows(
+    start: int, stop: int, panels: Array, first: Index, begin: Index, rows: Index, place: Index, b: Array
+) -> None:
+    """Rows start … stop − 1 of b ← Lᵀb, so that ‖Lᵀb‖² = bᵀAb."""
+    for k in range(start, stop):
         for s in range(len(first) - 1):
-            height, width, start = begin[s + 1] - begin[s], first[s + 1] - first[s], begin[s]
+            height, width, base = begin[s + 1] - begin[s], first[s + 1] - first[s], begin[s]
             for c in range(width):
                 column = place[s] + c * height
                 x = 0.0
                 for r in range(c, height):
-                    x += panels[column + r] * b[k, rows[start + r]]
+                    x += panels[column + r] * b[k, rows[base + r]]
                 b[k, first[s] + c] = x
 
 
@@ -415,14 +420,13 @@ def entry_of(indptr: Index, indices: Index, i: int, j: int) -> int:
     return low if low < indptr[j + 1] and indices[low] == i else -1
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
 def selected_squares(
-    indptr: Index, columns: Index, data: Array, inverse: Array, first: Index, begin: Index, rows: Index, place: Index,
-    of: Index,
-) -> Array:  # fmt: skip
-    """h_nᵀZh_n of sparse rows; not a number where a pair of the row is not on the pattern of L."""
-    squares = np.zeros(len(indptr) - 1)
-    for n in prange(len(squares)):
+    start: int, stop: int, indptr: Index, columns: Index, data: Array, inverse: Array, first: Index, begin: Index,
+    rows: Index, place: Index, of: Index, squares: Array,
+) -> None:  # fmt: skip
+    """h_nᵀZh_n of the sparse rows start … stop − 1; not a number where a pair is not on the pattern of L."""
+    for n in range(start, stop):
         total = 0.0
         for a in range(indptr[n], indptr[n + 1]):
             for b in range(indptr[n], a + 1):
@@ -435,7 +439,6 @@ def selected_squares(
                 z = inverse[place[s] + (j - first[s]) * (begin[s + 1] - begin[s]) + at]
                 total += data[a] * data[b] * (z if a == b else 2.0 * z)
         squares[n] = total
-    return squares
 
 
 @njit(cache=True)
