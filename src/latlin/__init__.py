@@ -7,18 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latlin import engines, potentials
+    from latlin import engines, potentials, priors
+    from latlin.hyper.evidence import integrate_evidence, maximise_evidence
     from latlin.inference.compare import Comparison, compare
     from latlin.inference.infer import infer
-    from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+    from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
-    from latlin.persistence import load
+    from latlin.numerics.archived import load
 
 __version__ = "0.1.0"
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",
+    "Constraint": "latlin.inference.model",
     "ConvergenceWarning": "latlin.numerics.alerts",
     "GaussianFactor": "latlin.inference.model",
     "LatentLinearModel": "latlin.inference.model",
@@ -26,7 +28,9 @@ _WHERE = {
     "SiteFactor": "latlin.inference.model",
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
-    "load": "latlin.persistence",
+    "integrate_evidence": "latlin.hyper.evidence",
+    "load": "latlin.numerics.archived",
+    "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
     "covariances",
@@ -39,6 +43,7 @@ _ROOMS = (
     "mixture",
     "plot",
     "potentials",
+    "priors",
     "quadrature",
     "report",
     "swag",
@@ -46,6 +51,7 @@ _ROOMS = (
 
 __all__ = [
     "Comparison",
+    "Constraint",
     "ConvergenceWarning",
     "GaussianFactor",
     "LatentLinearModel",
@@ -54,8 +60,11 @@ __all__ = [
     "compare",
     "engines",
     "infer",
+    "integrate_evidence",
     "load",
+    "maximise_evidence",
     "potentials",
+    "priors",
 ]
 
 

@@ -73,7 +73,5 @@ def test_blocks_of_rows_give_the_same_in_one_pass():
 
 def test_other_sites_are_refused():
     model = LatentLinearModel([FULL, SiteFactor(X, potentials.Laplace(Y)), SiteFactor(X, NOISE)])
-    with pytest.raises(
-        ValueError, match="needs Gaussian noise, that is Gaussian sites, and Laplace sites are not"
-    ):
+    with pytest.raises(ValueError, match="needs Gaussian noise, that is Gaussian sites, and Laplace sites are not"):
         infer(model, "exact")

@@ -19,10 +19,12 @@ from latlin.inference.affine.engine import AffineKL
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import needs_sparse, uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.numerics.stored import storable_by_arguments
 
 #: min(N, D) up to which a full covariance is fitted, and dimension up to which D×D may be formed at all
 FULL = 2000
@@ -35,6 +37,7 @@ RANK = 50
 PARAMETERS = 20_000_000
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Auto:
     """Chooses an engine for the model, runs it and says why in `Posterior.message`."""
@@ -64,6 +67,11 @@ def choose(model: Model) -> tuple[Engine, str]:
     n, d = len(sites), model.dim
     if _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
+    if uses_sparse(model):
+        return (
+            GaussianKL(),
+            f"{n} sites in {d} dimensions, and the precision is sparse: a full covariance is affordable",
+        )
     if not _fits_full(model, n):
         return _structured(model, sites)
     if sites.gaussian:
@@ -85,6 +93,8 @@ def _for_blocks(model: BlockModel) -> tuple[Engine, str]:
 
 def _is_independent(model: LatentLinearModel) -> bool:
     """Nothing couples two coordinates, and no coordinate has two blocks of sites."""
+    if needs_sparse(model):
+        return False
     diagonal = all(factor.H is None and factor.factor is None for factor in model.gaussians)
     return diagonal and bool(model.gaussians) and len(model.sites) == 1 and model.sites[0].H is None
 

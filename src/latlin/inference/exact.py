@@ -23,7 +23,7 @@ from scipy.linalg import svd
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.precision import SubspaceCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
@@ -35,6 +35,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky, dot
+from latlin.numerics.stored import storable_by_arguments
 
 #: entries of the rows up to which singular values are taken
 DECOMPOSED = 2_000_000
@@ -49,6 +50,7 @@ class Solved(NamedTuple):
     sites: SiteParameters | None
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Exact:
     """The exact posterior of a model of Gaussian factors and Gaussian sites.

@@ -21,11 +21,13 @@ from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Rules
+from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
 REMEDY = "raise max_iter, rescale the columns of H, or use engine 'gkl', which needs no mode"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Laplace:
     """Gaussian at the mode; the evidence is an approximation (exact when every site is Gaussian).

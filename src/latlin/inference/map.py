@@ -17,10 +17,12 @@ from latlin.inference.mode import Smoothed, find_kinked_mode, find_mode
 from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, or rescale the columns of H"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class MAP:
     """The mode of the posterior.

@@ -68,7 +68,14 @@ def find_mode(
         moved = _search(form, now, _direction(form, now)) or now
         return moved, Measure(moved.objective, measure(moved))
 
-    return ascend(step, form.expand(start), rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    return ascend(
+        *(step, form.expand(start), rules),
+        label=label,
+        verbose=verbose,
+        checkpoint=checkpoint,
+        warn=warn,
+        evaluate=lambda now: form.expand(now.u).objective,
+    )
 
 
 def find_kinked_mode(
@@ -91,7 +98,11 @@ def find_kinked_mode(
         return reached, Measure(moved.objective, max(size, epsilon if epsilon > SHARP else 0.0))
 
     first = Smoothed(form.expand(start, 1.0), 1.0)
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+    def evaluate(now: Smoothed) -> float:
+        return form.expand(now.at.u, now.epsilon).objective
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
 def deviations_from_mode(form: Expandable, at: Expansion) -> float:

@@ -29,7 +29,7 @@ from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import coordinates
+from latlin.linear._evidence import ranges_of
 from latlin.linear._problem import BlockRows, HeldRows, Problem
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
@@ -202,7 +202,7 @@ def maximise_exact_evidence(
     data = decompose(1.0 if single else values["prior_scale"])
     start = np.log([values["prior_scale"] if single else 1.0, values["scale"]])
     kept = [i for i, name in enumerate(names) if name in free]
-    limits = coordinates(problem)
+    limits = ranges_of(problem)
     bounds = [limits[names[i]].bounds(1)[0] for i in kept]
 
     def objective(theta: Array) -> tuple[float, Array]:

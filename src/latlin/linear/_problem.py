@@ -21,10 +21,11 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._block_table import Table, column_of
 from latlin.linear._coding import Coding
 from latlin.linear._design import Design
-from latlin.linear._families import Described, Family, Targets
+from latlin.linear._families import Targets
 from latlin.linear._priors import Prior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.families import Described, Family
 
 #: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
 Values = Mapping[str, Any]
@@ -76,7 +77,8 @@ class LinearReading:
     column: int
 
     def __call__(self, block: Block) -> Observed | None:
-        X, y, weight, offset = block.X, column_of(block.y), block.weight, block.offset
+        y = column_of(block.y, len(self.family.columns))
+        X, weight, offset = block.X, block.weight, block.offset
         if weight is not None:
             weight = np.asarray(weight, float)
             kept = weight > 0.0
@@ -90,7 +92,7 @@ class LinearReading:
         return Observed(self.design.rows(X), self.family.potential(self.coding(y), self.values), weight, offset)
 
     def kind(self) -> Potential:
-        return self.family.potential(0.0, self.values)
+        return self.family.kind(self.values)
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class Problem:
         """∂ log Z / ∂ hyperparameter, re-optimised; one number per feature for "prior_scale"."""
         slopes = evidence_gradient(posterior)
         found, names = slopes.sites[-1], self.family.parameters
-        likelihood = {name: found[name] if name == "cuts" else float(np.sum(found[name])) for name in names}
+        likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in names}
         return {**likelihood, **self.prior.gradient(self.design, values, slopes)}
 
     @cached_property

@@ -21,7 +21,8 @@ from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import best_start
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import AffineEvidence
-from latlin.inference.forms.site import SiteForm, Solution, site_form
+from latlin.inference.forms.gaussian_part import refuse_sparse
+from latlin.inference.forms.site import SiteForm, Solution, dense_form
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -29,6 +30,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.quasi_newton import ascent_direction, remember
+from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
 MEMORY = 20
@@ -59,6 +61,7 @@ class Fit(NamedTuple):
     error: float
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class AffineKL:
     """The affine-independent density that maximises the lower bound on log Z.
@@ -106,8 +109,9 @@ class AffineKL:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_sparse(model)
         gaussian = GaussianKL().run(model, start=start, verbose=verbose)
-        form = site_form(model)
+        form = dense_form(model)
         assert gaussian.sites is not None  # the full Gaussian KL always has them
         solution = form.solve(gaussian.sites)
         assert solution is not None  # the Gaussian KL ascent ended there

@@ -19,9 +19,11 @@ from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, ev
 from latlin.inference.evidence.engine_terms import TiltedEvidence
 from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
 from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
+from latlin.numerics.stored import storable_by_arguments
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
 #: a step is shortened to no less than this share of the one wanted
@@ -29,6 +31,7 @@ SHORTEST = 0.02
 REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class ExpectationPropagation:
     """Gaussian whose marginals match the tilted moments of every site; the evidence is an approximation.
@@ -40,7 +43,8 @@ class ExpectationPropagation:
     damping : float in [0, 1)
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
     schedule : {"sequential", "parallel"}
-        One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps).
+        One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps). With a sparse
+        precision it is all at once, whatever is given here.
     sweeps : int
         At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
     tol : float
@@ -117,7 +121,7 @@ class ExpectationPropagation:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
-        sweep = SCHEDULES[self.schedule](form)
+        sweep = Parallel(form) if isinstance(form, SparseForm) else SCHEDULES[self.schedule](form)
 
         def step(state: State) -> tuple[State, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)

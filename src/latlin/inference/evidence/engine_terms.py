@@ -5,9 +5,8 @@ An engine puts one of these into `Posterior.evidence_term`, and `evidence_gradie
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from latlin.inference.evidence.terms import (
     AffineTerm,
     BoundTerm,
     CurvedTerm,
-    EvidenceTerm,
     ExpectedTerm,
     FittedPosterior,
     Movement,
@@ -27,11 +25,12 @@ from latlin.inference.evidence.terms import (
     TiltedTerm,
 )
 from latlin.inference.forms.free import free_form
-from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites, cavity
+from latlin.inference.forms.sparse import reference_point
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 
 
 class Stationary:
@@ -41,11 +40,10 @@ class Stationary:
         return None
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class ExpectedEvidence(Stationary):
     """Expectations under the marginals of a Gaussian: Gaussian KL, and an exact posterior."""
-
-    name: ClassVar[str] = "expected"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -53,11 +51,10 @@ class ExpectedEvidence(Stationary):
         return ExpectedTerm(*_marginals(posterior, rows, sites), sites.weight)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class BoundEvidence(Stationary):
     """Quadratic bounds of the sites: local bounds."""
-
-    name: ClassVar[str] = "bound"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -65,11 +62,10 @@ class BoundEvidence(Stationary):
         return BoundTerm(*_marginals(posterior, rows, sites), sites.weight)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class AffineEvidence(Stationary):
     """Expectations under the marginals of an affine-independent density."""
-
-    name: ClassVar[str] = "affine"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -77,11 +73,11 @@ class AffineEvidence(Stationary):
         return AffineTerm(posterior.density.project(rows), sites.offset, sites.weight)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class TiltedEvidence(Stationary):
     """Tilted integrals over the cavities: expectation propagation with sites matched in a power."""
 
-    name: ClassVar[str] = "tilted"
     power: float = 1.0
 
     def site_term(
@@ -90,16 +86,15 @@ class TiltedEvidence(Stationary):
         assert posterior.sites is not None  # expectation propagation always has them
         at, variance = _marginals(posterior, rows, sites)
         # the stand-ins count x from the prior mean, the potentials from their own zero
-        start = rows @ gaussian_part(in_memory(posterior.model)).mean + sites.offset
+        start = rows @ reference_point(in_memory(posterior.model)) + sites.offset
         _, m, v = cavity(*posterior.sites, at - start, variance, self.power)
         return TiltedTerm(m + start, v, self.power * sites.weight, self.power)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class FreeFormEvidence(Stationary):
     """Integrals over the factors of a free-form mean field."""
-
-    name: ClassVar[str] = "free form"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -112,11 +107,10 @@ class FreeFormEvidence(Stationary):
         return TiltedTerm(at, form.scale**2 / own, form.sites.weight, 1.0)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class CurvedEvidence:
     """Values with their curvature at a mode that moves: the Laplace approximation."""
-
-    name: ClassVar[str] = "curved"
 
     def movement(self, posterior: FittedPosterior) -> Movement:
         model, density = posterior.model, posterior.density
@@ -136,11 +130,11 @@ class CurvedEvidence:
         return CurvedTerm(*_marginals(posterior, rows, sites), sites.weight, np.asarray(rows @ movement.move))
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class RefusedEvidence:
     """An evidence without an exact gradient, and why."""
 
-    name: ClassVar[str] = "refused"
     reason: str
 
     def movement(self, posterior: FittedPosterior) -> Movement | None:
@@ -170,30 +164,3 @@ def pull_sums(block: Block, reading: Reading, density: Density) -> tuple[Any, ..
     for observed in pieces(block, reading):
         total += observed.rows.T @ _pull(density, observed.rows, observed.sites)
     return (total,)
-
-
-#: terms that a file may name
-TERMS = (
-    ExpectedEvidence,
-    BoundEvidence,
-    AffineEvidence,
-    TiltedEvidence,
-    FreeFormEvidence,
-    CurvedEvidence,
-    RefusedEvidence,
-)
-
-
-def describe_term(term: EvidenceTerm | None) -> dict[str, Any] | None:
-    """A term as JSON; None for one that files cannot keep."""
-    if not isinstance(term, TERMS):
-        return None
-    return {"name": term.name, **{field.name: getattr(term, field.name) for field in fields(term)}}
-
-
-def restore_term(described: Mapping[str, Any] | None) -> EvidenceTerm | None:
-    """The term that `describe_term` described."""
-    if described is None:
-        return None
-    kind = {known.name: known for known in TERMS}[described["name"]]
-    return kind(**{field.name: described[field.name] for field in fields(kind)})

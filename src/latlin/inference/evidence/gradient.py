@@ -21,7 +21,7 @@ from latlin.densities.point import PointMass
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.evidence.gaussian import GaussianGradient, gaussian_gradients
-from latlin.inference.evidence.sites import has_parameters, parameter_gradients, total_names
+from latlin.inference.evidence.sites import has_parameters, parameter_gradients
 from latlin.inference.evidence.terms import EvidenceTerm, FittedPosterior, Movement
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
@@ -118,7 +118,7 @@ class _Fitted:
 
 def _totals(model: BlockModel, posterior: Posterior, term: EvidenceTerm, movement: Movement | None) -> dict[str, Array]:
     """Derivatives in the parameters of the observations in blocks, summed over all sites: one pass."""
-    names = total_names(model.reading.kind())
+    names = tuple(model.reading.kind().free)
     if not names:
         return {}
     fitted = _Fitted(None, posterior.density)
@@ -130,11 +130,12 @@ def parameter_sums(
 ) -> tuple[Any, ...]:
     """Derivatives in the parameters of a block's sites."""
     kind = reading.kind()
-    names = total_names(kind)
-    total: tuple[Any, ...] = tuple(np.zeros(np.shape(kind.cuts) if name == "cuts" else ()) for name in names)  # type: ignore[attr-defined]
+    # one vector for all sites (cut points), or one number
+    shapes = {name: np.shape(kind.value_of(name)) for name in kind.free}
+    total: tuple[Any, ...] = tuple(np.zeros(shape) for shape in shapes.values())
     for observed in pieces(block, reading):
         sites = observed.sites
         here = term.site_term(posterior, observed.rows, sites, movement)
         found = parameter_gradients(here, observed.potential, slice(0, len(sites)), sites.weight)
-        total = add(total, tuple(found[name] if name == "cuts" else np.sum(found[name]) for name in names))
+        total = add(total, tuple(found[name] if shape else np.sum(found[name]) for name, shape in shapes.items()))
     return total

@@ -20,17 +20,23 @@ from latlin.inference.forms.projections import (
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
+from latlin.inference.forms.sparse import reference_point, sparse_form
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
 from latlin.numerics.magnitude import summable
 
-__all__ = ["SiteForm", "Solution", "inherit_parameters", "match_parameters", "site_form"]
+__all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
 
 
 def site_form(model: Model) -> SiteForm:
-    """The family for a model whose rows are in memory, in the smaller of its two spaces."""
-    model = in_memory(model)
+    """The family for a model whose rows are in memory: with a sparse precision, or in the smaller of its two spaces."""
+    held = in_memory(model)
+    return sparse_form(held) or dense_form(held)
+
+
+def dense_form(model: LatentLinearModel) -> SiteForm:
+    """The family for a model in the smaller of its two spaces, by dense matrices."""
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), Sites.of(model)
     summable("SiteFactor H", rows)
@@ -167,5 +173,5 @@ def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -
         return match_parameters(form, model, start.density)
     gamma, nu = start.sites
     # they are functions of hᵀ(w − prior mean), and the prior may have moved
-    shift = form.rows @ (form.mean - gaussian_part(start.model).mean)
+    shift = form.rows @ (form.mean - reference_point(start.model))
     return SiteParameters(gamma, nu - gamma * shift)

@@ -17,10 +17,12 @@ from latlin.densities.density import Density
 from latlin.inference.ep.kernels import PROPER
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import UnboundedExpectation
 
 
+@storable
 class SiteParameters(NamedTuple):
     """Gaussian stand-ins exp(−½γ_n x_n² + ν_n x_n) of the sites; γ may be negative where ψ is not concave."""
 
@@ -57,6 +59,7 @@ def cavity(gamma: Array, nu: Array, x: Array, variance: Array, power: float) -> 
     return proper, (x - pull) / share, variance / share
 
 
+@storable
 @dataclass(frozen=True)
 class Sites:
     """Blocks of potentials over N sites.

@@ -23,6 +23,7 @@ from latlin.inference.forms.projections import Projections, stacked_rows, whiten
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sparse import needs_sparse
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
@@ -218,6 +219,8 @@ def sum_form(model: Model) -> SumForm | None:
     if isinstance(model, BlockModel):
         return _block_form(model)
     model = in_memory(model)
+    if needs_sparse(model):
+        return None
     own = [factor for factor in model.sites if factor.H is None]
     if any(factor.H is not None for factor in model.gaussians) or len(own) == len(model.sites):
         return None

@@ -86,7 +86,14 @@ def maximise_bound(
         moved = coordinates.newton(now) or _extrapolate(coordinates, now) or _shorten(coordinates, now) or now
         return moved, Measure(moved.bound, moved.gradient)
 
-    return ascend(step, start, rules, label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn)
+    def evaluate(now: Reached[Place]) -> float:
+        # a step of length zero stays where it is
+        again = coordinates.move(now.place, 0.0)
+        return -np.inf if again is None else again.bound
+
+    return ascend(
+        *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=evaluate
+    )
 
 
 def _extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Place] | None:

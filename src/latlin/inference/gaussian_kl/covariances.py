@@ -23,6 +23,7 @@ from latlin.inference.gaussian_kl.climber import Climber, Covariance, Fit, Preci
 from latlin.numerics.arrays import Array
 from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.stored import storable_by_arguments
 
 #: columns of a covariance solved for at once: at least some, and more while they have no more numbers than this
 COLUMNS, NUMBERS = 16, 2**20
@@ -37,6 +38,7 @@ class Structured:
         return None
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Full:
     """Any covariance; the tightest bound, at the cost of matrices of min(N, D) square."""
@@ -44,6 +46,7 @@ class Full:
     name: ClassVar[str] = "full"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Diagonal(Structured):
     """Independent coordinates."""
@@ -55,6 +58,7 @@ class Diagonal(Structured):
         return Fit(structure, climber.final(structure, np.concatenate([mean, scale])))
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Banded(Structured):
     """C with some super-diagonals.
@@ -75,6 +79,7 @@ class Banded(Structured):
         return _lift_diagonal(banded_triangle(climber.form.dim, int(self.bandwidth)), climber, mean, scale)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Sparse(Structured):
     """C with a given pattern.
@@ -96,6 +101,7 @@ class Sparse(Structured):
         return _lift_diagonal(sparse_triangle(climber.form.dim, self.pattern), climber, mean, scale)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class BlockDiagonal(Structured):
     """Groups of coordinates that are independent of each other.
@@ -132,6 +138,7 @@ def _lift_diagonal(structure: Structure, climber: Climber, mean: Array, scale: A
     return Fit(structure, climber.final(structure, np.concatenate([mean, structure.spread(scale)])))
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Chevron(Structured):
     """C with some full rows, and a diagonal below them.
@@ -196,6 +203,7 @@ class Chevron(Structured):
         return order[:rank].astype(np.int64)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class LowRank(Structured):
     """S = ΘΘᵀ + diag d².

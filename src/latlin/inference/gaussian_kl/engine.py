@@ -31,6 +31,7 @@ from latlin.inference.gaussian_kl.subspace import Subspace
 from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Rules
+from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
 NAMED = (Full, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
@@ -40,6 +41,7 @@ REMEDY = "raise max_iter, rescale the columns of H, or start from another poster
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class GaussianKL:
     """The Gaussian that maximises the lower bound on log Z.

@@ -24,6 +24,7 @@ from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.site import inherit_parameters, match_parameters, site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sparse import needs_sparse, uses_sparse
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import sites, sums
@@ -89,6 +90,8 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
             raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
+    if name != "sums" and uses_sparse(held):
+        return BySites()
     if name == "sites" or (name == "auto" and not _is_tall(held)):
         return BySites()
     form = sum_form(held)
@@ -198,7 +201,7 @@ class BySites:
         if ascent.converged or (left < 1 and ascent.n_iter < QUICK):
             return _warn(ascent)
         now = ascent.state
-        if model.dim <= SECOND_ORDER and left > 0:
+        if model.dim <= SECOND_ORDER and left > 0 and not needs_sparse(model):
             density = form.density(sites.solution_of(form, now.place))
             newton = climb_second_order(model, density, replace(rules, max_iter=left))
             jumped = sites.evaluate(form, match_parameters(form, model, newton), rules.gradient_tol)
@@ -254,7 +257,8 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
 
 def _is_independent(model: LatentLinearModel) -> bool:
     """The prior has independent coordinates, so that a diagonal covariance costs no more than passes over the rows."""
-    return bool(model.gaussians) and all(g.H is None and g.factor is None for g in model.gaussians)
+    plain = all(g.H is None and g.factor is None for g in model.gaussians)
+    return bool(model.gaussians) and plain and not needs_sparse(model)
 
 
 def _match_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:

@@ -219,7 +219,11 @@ def climb(
         moved = move(objective, state) or state
         return moved, Measure(moved.bound, float(np.abs(moved.gradient).max()))
 
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    def bound(state: Any) -> float:
+        again = objective.evaluate(state.point)
+        return -np.inf if again is None else again.bound
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
 
 
 def _newton(objective: Objective, state: State) -> State | None:

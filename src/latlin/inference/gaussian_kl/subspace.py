@@ -30,6 +30,7 @@ from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Measure, Rules, ascend
 from latlin.numerics.line_search import backtrack
+from latlin.numerics.stored import storable_by_arguments
 
 BASES = ("eigen", "lanczos", "pca", "projected")
 #: dimension up to which "eigen", which forms a D×D matrix, is the default and leading eigenvectors are exact
@@ -61,6 +62,7 @@ class Choice(Protocol):
     def __call__(self, form: StructuredForm, gamma: Array, rank: int, last: Leading | None) -> Leading: ...
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Subspace(Structured):
     """Any covariance inside a subspace, and one variance off it.
