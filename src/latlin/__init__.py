@@ -33,6 +33,7 @@ _WHERE = {
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
+    "additive",
     "covariances",
     "datasets",
     "design",

@@ -144,10 +144,6 @@ class SparsePrecisionCovariance:
     def dense(self) -> Array:
         return self.precision.solve(np.eye(self.dim))
 
-    def times(self, v: Array) -> Array:
-        """S v."""
-        return self.precision.solve(v)
-
     def project(self, rows: Any) -> Array:
         p = self.precision
         if sparse.issparse(rows):
@@ -162,6 +158,10 @@ class SparsePrecisionCovariance:
             return plain
         less, more = np.einsum("nk,nk->n", removed, removed), np.einsum("nk,nk->n", added, added)
         return np.maximum(plain - less + more, 0.0)
+
+    def times(self, v: Array) -> Array:
+        """S v, along the constraints."""
+        return self.precision.solve(v)
 
     def quadratic(self, deviations: Array) -> Array:
         p = self.precision

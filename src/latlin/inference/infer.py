@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.mean_field import MeanField
-from latlin.inference.model import LatentLinearModel, Model
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.threads import blas_threads_for
 
@@ -71,16 +72,17 @@ def infer(
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
-    with blas_threads_for(_gram_cost(model)):
+    with blas_threads_for(_multiplications(model)):
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 
-def _gram_cost(model: Model) -> float:
-    """Of a weighted Gram matrix in the smaller of the two spaces; blocks of rows have threads of their own."""
-    if not isinstance(model, LatentLinearModel):
-        return float("inf")
-    rows = sum(model.site_count(factor) for factor in model.sites)
-    return rows * model.dim * min(rows, model.dim)
+def _multiplications(model: Model) -> float:
+    """Of the longest product of a fit: a weighted Gram matrix in the smaller of two spaces; rows in blocks are many."""
+    if isinstance(model, BlockModel):
+        return math.inf
+    held = in_memory(model)
+    rows = sum(held.site_count(factor) for factor in held.sites)
+    return float(rows) * model.dim * min(rows, model.dim)
 
 
 def _explained(post: Posterior) -> Posterior:

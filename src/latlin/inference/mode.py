@@ -74,7 +74,7 @@ def find_mode(
         verbose=verbose,
         checkpoint=checkpoint,
         warn=warn,
-        evaluate=lambda now: form.expand(now.u).objective,
+        evaluate=lambda at: form.expand(at.u).objective,
     )
 
 
@@ -97,11 +97,10 @@ def find_kinked_mode(
         reached = now if moved is now.at else Smoothed(moved, epsilon)
         return reached, Measure(moved.objective, max(size, epsilon if epsilon > SHARP else 0.0))
 
-    first = Smoothed(form.expand(start, 1.0), 1.0)
-
     def evaluate(now: Smoothed) -> float:
         return form.expand(now.at.u, now.epsilon).objective
 
+    first = Smoothed(form.expand(start, 1.0), 1.0)
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
@@ -11,15 +11,16 @@ from numpy.typing import ArrayLike
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
+from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.model import LatentLinearModel, Model, checked_matrix, dense_operator, in_memory
-from latlin.numerics.archived import Archived
+from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.numerics.archived import Archived, save_with_card
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
-from latlin.numerics.stored import storable_as
+from latlin.numerics.stored import is_storable, storable_as
 
 if TYPE_CHECKING:
     from latlin.inference.diagnosis.diagnose import Diagnosis
@@ -71,10 +72,10 @@ class Posterior(Archived):
         Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
     power : float
         Of expectation propagation: the power in which sites were matched.
-    caution : (str, str) or None
-        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
     evidence_term : EvidenceTerm or None
         How the evidence depends on the sites, for `evidence_gradient`.
+    caution : (str, str) or None
+        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
     model : LatentLinearModel
     """
 
@@ -91,8 +92,8 @@ class Posterior(Archived):
     sites: SiteParameters | None = field(default=None, repr=False)
     bound_error: float = 0.0
     power: float = 1.0
-    caution: tuple[str, str] | None = None
     evidence_term: EvidenceTerm | None = field(default=None, repr=False)
+    caution: tuple[str, str] | None = None
 
     @property
     def mean(self) -> Array:
@@ -179,7 +180,12 @@ class Posterior(Archived):
         >>> dataclasses.replace(same, model=model).diagnose(random_state=0).verdict
         'reliable'
         """
-        super().save(path)
+        save_with_card(path, self.without_functions(), None)
+
+    def without_functions(self) -> Posterior:
+        """Without an evidence term that files cannot keep: that of an engine of the user's own."""
+        kept = self.evidence_term is None or is_storable(self.evidence_term)
+        return self if kept else replace(self, evidence_term=None)
 
     def _options_to_save(self) -> dict[str, Any]:
         return {"dim": int(self.model.dim)}
@@ -199,6 +205,7 @@ def _check_density(density: Any, dim: Any) -> None:
 
 
 def _take_apart(posterior: Posterior) -> dict[str, Any]:
+    posterior = posterior.without_functions()
     return posterior._options_to_save() | {name: getattr(posterior, name) for name in _STORED}
 
 

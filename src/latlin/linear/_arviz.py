@@ -23,12 +23,11 @@ def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str
     (span, potential) = sites.blocks[-1]
     x = np.asarray(data.H @ w.T).T
     draws = {"coef": coef} | ({"intercept": intercept} if design.intercept else {})
-    name, _ = potential.observation
     return {
         "posterior": {key: value[None] for key, value in draws.items()},
         "sample_stats": {"lp": LogJoint(model)(w)[None], "log_q": np.asarray(posterior.logpdf(w))[None]},
         "log_likelihood": {"y": sites.part(span).log_density(x)[None]},
-        "observed_data": {"y": np.asarray(getattr(potential, name))},
+        "observed_data": {"y": potential.observed},
     }
 
 

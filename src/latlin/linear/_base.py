@@ -50,6 +50,8 @@ class LinearEstimator(Archived, BaseEstimator):
     _absorbs_shifts = False
     #: the response is a label, not a number
     _labelled = False
+    #: the family as reports name it
+    _name = ""
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
     _saved: ClassVar[tuple[str, ...]] = (
@@ -318,6 +320,10 @@ class LinearEstimator(Archived, BaseEstimator):
             part = coefficient_rows(fit.posterior, self._design, self._feature_names(), coverage)
             rows += [{**row, "name": f"{label}{row['name']}"} for row in part]
         return Summary(rows, coverage, self._title(), self._footer())
+
+    def family_name(self) -> str:
+        """The family as reports and the command line name it."""
+        return self._name
 
     def _response_names(self) -> list[str]:
         return [""]

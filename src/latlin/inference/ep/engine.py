@@ -44,7 +44,7 @@ class ExpectationPropagation:
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
     schedule : {"sequential", "parallel"}
         One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps). With a sparse
-        precision it is all at once, whatever is given here.
+        precision it is all at once, whatever is asked for.
     sweeps : int
         At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
     tol : float

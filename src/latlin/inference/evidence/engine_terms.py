@@ -6,7 +6,7 @@ An engine puts one of these into `Posterior.evidence_term`, and `evidence_gradie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from latlin.inference.forms.sites import Sites, cavity
 from latlin.inference.forms.sparse import reference_point
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
-from latlin.numerics.stored import storable_by_arguments
+from latlin.numerics.stored import storable
 
 
 class Stationary:
@@ -40,10 +40,12 @@ class Stationary:
         return None
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class ExpectedEvidence(Stationary):
     """Expectations under the marginals of a Gaussian: Gaussian KL, and an exact posterior."""
+
+    name: ClassVar[str] = "expected"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -51,10 +53,12 @@ class ExpectedEvidence(Stationary):
         return ExpectedTerm(*_marginals(posterior, rows, sites), sites.weight)
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class BoundEvidence(Stationary):
     """Quadratic bounds of the sites: local bounds."""
+
+    name: ClassVar[str] = "bound"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -62,10 +66,12 @@ class BoundEvidence(Stationary):
         return BoundTerm(*_marginals(posterior, rows, sites), sites.weight)
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class AffineEvidence(Stationary):
     """Expectations under the marginals of an affine-independent density."""
+
+    name: ClassVar[str] = "affine"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -73,11 +79,12 @@ class AffineEvidence(Stationary):
         return AffineTerm(posterior.density.project(rows), sites.offset, sites.weight)
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class TiltedEvidence(Stationary):
     """Tilted integrals over the cavities: expectation propagation with sites matched in a power."""
 
+    name: ClassVar[str] = "tilted"
     power: float = 1.0
 
     def site_term(
@@ -91,10 +98,12 @@ class TiltedEvidence(Stationary):
         return TiltedTerm(m + start, v, self.power * sites.weight, self.power)
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class FreeFormEvidence(Stationary):
     """Integrals over the factors of a free-form mean field."""
+
+    name: ClassVar[str] = "free form"
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -107,10 +116,12 @@ class FreeFormEvidence(Stationary):
         return TiltedTerm(at, form.scale**2 / own, form.sites.weight, 1.0)
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class CurvedEvidence:
     """Values with their curvature at a mode that moves: the Laplace approximation."""
+
+    name: ClassVar[str] = "curved"
 
     def movement(self, posterior: FittedPosterior) -> Movement:
         model, density = posterior.model, posterior.density
@@ -130,11 +141,12 @@ class CurvedEvidence:
         return CurvedTerm(*_marginals(posterior, rows, sites), sites.weight, np.asarray(rows @ movement.move))
 
 
-@storable_by_arguments
+@storable
 @dataclass(frozen=True)
 class RefusedEvidence:
     """An evidence without an exact gradient, and why."""
 
+    name: ClassVar[str] = "refused"
     reason: str
 
     def movement(self, posterior: FittedPosterior) -> Movement | None:

@@ -52,7 +52,7 @@ class PrecisionSlopes:
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
-        model = self.posterior.model
+        model = in_memory(self.posterior.model)
         gaussian = model.gaussians[factor]
         if gaussian.precision is None:
             raise ValueError(f"GaussianFactor {factor} is given by its covariance: use evidence_gradient() for it")

@@ -19,8 +19,7 @@ from latlin.densities.whitening import (
     PrecisionWhitening,
     Whitening,
 )
-from latlin.inference.factors import BY_PRECISION, GaussianFactor
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky
 

@@ -18,7 +18,8 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from latlin.densities.whitening import DiagonalWhitening, Whitening
-from latlin.inference.model import LatentLinearModel, SiteFactor, dense_operator
+from latlin.inference.arguments import dense_operator
+from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import gram, whitened_squares
 

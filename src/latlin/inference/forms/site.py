@@ -31,8 +31,8 @@ __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_pa
 
 def site_form(model: Model) -> SiteForm:
     """The family for a model whose rows are in memory: with a sparse precision, or in the smaller of its two spaces."""
-    held = in_memory(model)
-    return sparse_form(held) or dense_form(held)
+    model = in_memory(model)
+    return sparse_form(model) or dense_form(model)
 
 
 def dense_form(model: LatentLinearModel) -> SiteForm:

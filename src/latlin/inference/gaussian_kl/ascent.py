@@ -44,6 +44,10 @@ class Coordinates(Protocol[Place]):
         """Share of the first natural-gradient step that is taken, while there is no past to extrapolate from."""
         ...
 
+    def evaluate(self, place: Place) -> Reached[Place] | None:
+        """The same Gaussian again, from its own parameters alone; None where there is no finite bound."""
+        ...
+
     def encode(self, place: Place) -> tuple[Array, Array] | None:
         """The vector of a place and that of where its natural-gradient step leads; None where that is no Gaussian."""
         ...
@@ -86,13 +90,12 @@ def maximise_bound(
         moved = coordinates.newton(now) or _extrapolate(coordinates, now) or _shorten(coordinates, now) or now
         return moved, Measure(moved.bound, moved.gradient)
 
-    def evaluate(now: Reached[Place]) -> float:
-        # a step of length zero stays where it is
-        again = coordinates.move(now.place, 0.0)
+    def bound(now: Reached[Place]) -> float:
+        again = coordinates.evaluate(now.place)
         return -np.inf if again is None else again.bound
 
     return ascend(
-        *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=evaluate
+        *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound
     )
 
 

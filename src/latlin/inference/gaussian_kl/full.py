@@ -90,9 +90,7 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
             raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
-    if name != "sums" and uses_sparse(held):
-        return BySites()
-    if name == "sites" or (name == "auto" and not _is_tall(held)):
+    if name == "sites" or (name == "auto" and (uses_sparse(held) or not _is_tall(held))):
         return BySites()
     form = sum_form(held)
     if form is not None:

@@ -117,6 +117,9 @@ class SiteCoordinates:
         spread = np.sqrt(np.maximum(start.variance, TINY))
         return cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave)
 
+    def evaluate(self, place: SitePlace) -> Reached[SitePlace] | None:
+        return evaluate(self.form, SiteParameters(place.gamma, place.nu), self.tol)
+
     def encode(self, place: SitePlace) -> tuple[Array, Array]:
         return self._vector(place.gamma, place.nu), self._vector(place.gamma_hat, place.nu_hat)
 

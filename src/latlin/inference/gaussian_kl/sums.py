@@ -93,6 +93,9 @@ class SumCoordinates:
         """In the units of a place."""
         return cls(form, cholesky(start.precision).factor)
 
+    def evaluate(self, place: SumPlace) -> Reached[SumPlace] | None:
+        return evaluate(self.form, place.m, place.precision)
+
     def encode(self, place: SumPlace) -> tuple[Array, Array] | None:
         target = _definite(place.precision_hat)
         if target is None:
