@@ -314,7 +314,7 @@ FREE = [(name, parameter) for name, block in BLOCKS.items() for parameter in blo
 @pytest.mark.parametrize(("name", "parameter"), FREE)
 def test_parameter_derivatives_by_differences(name: str, parameter: str):
     block, span = BLOCKS[name], BLOCKS[name].free[parameter]
-    value = np.asarray(block._value_of(parameter))
+    value = np.asarray(block.value_of(parameter))
     t, h = span.to_free(value), 1e-3
     vector = span.slope(value).ndim > value.ndim
     units = np.eye(t.size) if vector else [np.ones(value.shape)]

@@ -106,10 +106,10 @@ class Horseshoe(Potential):
         share = np.exp(logs - top)
         mass = share.sum(axis=0)
         share /= mass
-        lost = v / total
-        shrink = np.sum(share * lost, axis=0)
-        spread = np.sum(share * (lost - shrink) ** 2, axis=0)
-        return top + np.log(mass), m - d * shrink, v * (1 - shrink) + (d * d) * spread
+        kept = wide / total
+        mean = np.sum(share * kept, axis=0)
+        spread = np.sum(share * (kept - mean) ** 2, axis=0)
+        return top + np.log(mass), self.loc + d * mean, v * mean + d * (d * spread)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         # the bound closes on the pole as ξ → 0

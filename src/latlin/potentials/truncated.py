@@ -19,6 +19,9 @@ from latlin.potentials.kernels.interval import normal_interval
 from latlin.potentials.predictive import ContinuousPredictive, Predictive, Support
 from latlin.potentials.ranges import Range
 
+#: distance beyond an end, in scales, from which the tail of the normal is its leading term
+FAR = 1e8
+
 
 class Truncated(Potential):
     """φ(x) = N(loc | x, scale²)/P(low ≤ y ≤ high | x): Gaussian observations that would not be seen outside.
@@ -81,15 +84,21 @@ class Truncated(Potential):
         own = {name: values.pop(name, getattr(self, name)) for name in self.parameters}
         return type(self)(own["base"].replace(**values) if values else own["base"], own["low"], own["high"])
 
-    def _value_of(self, name: str) -> Any:
-        return self.base._value_of(name)
+    def value_of(self, name: str) -> Any:
+        return self.base.value_of(name)
 
     def _recorded(self) -> Recorded:
         return Recorded(self.low, self.high, self.base.scale)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
-        return self.base.log_density(x) - self._recorded().log_density(x)
+        x, s, y = np.asarray(x, dtype=float), self.base.scale, self.base.loc
+        near = self.base.log_density(x) - self._recorded().log_density(x)
+        # far beyond an end, squares cancelled by hand: −½((y − x)² − (end − x)²)/s² + log |end − x| − 2 log s
+        end = np.where(x < self.low, self.low, self.high)
+        end = np.where(np.isinf(end), y, end)
+        away = np.abs(end - x) / s
+        line = (end - y) / s * (0.5 * (y + end) / s - x / s) + np.log(np.maximum(away, 1.0)) - np.log(s)
+        return np.where((away > FAR) & ((x < self.low) | (x > self.high)), line, near)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         parts = zip(self.base.derivatives(x), self._recorded().derivatives(x), strict=True)
