@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_table import TABLE, Row
 
 from latlin import potentials
 from latlin.potentials.checks import UnboundedExpectation
+from potential_table import TABLE, Row
 
 MEAN, VAR = (
     part.ravel() for part in np.meshgrid([0.0, -3.0, 40.0, 1e10, -1e10, 1e300, -1e300], [1e-300, 1.0, 1e4, 1e40, 1e300])
