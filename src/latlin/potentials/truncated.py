@@ -26,7 +26,8 @@ FAR = 1e8
 class Truncated(Potential):
     """φ(x) = N(loc | x, scale²)/P(low ≤ y ≤ high | x): Gaussian observations that would not be seen outside.
 
-    Not log-concave. For counts that are never zero use `Hurdle`, whose positive part is the truncated family.
+    Log-concave, as x is the natural parameter with and without the cut. For counts that are never zero use `Hurdle`,
+    whose positive part is the truncated family.
 
     Parameters
     ----------
@@ -44,6 +45,7 @@ class Truncated(Potential):
 
     parameters = ("base", "low", "high")
     arrays = ("low", "high")
+    log_concave = True
 
     base: Gaussian
     low: Array
