@@ -178,8 +178,11 @@ class Recorded(Potential):
         return ((low, self.scale), (np.where(np.isinf(self.high), low, self.high), self.scale))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        # zeros of Φ(b + t) − Φ(a + t) are at least two scales away from the line
-        return strip.expected_log(self, m, v, strip=np.broadcast_to(2.0 * self.scale, m.shape))
+        # in units of the scale; zeros of Φ(b + t) − Φ(a + t) are at least two of them away from the line
+        s, one = self.scale, np.ones(())
+        unit = Recorded(self.low / s, self.high / s, one)
+        value, d_mean, d_var = strip.expected_log_mass(unit, m / s, v / s**2, unit.low, unit.high, 2.0)
+        return ExpectedLog(value, d_mean / s, d_var / s**2)
 
 
 def _recorded_moments(block: Truncated, m: Array, v: Array) -> tuple[Array, Array]:
