@@ -34,6 +34,7 @@ _WHERE = {
 }
 _ROOMS = (
     "additive",
+    "covariances",
     "datasets",
     "design",
     "diagnostics",

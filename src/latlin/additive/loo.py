@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 from latlin.additive.predict import Component
 from latlin.additive.problem import Cavity, Problem, cavities
 from latlin.inference.infer import infer
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
@@ -168,7 +168,7 @@ def _group_out(fit: Posterior, problem: Problem, rows: NDArray[np.int64], count:
     values, vectors = np.linalg.eigh(_symmetric(np.asarray(np.linalg.solve(turn, S), float)))
     kept = values > 1e-12 * max(values.max(), 1e-300)
     root = vectors[:, kept] * np.sqrt(values[kept])
-    (site,) = fit.model.sites
+    (site,) = in_memory(fit.model).sites
     offset = mean + start + problem.offset[rows]
     sites = SiteFactor(root, site.potential.select(rows), weight=count.astype(float), offset=offset)
     small = LatentLinearModel([GaussianFactor(dim=root.shape[1]), sites])

@@ -19,7 +19,7 @@ from latlin.hyper.space import Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.infer import infer
-from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 
@@ -131,7 +131,7 @@ class Problem:
 
     def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
         """Slope in a parameter of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        (site,) = posterior.model.sites
+        (site,) = in_memory(posterior.model).sites
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
         if posterior.engine in ("gkl", "exact"):

@@ -27,6 +27,9 @@ Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; can
 Categorical = Annotated[list[str] | None, typer.Option(help="A column whose numbers are levels; can be given again.")]
 Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
+Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
+Trials = Annotated[str, typer.Option(help="The column of trials, for the family binomial.")]
+Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
 ]
@@ -55,7 +58,8 @@ def fit(
         Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
     ] = None,
     family: Annotated[
-        str, typer.Option(help="auto, linear, robust, sparse, logistic, probit, poisson, ordinal.")
+        str,
+        typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …"),
     ] = "auto",
     engine: Annotated[str, typer.Option(help="auto, map, laplace, lvb, ep, gkl, ai-kl or mean-field.")] = "auto",
     prior_scale: PriorScale = "auto",
@@ -64,6 +68,9 @@ def fit(
     drop: Drop = None,
     categorical: Categorical = None,
     levels: Levels = "",
+    exposure: Exposure = "",
+    trials: Trials = "",
+    event: Event = "",
     folds: Annotated[
         int | None,
         typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless told, 0 for rows in blocks."),
@@ -87,7 +94,7 @@ def fit(
 
             fit_formula(data, formula, family, engine, graph, out, screen())
             return
-        choices = _choices(target, family, missing, drop, categorical, levels)
+        choices = _choices(target, family, missing, drop, categorical, levels, (exposure, trials, event))
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose)
         if scheduler is None and not _is_pattern(data):
@@ -158,6 +165,9 @@ def compare(
     drop: Drop = None,
     categorical: Categorical = None,
     levels: Levels = "",
+    exposure: Exposure = "",
+    trials: Trials = "",
+    event: Event = "",
     folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
@@ -181,7 +191,9 @@ def compare(
                 _write_rows(out, rows)
             return
         families, engines = _list(family), _list(engine)
-        choices = _choices(target, families[0] if families else "auto", missing, drop, categorical, levels)
+        choices = _choices(
+            target, families[0] if families else "auto", missing, drop, categorical, levels, (exposure, trials, event)
+        )
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet)
         if scheduler is None and not _is_pattern(data):
             found = compare_table(read_table(data), choices, how, _answer())
@@ -266,11 +278,17 @@ def _needed(target: str) -> str:
 
 
 def _choices(
-    target: str, family: str, missing: str, drop: list[str] | None, categorical: list[str] | None, levels: str
+    target: str,
+    family: str,
+    missing: str,
+    drop: list[str] | None,
+    categorical: list[str] | None,
+    levels: str,
+    others: tuple[str, str, str],
 ) -> Any:
     from latlin.cli.models import Choices
 
-    return Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)))
+    return Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)), *others)
 
 
 def _answer() -> Any:

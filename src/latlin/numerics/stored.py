@@ -86,6 +86,12 @@ def _register(storing: Storing) -> Any:
     return storing.cls
 
 
+def is_storable(value: Any) -> bool:
+    """Whether objects of this class can be stored."""
+    kind = name_of(type(value))
+    return kind in REGISTRY and REGISTRY[kind].cls is type(value)
+
+
 class Encoder:
     """Turns values into JSON and collects their arrays; one array that occurs twice is stored once."""
 
