@@ -18,6 +18,7 @@ from latlin.hyper.space import Hyperparameter
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.rng import RandomState
@@ -82,8 +83,9 @@ def chosen_engine(problem: Problem) -> str | Engine:
     """
     starts = {hyper.name: hyper.start for hyper in problem.hyperparameters}
     potential = problem.family.potential(problem.observed, starts)
-    exact = potential.gaussian or not potential.log_concave
-    return GaussianKL() if exact else ExpectationPropagation(tol=1e-6)
+    if potential.gaussian:
+        return Exact()
+    return ExpectationPropagation(tol=1e-6) if potential.log_concave else GaussianKL()
 
 
 def _settled(

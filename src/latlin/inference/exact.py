@@ -123,7 +123,8 @@ def _posterior(model: Model, solved: Solved, started: float, note: str = "") -> 
 
 def _solve(model: LatentLinearModel) -> Solved:
     """By singular values where there is one proper prior and one block of rows that is not large, else by factors."""
-    direct = bool(model.gaussians) and all(factor.H is None for factor in model.gaussians)
+    covariances = all(factor.H is None and factor.precision is None for factor in model.gaussians)
+    direct = bool(model.gaussians) and covariances and not model.constraints
     rows = model.sites[0].H if direct and len(model.sites) == 1 else None
     if rows is None or isinstance(rows, LinearOperator) or np.prod(rows.shape, dtype=float) > DECOMPOSED:
         return _factorise(model)
