@@ -46,8 +46,11 @@ class PrecisionSlopes:
 
     def _density(self) -> Gaussian:
         density = self.posterior.density
-        if not isinstance(density, Gaussian) or self.posterior.evidence_kind == "none":
-            raise ValueError(f"slopes need a Gaussian posterior with an evidence, got engine {self.posterior.engine!r}")
+        if not isinstance(density, Gaussian) or self.posterior.evidence_term is None:
+            raise ValueError(
+                "slopes need a Gaussian posterior with an evidence and its term, "
+                f"got one of engine {self.posterior.engine!r}"
+            )
         return density
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:

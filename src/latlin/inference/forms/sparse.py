@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr
-from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
@@ -38,9 +39,11 @@ from latlin.numerics.weighted_gram import WeightedGram
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
 #: factor's entries and operations up to which it is
-LARGE, THIN, LIGHT = 300, 0.25, 0.1
+LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+#: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
+_KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
 IMPROPER = (
     "the posterior is improper: the factors leave some direction of w undetermined; "
     "add a GaussianFactor on w, a Constraint or more sites"
@@ -169,14 +172,26 @@ class SparseForm(SiteForm):
         return values
 
     @cached_property
-    def _entry_scale(self) -> Array:
+    def multiplicity(self) -> Array:
+        """How often each entry stands in the matrix: once on the diagonal, twice off it."""
+        counts = np.full(len(self.analysis.indices), 2.0)
+        counts[self.analysis.diagonal] = 1.0
+        return counts
+
+    @cached_property
+    def entry_scale(self) -> Array:
+        """The product of the scales of an entry's two coordinates."""
         a, scale = self.analysis, self.projections.scale
         ordered = scale[a.order]
         return ordered[a.indices] * np.repeat(ordered, np.diff(a.indptr))
 
     def sparse_precision(self, gamma: Array) -> SparsePrecision | None:
         """P = Λ + HᵀΓH along the constraints, or None where it is not positive definite there."""
-        factor = self.analysis.factorise(self._prior_values + self.gram.total(gamma))
+        return self.precision_with(self.gram.total(gamma))
+
+    def precision_with(self, entries: Array) -> SparsePrecision | None:
+        """The same from the entries of HᵀΓH."""
+        factor = self.analysis.factorise(self._prior_values + entries)
         return None if factor is None else condition(factor, self.prior.rows, self.held, self.weight)
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
@@ -210,7 +225,7 @@ class SparseForm(SiteForm):
 
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """Largest absolute entry of Hᵀ(Γ − Γ̂)H, twice ∂B/∂S of the Gaussian KL bound, in the coordinates u."""
-        return float(np.abs(self.gram.total(excess) * self._entry_scale).max(initial=0.0))
+        return float(np.abs(self.gram.total(excess) * self.entry_scale).max(initial=0.0))
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
@@ -239,18 +254,25 @@ def needs_sparse(model: LatentLinearModel) -> bool:
 
 def uses_sparse(model: LatentLinearModel) -> bool:
     """Whether the sparse form is the one for a model."""
-    return needs_sparse(model) or (_may_be_sparse(model) and _chosen_plan(model) is not None)
-
-
-def sparse_form(model: LatentLinearModel) -> SparseForm | None:
-    """The form of a model whose precision is sparse; None where another form is better."""
     if needs_sparse(model):
-        return _built(model, None)
-    plan = _chosen_plan(model) if _may_be_sparse(model) else None
-    return None if plan is None else _built(model, plan)
+        return True
+    return may_be_sparse(model) and _analysed(model, quadratic_of(model), _site_rows(model)) is not None
 
 
-def _may_be_sparse(model: LatentLinearModel) -> bool:
+def sparse_form(model: LatentLinearModel, forced: bool = False) -> SparseForm | None:
+    """The form of a model whose precision is sparse; None where another form is better, unless it is forced."""
+    if not forced and not needs_sparse(model) and not may_be_sparse(model):
+        return None
+    prior, rows = quadratic_of(model), _site_rows(model)
+    analysis = _analysed(model, prior, rows, forced)
+    return None if analysis is None else _built(model, prior, WeightedGram(analysis, rows))
+
+
+def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
+    return sparse.csr_array(stacked_rows(model))
+
+
+def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
     """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
     rows = [factor.H for factor in model.sites if factor.H is not None]
     priors = [factor for factor in model.gaussians if factor.H is None]
@@ -259,15 +281,33 @@ def _may_be_sparse(model: LatentLinearModel) -> bool:
     )
     if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
         return False
-    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < PAIRS
+    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < pairs
 
 
-def _chosen_plan(model: LatentLinearModel) -> Plan | None:
-    """An order of elimination, if it leaves much less than a dense factor."""
-    d = model.dim
-    plan = plan_elimination(_pattern(quadratic_of(model).precision, stacked_rows(model)))
-    thin = plan.entries < min(THIN * 0.5 * d * d, ENTRIES)
-    return plan if thin and plan.flops < min(LIGHT * d**3 / 3.0, OPERATIONS) else None
+def _analysed(
+    model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array, forced: bool = False
+) -> Analysis | None:
+    """The analysis of P's pattern, taken over from a living posterior of the same pattern; None where P would fill."""
+    patterns = (prior.precision.indptr, prior.precision.indices, rows.indptr, rows.indices)
+    digest = blake2b(digest_size=16)
+    for part in patterns:
+        digest.update(np.ascontiguousarray(part, np.int64).tobytes())
+    known = _KNOWN.get(digest.digest())
+    if known is not None:
+        return known
+    pattern = _pattern(prior.precision, rows)
+    plan = plan_elimination(pattern)
+    if not forced and not needs_sparse(model) and _fills(plan, model.dim):
+        return None
+    analysis = analyse(pattern, plan)
+    _KNOWN[digest.digest()] = analysis
+    return analysis
+
+
+def _fills(plan: Plan, dim: int) -> bool:
+    """Whether a factor is not much less than a dense one, or too large in any case."""
+    thin = plan.entries < min(THIN * 0.5 * dim * dim, ENTRIES)
+    return not (thin and plan.flops < min(LIGHT * dim**3 / 3.0, OPERATIONS))
 
 
 def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
@@ -277,11 +317,9 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     return sparse.csr_array(total)
 
 
-def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
-    prior = quadratic_of(model)
-    rows, sites = sparse.csr_array(_stored_rows(model)), Sites.of(model)
+def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> SparseForm:
+    rows, sites = gram.rows, Sites.of(model)
     sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
-    gram = WeightedGram(analyse(_pattern(prior.precision, rows), plan), rows)
     typical = gram.analysis.values(prior.precision) + gram.total(sites.typical_precision())
     grounded = ground(gram.analysis, typical, len(prior.rows))
     if grounded is None:
@@ -307,13 +345,6 @@ def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
         grounded.held,
         grounded.weight if len(grounded.held) else 0.0,
     )
-
-
-def _stored_rows(model: LatentLinearModel) -> Any:
-    rows = stacked_rows(model)
-    if any(isinstance(factor.H, LinearOperator) for factor in model.sites) and not np.all(np.isfinite(rows)):
-        raise ValueError("SiteFactor H must be finite, got an operator whose products are not")
-    return rows
 
 
 def quadratic_of(model: LatentLinearModel) -> Quadratic:
