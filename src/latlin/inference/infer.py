@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from latlin.inference.affine.engine import AffineKL
@@ -18,6 +19,7 @@ from latlin.inference.mode.laplace import Laplace
 from latlin.inference.mode.map import MAP
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
+from latlin.inference.propriety import OVERLAP, check_propriety
 
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
@@ -69,7 +71,11 @@ def infer(
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     if isinstance(model, BlockModel):
         return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
-    return resolve(engine).run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+    chosen = resolve(engine)
+    check_propriety(model)
+    post = chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+    overlapping = sum(factor.H is None for factor in model.gaussians) > 1
+    return replace(post, message=post.message + OVERLAP) if overlapping else post
 
 
 def resolve(engine: str | Engine) -> Engine:
