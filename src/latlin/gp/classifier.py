@@ -23,6 +23,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
 #: share of wrong labels that "step" allows for
@@ -113,7 +114,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Labels of any kind.
         """
-        inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        inputs, labels = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64)
         inputs = summable("X", inputs)
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
@@ -224,7 +225,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, X, dtype=np.float64, reset=False))
+        return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))
 
 
 def _template(link: str | Potential) -> Potential:

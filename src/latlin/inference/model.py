@@ -20,6 +20,7 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.magnitude import summable
+from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
 
@@ -230,9 +231,9 @@ def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:
     if isinstance(value, LinearOperator):
         if 0 in value.shape:
             raise ValueError(f"{name} must be a non-empty matrix, got shape {value.shape}")
-        return value
+        return visible(name, value)
     if sparse.issparse(value):
-        matrix = sparse.csr_array(value, dtype=float)
+        matrix = sparse.csr_array(visible(name, value), dtype=float)
         _finite(matrix.data if matrix.nnz else [0.0], f"{name} data", max_ndim=1)
     else:
         matrix = np.ascontiguousarray(_finite(value, name, max_ndim=2))

@@ -8,13 +8,14 @@ import numpy as np
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.visible import visible
 
 
 def weights(value: Any, count: int) -> Array | None:
     """Non-negative exponents, one a row, not all zero; None stays None."""
     if value is None:
         return None
-    array = np.asarray(value, float)
+    array = np.asarray(visible("sample_weight", value), float)
     if array.ndim == 0:
         array = np.full(count, float(array))
     if array.shape != (count,):
@@ -31,7 +32,7 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     """One number a row, or one a row and class; None stays None."""
     if value is None:
         return None
-    array = np.asarray(value, float)
+    array = np.asarray(visible("offset", value), float)
     if array.ndim == 0:
         array = np.full(count, float(array))
     allowed = {(count,)} | ({(count, width)} if width > 1 else set())

@@ -16,6 +16,7 @@ from latlin.mixture.sweep import slices
 from latlin.mixture.weights import WEIGHT_PRIORS
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
+from latlin.numerics.visible import visible
 
 
 class Defaults(NamedTuple):
@@ -139,7 +140,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     """Weights as a vector, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.asarray(visible("sample_weight", sample_weight), dtype=np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):

@@ -75,7 +75,10 @@ class Custom(Potential):
     def log_density(self, x: ArrayLike) -> Array:
         x = np.asarray(x, dtype=float)
         extra = [getattr(self, name) for name in self.arrays[2:]]
-        value = np.asarray(self.function(x, *extra), dtype=float)
+        value = np.asarray(self.function(x, *extra))
+        if np.iscomplexobj(value):
+            raise ValueError(f"log_density must be real, got {value.dtype}, at x = {x.flat[0]:g} among others")
+        value = value.astype(float, copy=False)
         if value.shape != np.broadcast_shapes(x.shape, *(part.shape for part in extra)):
             raise ValueError(f"log_density must work elementwise: x of shape {x.shape} gave {value.shape}")
         if np.any(np.isnan(value)):

@@ -31,6 +31,7 @@ from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
@@ -177,7 +178,7 @@ class FactorAnalysis(Archived, FactorQueries):
             return self._fit_blocks(X, checkpoint)
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
-        rows = validate_data(self, X, dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
         variance = self._check_rows(rows)
         if isinstance(self.n_components, str):
             return self._choose(rows, *rows.shape)
@@ -218,7 +219,7 @@ class FactorAnalysis(Archived, FactorQueries):
         self._check_options()
         first = not hasattr(self, "stream_")
         X = np.atleast_2d(X) if np.ndim(X) == 1 else X
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
+        rows = validate_data(self, visible("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
         if first:
             self._check_rank(self.n_components, None, rows.shape[1])
             self.stream_ = open_stream(self, rows.shape[1], rows.dtype)

@@ -19,6 +19,7 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.visible import visible
 
 _ENGINES: dict[str, LatentEngine] = {"mean-field": MeanField(), "exact": Enumeration()}
 
@@ -120,7 +121,7 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
     def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
         """Fit to the rows of `X` of shape (n, d)."""
         options = self._options()
-        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = summable("X", validate_data(self, visible("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
         if not rows.var(axis=0).mean() > 0.0:
             raise ValueError("X has the same row everywhere: there is no noise variance to learn")
         self._store(binary_fit(rows, options, generator(self.random_state)))
@@ -133,7 +134,7 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""
         check_is_fitted(self, "components_")
-        s = check_array(S, dtype=np.float64, ensure_min_features=min(1, self.n_active_))
+        s = check_array(visible("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
         if s.shape[1] != self.n_active_:
             raise ValueError(f"S must have {self.n_active_} columns, one a factor, got {s.shape[1]}")
         return s @ self.components_
@@ -196,7 +197,7 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _describe(self, X: Any) -> tuple[Array, Array]:
         check_is_fitted(self, "components_")
-        rows = summable("X", validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+        rows = summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64, order="C"))
         means, values = np.zeros((len(rows), 0)), np.zeros(len(rows))
         if self.n_active_:
             means, values = _ENGINES[self.inference].describe(row_problem(rows, self._state()))

@@ -39,6 +39,7 @@ from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 
 class GroupFactorAnalysis(Archived, GroupQueries):
@@ -243,7 +244,9 @@ class GroupFactorAnalysis(Archived, GroupQueries):
             if len(rows) < 2:
                 raise ValueError(f"X must have at least 2 samples, got {len(rows)}")
             return views, rows
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        rows = validate_data(
+            self, visible("X", X), dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+        )
         return read_matrix(summable("X", rows), groups)
 
     def _relevance(self, sizes: Array) -> Relevance:

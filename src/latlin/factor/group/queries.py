@@ -21,6 +21,7 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
+from latlin.numerics.visible import visible
 
 BLOCK = 2048
 
@@ -74,7 +75,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def inverse_transform(self, Z: Any) -> Any:
         """Means of the observations given latents, in the form of the data given to `fit`."""
         check_is_fitted(self, "posterior_")
-        z = check_array(Z, dtype=np.float64)
+        z = check_array(visible("Z", Z), dtype=np.float64)
         if z.shape[1] != self.posterior_.loading.shape[1]:
             raise ValueError(f"Z must have {self.posterior_.loading.shape[1]} columns, got {z.shape[1]}")
         return self.views_.split(self._means(z, slice(None)))
@@ -142,7 +143,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _joined(self, X: Any) -> Array:
         check_is_fitted(self, "posterior_")
         if self.views_.form == "matrix" and not is_views(X):
-            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+            X = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return self.views_.join(X)
 
     def _latents(self, rows: Array) -> Latents:

@@ -15,6 +15,7 @@ from latlin.distributed.joining import open_side_by_side
 from latlin.distributed.opening import is_blocked
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
+from latlin.numerics.visible import visible
 
 Name = Hashable
 _ABSENT = "view {!r} is None: every view must be given to fit, NaN marks what is missing"
@@ -75,7 +76,7 @@ class Views:
     def join(self, given: Any) -> Array:
         """One matrix of the stored columns; NaN where a view is absent."""
         if self.form == "matrix" and not is_views(given):
-            rows = check_array(given, dtype=np.float64, ensure_all_finite="allow-nan")
+            rows = check_array(visible("X", given), dtype=np.float64, ensure_all_finite="allow-nan")
             if rows.shape[1] != self.n_columns:
                 raise ValueError(f"X has {rows.shape[1]} features, but the model was fitted to {self.n_columns}")
             return np.take(rows, self.order, axis=1)
@@ -168,7 +169,9 @@ def _named(given: Any) -> list[tuple[Any, Any]]:
 def _checked(name: Any, part: Any) -> Array:
     if part is None:
         raise ValueError(_ABSENT.format(name))
-    return check_array(part, dtype=np.float64, ensure_all_finite="allow-nan", input_name=f"view {name!r}")
+    return check_array(
+        visible(f"view {name!r}", part), dtype=np.float64, ensure_all_finite="allow-nan", input_name=f"view {name!r}"
+    )
 
 
 def _common_rows(arrays: Mapping[Any, Array]) -> int:

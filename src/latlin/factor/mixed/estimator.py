@@ -22,6 +22,7 @@ from latlin.numerics.ascent import Rules
 from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
 ENGINES = ("gkl", "laplace", "ep")
@@ -248,13 +249,15 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         if not reset:
             check_is_fitted(self, "sites_")
         if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            validate_data(self, visible("X", X), reset=reset, skip_check_array=True)
             if reset and len(X) < 2:
                 raise ValueError(f"X must have at least 2 samples, got {len(X)}")
             return X
         kind: Any = np.float64 if self.types is None else None
         least = 2 if reset else 1
-        return validate_data(self, X, reset=reset, dtype=kind, ensure_all_finite="allow-nan", ensure_min_samples=least)
+        return validate_data(
+            self, visible("X", X), reset=reset, dtype=kind, ensure_all_finite="allow-nan", ensure_min_samples=least
+        )
 
     def _check_options(self) -> None:
         for name, known in (("engine", ENGINES), ("latents", LATENTS)):
