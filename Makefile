@@ -5,8 +5,9 @@ RUN    := $(VENV)/bin/python
 JOBS   ?= 2
 SIZE   ?= small
 OPTIONS ?=
+ENTRY  ?= --list
 
-.PHONY: demo test lint format bench profile docs clean
+.PHONY: demo test lint format bench profile reproduce docs clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/latlin demo
@@ -28,6 +29,10 @@ bench: $(VENV)/.bench
 
 profile: $(VENV)/.bench
 	$(RUN) benchmarks/profiles.py $(OPTIONS)
+
+# make reproduce ENTRY=table-5.3 OPTIONS="--quick --out FOLDER --data FOLDER"
+reproduce: $(VENV)/.core
+	$(RUN) -m reproduction $(ENTRY) $(OPTIONS)
 
 docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(RUN) -m sphinx -b html -W --keep-going docs docs/_build/html

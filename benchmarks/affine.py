@@ -24,8 +24,8 @@ from latlin.densities.bases import SkewNormal
 from latlin.engines import AffineKL
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.forms.site_form import site_form
-from latlin.reproduce import figure_6_4
-from latlin.reproduce.kernel_regression import Setting, affine, friedman, model_of
+from reproduction import figure_6_4
+from reproduction.kernel_regression import Setting, affine, friedman, model_of
 
 
 def fits(repeats: int, quick: bool) -> list[tuple]:

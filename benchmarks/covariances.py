@@ -5,7 +5,7 @@ unit variance; labels from the model. For D = 250, 500, 1000, N = D/2, D, 5D and
 datum, ‖m − w‖ (the plain norm; the tables print another quantity), and the mean log probability of 10 D held-out labels
 (5 D at D = 1000), mean ± standard error over the seeds. Natural index order, as there. "Sub, smallest eigenvalues" has
 the subspace of the text, "Sub" ours. A finished data set is kept in the folder and not fitted again; the pages of
-`latlin reproduce table-5.2 --out FOLDER` read the same files.
+`python -m reproduction table-5.2 --out FOLDER` read the same files.
 
     python benchmarks/covariances.py [--out FOLDER] [--dims 250 500 1000] [--seeds 10] [--until 08:00]
 """
@@ -27,8 +27,8 @@ from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.datasets import correlated_logistic
 from latlin.potentials import Logit
-from latlin.reproduce import table_5_2, table_5_4, table_5_5
-from latlin.reproduce.covariance_tables import Plan, engines, kept_scores, scores
+from reproduction import table_5_2, table_5_4, table_5_5
+from reproduction.covariance_tables import Plan, engines, kept_scores, scores
 
 Array = np.ndarray
 PLANS = {entry.FULL.dim: entry.FULL for entry in (table_5_4, table_5_2, table_5_5)}
@@ -64,7 +64,7 @@ def _shown(values: Array) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("latlin-reproduce"), help="folder of finished data sets")
+    parser.add_argument("--out", type=Path, default=Path("latlin-reproduction"), help="folder of finished data sets")
     parser.add_argument("--dims", type=int, nargs="+", default=list(PLANS), choices=list(PLANS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--until", default="24:00", help="time of day after which no other data set is begun")

@@ -21,7 +21,7 @@ from _table import environment, table
 from _task import Task, Trial
 from latlin import engines, potentials
 from latlin.design import SequentialDesign
-from latlin.reproduce.image_design import dead_leaves, filters_of
+from reproduction.image_design import dead_leaves, filters_of
 
 NOISE = 0.005
 SIGNAL_ENGINES: dict[str, Any] = {

@@ -34,9 +34,9 @@ from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin.distributed.blocks import BLOCK_BYTES, LocalBlocks
+from latlin.distributed.clusters import WORKER_SETTINGS
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
-from latlin.distributed.workers import WORKER_SETTINGS
 from latlin.linear import BayesianLogisticRegression
 
 COLUMNS = 100

@@ -1,6 +1,8 @@
-"""Take the pages of a full `latlin reproduce` into the site: `python docs/collect_reproduced.py FOLDER`.
+"""Take pages of full runs into the site: `python docs/collect_reproduced.py FOLDER [ENTRY …]`.
 
-Pages, tables and figures are copied to `docs/reproduced`, figures with 64 colours; the index counts what agrees.
+Pages, tables and figures are copied to `docs/reproduced`, figures with 64 colours; the index counts what agrees on all
+pages there. Some kept pages hold the results of runs that tested why a number differs and that no entry repeats: name
+the entries whose pages are to be replaced.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -15,8 +18,9 @@ from PIL import Image
 TARGET = Path(__file__).parent / "reproduced"
 INTRO = """# The pages of a full run
 
-Made by `latlin reproduce` without `--quick`; [how to read them, and what came out](../guide/reproduce.md).
-Where a run had less than the document's, its page says so.
+Made by `python -m reproduction` without `--quick`; [how to read them, and what came out](../guide/reproduce.md).
+Where a run had less than the document's, its page says so. The runs that tested why a number differs were made once,
+with version 0.1; their results are kept on these pages, and no entry repeats them.
 """
 LINK = re.compile(r"\]\(([^)\s]+\.(?:csv|png|gif))\)")
 COUNTS = re.compile(r"(\d+) of (\d+) agree, (\d+) differ(?: \((\d+) not explained\))?")
@@ -25,16 +29,24 @@ WITHHELD = re.compile(r"!\[[^]]*\]\(figure_5_3_\d+\.png\)")
 INSTEAD = "(The figure shows photographs and is not kept here; running the entry draws it.)"
 
 
-def collect(source: Path) -> None:
-    """Copy every page with what it shows, and write the index."""
+def collect(source: Path, names: Sequence[str] = ()) -> None:
+    """Copy every page, or those that are named, with what it shows; then write the index."""
     TARGET.mkdir(exist_ok=True)
-    rows = []
+    stems = {re.sub(r"[-.]", "_", name) for name in names}
     for page in sorted(source.glob("*.md")):
+        if stems and page.stem not in stems:
+            continue
         text = WITHHELD.sub(INSTEAD, page.read_text(encoding="utf8"))
         (TARGET / page.name).write_text(text, encoding="utf8")
         for name in LINK.findall(text):
             copy(source / name, TARGET / name)
-        rows.append(row(page.name, text))
+    write_index()
+
+
+def write_index() -> None:
+    """One line per kept page."""
+    pages = sorted(page for page in TARGET.glob("*.md") if page.name != "index.md")
+    rows = [row(page.name, page.read_text(encoding="utf8")) for page in pages]
     head = ["| entry | agree | differ, with a reason | not explained | not compared |", "|---|---|---|---|---|"]
     contents = ["```{toctree}", ":hidden:", ":glob:", "", "*", "```"]
     (TARGET / "index.md").write_text("\n".join([INTRO, *head, *rows, "", *contents, ""]), encoding="utf8")
@@ -60,4 +72,4 @@ def row(name: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    collect(Path(sys.argv[1]))
+    collect(Path(sys.argv[1]), sys.argv[2:])

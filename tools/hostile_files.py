@@ -129,7 +129,21 @@ def damage(content: bytes, rng: np.random.Generator) -> bytes:
     return bytes(data)
 
 
-ODD_VALUES = (None, True, -1, 0, 2**70, 1e400, float("nan"), "", "x" * 1000, [], {}, [[]], {"array": "nothing"})
+ODD_VALUES: tuple[object, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    2**70,
+    1e400,
+    float("nan"),
+    "",
+    "x" * 1000,
+    [],
+    {},
+    [[]],
+    {"array": "nothing"},
+)
 ODD_CLASSES = ("os.system", "latlin.densities.Gaussian", "latlin.potentials.Custom", "latlin.mixture.Full", "eval")
 
 

@@ -7,10 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latlin import engines, potentials
+    from latlin import engines, potentials, priors
+    from latlin.hyper.evidence import integrate_evidence, maximise_evidence
     from latlin.inference.compare import Comparison, compare
     from latlin.inference.infer import infer
-    from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+    from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
     from latlin.numerics.archived import load
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",
+    "Constraint": "latlin.inference.model",
     "ConvergenceWarning": "latlin.numerics.alerts",
     "GaussianFactor": "latlin.inference.model",
     "LatentLinearModel": "latlin.inference.model",
@@ -26,7 +28,9 @@ _WHERE = {
     "SiteFactor": "latlin.inference.model",
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
+    "integrate_evidence": "latlin.hyper.evidence",
     "load": "latlin.numerics.archived",
+    "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
     "datasets",
@@ -38,6 +42,7 @@ _ROOMS = (
     "mixture",
     "plot",
     "potentials",
+    "priors",
     "quadrature",
     "report",
     "swag",
@@ -45,6 +50,7 @@ _ROOMS = (
 
 __all__ = [
     "Comparison",
+    "Constraint",
     "ConvergenceWarning",
     "GaussianFactor",
     "LatentLinearModel",
@@ -53,8 +59,11 @@ __all__ = [
     "compare",
     "engines",
     "infer",
+    "integrate_evidence",
     "load",
+    "maximise_evidence",
     "potentials",
+    "priors",
 ]
 
 

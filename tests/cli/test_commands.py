@@ -260,16 +260,13 @@ def test_mistakes_are_told_in_a_sentence(model, folder, tmp_path):
         )
     assert_told(run("predict", data, data), "is not a model written by 'latlin fit'")
     assert_told(run("report", tmp_path / "no.latlin"), "there is no file")
-    assert_told(run("reproduce", "nothing"), "nothing to reproduce by the name 'nothing'")
     assert_told(run("report", model[0], "--out", tmp_path), "is a folder; expected the name of a file")
     assert_told(run("fit", folder, "-t", "y"), "is a folder; expected a file, or a pattern", "*.parquet")
     assert_told(run("fit", data, "-t", "outcome", "--folds", 1), "folds must be 0", "got 1")
     assert_told(run("compare", data, "-t", "outcome", "--engine", "gkl,mcmc"), "engine must be one of", "'mcmc'")
     assert_told(run("compare", data, "-t", "outcome", "--folds", 999), "at most the number of rows, 120, got 999")
     assert_told(run("compare", data, "-t", "outcome", "--out", tmp_path / "c.doc"), "is no table by its name")
-    for command in (("demo",), ("reproduce", "figure-2.2")):
-        assert_told(run(*command, "--out", data), "out must be a folder")
-    assert_told(run("reproduce", "figure-2.2", "--data", tmp_path / "no"), "there is no folder")
+    assert_told(run("demo", "--out", data), "out must be a folder")
     assert not list(tmp_path.iterdir())
 
 
@@ -377,17 +374,6 @@ def test_a_class_too_rare_to_split_is_fitted_with_a_note(frame, tmp_path):
     result = run("fit", tmp_path / "r.csv", "-t", "kind", "--prior-scale", 1, "--out", tmp_path / "m.latlin")
     assert result.exit_code == 0, result.output
     assert "No rows were held out: the class a has one row only" in result.stdout
-
-
-def test_reproduce_lists_and_runs(tmp_path):
-    pytest.importorskip("matplotlib")
-    listed = run("reproduce", "--list")
-    assert listed.exit_code == 0
-    assert "table-6.1" in listed.stdout
-    assert "Challis (2013)" in listed.stdout
-    result = run("reproduce", "figure-7.1", "--quick", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "figure_7_1.png").exists()
 
 
 def test_version():

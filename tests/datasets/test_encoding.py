@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latlin.datasets import Encoding, learn_encoding
-from latlin.datasets.describe import describe_columns
+from latlin.datasets.encoding import describe_columns
 
 pandas = pytest.importorskip("pandas")
 

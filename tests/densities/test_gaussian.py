@@ -8,8 +8,7 @@ from scipy.stats import multivariate_normal
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.marginals import NormalMarginals
 from latlin.densities.point import PointMass
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening
 from latlin.numerics.linalg import cholesky
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from latlin.diagnostics.defended import defended_evidence
-from latlin.diagnostics.moments import corrected_moments
-from latlin.diagnostics.response import response
-from latlin.diagnostics.weights import effective_size, summarise_weights
+from latlin.diagnostics.moments import corrected_moments, response
+from latlin.diagnostics.weights import defended_evidence, effective_size, summarise_weights
 
 LOG_Z = 1.7
 COUNTS = (1000, 1000)

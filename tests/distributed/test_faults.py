@@ -12,7 +12,7 @@ import pytest
 
 import mortal_fit
 from latlin.distributed.blocks import MappedBlocks
-from latlin.distributed.faults import ClusterError, told_faults
+from latlin.distributed.clusters import ClusterError, told_faults
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianLogisticRegression

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latlin.distributed import clusters
-from latlin.distributed.faults import ClusterError, told_faults
+from latlin.distributed.clusters import ClusterError, told_faults
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
 from mortal_fit import fit, read_blocks, write_rows

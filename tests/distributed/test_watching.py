@@ -8,7 +8,7 @@ import pytest
 
 from latlin.distributed.blocks import LocalBlocks
 from latlin.distributed.opening import open_blocks
-from latlin.distributed.watching import counted
+from latlin.distributed.threads import counted
 from latlin.linear import BayesianLogisticRegression
 from latlin.numerics import progress
 from latlin.numerics.ascent import Measure, Rules, ascend

@@ -12,12 +12,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latlin
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model as bm
-from latlin.factor.binary.fit import BinaryOptions, begin, one_step, without_superfluous
+from latlin.factor.binary.fit import STARTS, BinaryOptions, begin, one_step, without_superfluous
 from latlin.factor.binary.kernels import row_values, sweep_rows
 from latlin.factor.binary.latents import Enumeration, MeanField, RowProblem, factorised
-from latlin.factor.binary.starts import STARTS
 from latlin.numerics.ascent import Rules
-from latlin.reproduce.binary_features import features, images, n_found
+from reproduction.binary_features import features, images, n_found
 
 POINT, RELEVANT = bm.PointFeatures(), bm.RelevantFeatures()
 

@@ -17,9 +17,9 @@ from latlin.factor import (
     NoisyICA,
     choose_components,
 )
-from latlin.factor.analysis.direct import profile
+from latlin.factor.analysis.batch import profile
 from latlin.factor.analysis.moments import DenseMoments, RowMoments, moments
-from latlin.factor.analysis.rotation import varimax
+from latlin.factor.analysis.queries import varimax
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.factor import FactorAnalysis
-from latlin.factor.analysis import block_moments as _block_moments
-from latlin.factor.analysis.block_moments import BlockMoments, block_moments, read_columns
+from latlin.factor.analysis import blocks as block_room
+from latlin.factor.analysis.blocks import BlockMoments, block_moments, read_columns
 from latlin.numerics.alerts import ConvergenceWarning
 
 CUTS = [7, 64, 1000]
@@ -97,7 +97,7 @@ def test_a_large_mean_costs_no_digits():
 def test_many_columns_take_passes_and_no_covariance(method, monkeypatch):
     X = draws(d=60)
     dense = fitted(X, method=method)
-    monkeypatch.setattr(_block_moments, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(block_room, "DENSE_UP_TO", 10)
     blocks = LocalBlocks.of(X, rows=64)
     assert isinstance(block_moments(blocks, read_columns(blocks))[0], BlockMoments)
     if method == "em":

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from latlin.factor.analysis import kernels
+from latlin.factor.analysis.online import Adam, PlainGradient, ScaledGradient, TailAverage
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StepSizes, expect, start
-from latlin.factor.analysis.stream_gradient import Adam, PlainGradient, ScaledGradient, TailAverage
+from latlin.numerics import threads
 from latlin.numerics.low_rank import LowRankNormal, weighted_gram
 
 
@@ -62,8 +63,9 @@ def test_an_em_update_is_the_formula(dtype, tol, b):
 
 def test_threads_do_not_change_the_numbers(monkeypatch):
     results = []
-    for threshold in (1, 10**9):
-        monkeypatch.setattr(kernels, "PARALLEL_FROM", threshold)
+    for count in (1, 3):
+        monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
+        monkeypatch.setattr(threads, "WORTH", 1.0)
         state, rows = problem(d=20_000)
         OnlineEM().advance(state, rows, expect(state, rows))
         results.append((state.loadings.copy(), state.noise.copy(), state.gram.copy()))

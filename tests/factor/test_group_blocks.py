@@ -7,12 +7,11 @@ import pytest
 from scipy import sparse
 
 from latlin.distributed.blocks import Block, LocalBlocks
-from latlin.distributed.joining import open_side_by_side
+from latlin.distributed.opening import open_side_by_side
 from latlin.factor import GroupFactorAnalysis
 from latlin.factor.group import blocks as _group_blocks
 from latlin.factor.group.blocks import gram_root, prepare_blocks
-from latlin.factor.group.data import fit_scaling, prepare
-from latlin.factor.group.views import read_matrix
+from latlin.factor.group.data import fit_scaling, prepare, read_matrix
 from latlin.numerics.alerts import ConvergenceWarning
 
 SIZES = (8, 6, 5)

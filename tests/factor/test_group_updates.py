@@ -6,12 +6,10 @@ from scipy.linalg import expm
 from scipy.special import digamma, logsumexp
 from scipy.stats import gamma, multivariate_normal, norm
 
-from latlin.factor.group.data import fit_scaling, prepare
-from latlin.factor.group.fit import Sweep, begin, leap, select
-from latlin.factor.group.low_rank import LowRankRelevance
-from latlin.factor.group.relevance import GammaRelevance
-from latlin.factor.group.rotation import Rotation, best_rotation, rotate, turned
-from latlin.factor.group.rotation_kernels import curvature_times
+from latlin.factor.group.data import fit_scaling, prepare, read_views
+from latlin.factor.group.fit import Rotation, Sweep, begin, best_rotation, leap, rotate, select, turned
+from latlin.factor.group.kernels import curvature_times
+from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance
 from latlin.factor.group.updates import (
     GroupModel,
     bound,
@@ -23,7 +21,6 @@ from latlin.factor.group.updates import (
     update_noise,
     update_relevance,
 )
-from latlin.factor.group.views import read_views
 
 UPDATES = (update_latents, update_loadings, update_relevance, update_noise, rotate)
 

@@ -14,9 +14,9 @@ from latlin.factor.ica import model as im
 from latlin.factor.ica.engines import ENGINES, Block, Single, with_moments
 from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
 from latlin.factor.ica.kernels import joint_rows, n_runs
-from latlin.factor.ica.sources import FAMILIES, LaplaceSource, StudentTSource
+from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
-from latlin.reproduce.noisy_ica import amari_error, mixture
+from reproduction.noisy_ica import amari_error, mixture
 
 
 def rows_of(seed, n=120, d=5, k=3):
@@ -155,7 +155,7 @@ def test_joint_rows_agree_with_dense_algebra():
     precision, field, weights = half @ half.T, rng.standard_normal((n, k)), rng.gamma(1.0, 1.0, (n, k))
     means, variances = np.empty((n, k)), np.empty((n, k))
     spread, log_dets = np.empty((n_runs(n), k, k)), np.empty(n_runs(n))
-    joint_rows(field, precision, weights, means, variances, spread, log_dets)
+    joint_rows(0, n_runs(n), field, precision, weights, means, variances, spread, log_dets)
     inverses = np.linalg.inv(precision + weights[:, :, None] * np.eye(k))
     np.testing.assert_allclose(means, np.einsum("nkl,nl->nk", inverses, field), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(variances, np.diagonal(inverses, axis1=1, axis2=2), rtol=1e-8)

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.inference.propriety import flat_direction
 
 ENGINES = ["gkl", "lvb", "map", "laplace", "ep", "mean-field", "ai-kl", "auto"]
@@ -33,7 +33,13 @@ IMPROPER = {
     "sparse": model(SiteFactor(sparse.csr_array(X), potentials.Logit(APART))),
     "operator": model(SiteFactor(aslinearoperator(X), potentials.Logit(APART))),
 }
+STEPS = sparse.diags_array([-np.ones(3), np.ones(3)], offsets=[0, 1], shape=(3, 4))
+WALK = GaussianFactor(precision=STEPS.T @ STEPS, rank=3)
+FIRST = SiteFactor(np.eye(4)[:1], potentials.Logit([1]))
+IMPROPER["walk"] = model(WALK, FIRST)
 PROPER = {
+    "walk": model(WALK, SiteFactor(np.eye(4), potentials.Logit([1, 0, 1, 1]))),
+    "tied walk": LatentLinearModel([WALK, FIRST], constraints=[Constraint(np.ones(4))]),
     "prior": model(GaussianFactor(dim=2), SiteFactor(X, potentials.Logit(APART))),
     "both classes": model(SiteFactor(np.concatenate([X, X]), potentials.Logit(MIXED))),
     "one of each": model(SiteFactor([[1.0], [1.0]], potentials.Logit([0, 1]))),
@@ -83,5 +89,8 @@ def test_overlapping_gaussian_factors_are_named():
     site = SiteFactor([[1.0, 0.5]], potentials.Logit([1]))
     double = infer(model(GaussianFactor(dim=2), GaussianFactor(cov=2.0, dim=2), site), "gkl")
     assert "not normalised" in double.message
+    factors = [GaussianFactor(dim=2), GaussianFactor(cov=2.0, dim=2), site]
+    normal = infer(LatentLinearModel(factors, normalise_prior=True), "gkl")
+    assert "not normalised" not in normal.message
     single = infer(model(GaussianFactor(dim=2), GaussianFactor(1.0, H=[[1.0, 1.0]]), site), "gkl")
     assert "not normalised" not in single.message

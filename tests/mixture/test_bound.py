@@ -10,10 +10,9 @@ from scipy.special import gammaln, logsumexp, multigammaln
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.fixed import Fixed
 from latlin.mixture.gamma import Diagonal, Spherical
-from latlin.mixture.model import Mixture
+from latlin.mixture.model import DirichletWeights, Mixture, StickWeights
 from latlin.mixture.moments import combine, of_labels
 from latlin.mixture.sweep import make_rows
-from latlin.mixture.weights import DirichletWeights, StickWeights
 from latlin.mixture.wishart import Full, Tied
 
 COVARIANCES = ["fixed", "spherical", "diagonal", "full", "tied"]

@@ -23,12 +23,11 @@ from latlin.mixture.gradients import (
     relaxed_labels_pullback,
     score_gradient,
 )
-from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.model import Belief, DirichletWeights, Mixture, StickWeights
 from latlin.mixture.moments import of_labels
+from latlin.mixture.monte_carlo.gradient_terms import relaxed_moments
 from latlin.mixture.monte_carlo.importance import weigh
-from latlin.mixture.monte_carlo.relaxation import relaxed_moments
 from latlin.mixture.sweep import make_rows
-from latlin.mixture.weights import DirichletWeights, StickWeights
 
 DRAWS = 100_000
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import blas
 
-from latlin.numerics.free_blas import add_gram, times_upper
+from latlin.numerics.linalg import add_gram, times_upper
 
 
 @pytest.fixture

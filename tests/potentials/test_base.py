@@ -12,20 +12,31 @@ from scipy.integrate import simpson
 
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials import (
+    Beta,
+    BetaBinomial,
+    Binomial,
     Cauchy,
     Custom,
+    Exponential,
+    Gamma,
     Gaussian,
     GaussianMixture,
     GeneralisedNormal,
+    InverseGaussian,
     Laplace,
     Logistic,
     Logit,
+    LogLogistic,
+    LogNormal,
+    NegativeBinomial,
     Ordinal,
     Poisson,
     Potential,
     Probit,
     Step,
     StudentT,
+    Tweedie,
+    Weibull,
 )
 
 BLOCKS = {
@@ -42,6 +53,22 @@ BLOCKS = {
     "cauchy": Cauchy([0.0, 1.0, -2.0, 3.0], 0.5),
     "generalised_normal": GeneralisedNormal([0.5, 1.0, 1.5, 3.0], 0.5),
     "gaussian_mixture": GaussianMixture([[0.9, 0.1]] * 3 + [[0.5, 0.5]], [0.0, 0.5], [0.1, 1.0]),
+    "binomial": Binomial([0, 4, 1, 2], [3, 4, 9, 2]),
+    "binomial_probit": Binomial([0, 4, 1, 2], [3, 4, 9, 2], "probit"),
+    "binomial_cloglog": Binomial([0, 4, 1, 2], [3, 4, 9, 2], "cloglog"),
+    "negative_binomial": NegativeBinomial([0, 4, 1, 2], [0.5, 1.0, 2.0, 0.01]),
+    "negative_binomial_linear": NegativeBinomial([0, 4, 1, 2], 0.5, "linear"),
+    "gamma": Gamma([0.1, 1.0, 2.0, 7.0], 2.0),
+    "inverse_gaussian": InverseGaussian([0.1, 1.0, 2.0, 7.0], [0.5, 1.0, 2.0, 4.0]),
+    "log_normal": LogNormal([0.1, 1.0, 2.0, 7.0], [0.5, 1.0, 2.0, 4.0]),
+    "weibull": Weibull([0.1, 1.0, 2.0, 7.0], [1, 0, 1, 1], 1.5),
+    "weibull_censored": Weibull([0.1, 1.0, 2.0, 7.0], [1, 0, 2, 3], [0.5, 1.0, 2.0, 1.5], 9.0),
+    "exponential": Exponential([0.1, 1.0, 2.0, 7.0], [1, 0, 1, 2]),
+    "log_logistic": LogLogistic([0.1, 1.0, 2.0, 7.0], [1, 0, 2, 1], 1.5),
+    "log_logistic_censored": LogLogistic([0.1, 1.0, 2.0, 7.0], [1, 0, 2, 3], 1.5, 9.0),
+    "tweedie": Tweedie([0.0, 1.0, 2.0, 7.0], [1.2, 1.5, 1.8, 1.5], 1.5),
+    "beta": Beta([0.1, 0.5, 0.6, 0.999], [1.0, 3.0, 10.0, 4.0]),
+    "beta_binomial": BetaBinomial([0, 4, 1, 2], [3, 4, 9, 2], [1.0, 3.0, 10.0, 4.0]),
     "custom": Custom(lambda x, y: log_sigmoid(x * y), args=[[1.0, -1.0, 1.0, -1.0]], log_concave=True),
 }
 MEAN, VAR = np.array([0.3, -1.0, 2.0, 0.5]), np.array([0.2, 1.0, 0.5, 3.0])
@@ -234,3 +261,60 @@ def test_continuous_observations():
     np.testing.assert_allclose(predictive.quantile(0.5), predictive.mean, atol=1e-9)
     draws = predictive.sample(20000, random_state=3)
     assert np.all(np.abs(draws.var(axis=0) / predictive.variance - 1) < 0.06)
+
+
+# --- draws and free parameters ------------------------------------------------------------------
+
+OBSERVED = pytest.mark.parametrize(
+    "name", [name for name in BLOCKS if name not in ("gaussian_mixture", "custom", "step", "cauchy")]
+)
+
+
+@OBSERVED
+def test_draws_given_x_have_the_distribution_of_a_point_mass(name: str):
+    block, x = BLOCKS[name], np.array([0.3, -1.0, 1.2, 0.5])
+    exact = block.predictive(x, 1e-12)
+    draws = block.sample(np.tile(x, (20000, 1)), 4)
+    assert draws.shape == (20000, 4)
+    for level in (0.2, 0.6):
+        point = exact.quantile(level)
+        chance = exact.cdf(point)
+        got = np.mean(draws <= point, axis=0)
+        assert np.all(np.abs(got - chance) < 5 * np.sqrt(0.25 / 20000))
+
+
+def test_a_family_without_observations_draws_none():
+    with pytest.raises(ValueError, match="does not describe observations"):
+        BLOCKS["custom"].sample([0.0, 0.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="x must be finite, got nan"):
+        BLOCKS["logit"].sample(np.nan)
+
+
+FREE = [(name, parameter) for name, block in BLOCKS.items() for parameter in block.free]
+
+
+@pytest.mark.parametrize(("name", "parameter"), FREE)
+def test_parameter_derivatives_by_differences(name: str, parameter: str):
+    block, span = BLOCKS[name], BLOCKS[name].free[parameter]
+    value = np.asarray(getattr(block, parameter))
+    t, h = span.to_free(value), 1e-3
+    vector = span.slope(value).ndim > value.ndim
+    units = np.eye(t.size) if vector else [np.ones(value.shape)]
+    # the point x, then averages over a Gaussian
+    for ask, moved in (
+        (lambda b: b.log_density(MEAN), block.parameter_derivative(parameter, MEAN)),
+        (lambda b: b.expected_log(MEAN, VAR).value, block.expected_parameter_derivative(parameter, MEAN, VAR)),
+    ):
+        got = np.tensordot(span.slope(value).T, moved, axes=1) if vector else (span.slope(value) * moved)[None]
+        for unit, line in zip(units, got, strict=True):
+            one, two = (
+                ask(block.replace(**{parameter: span.from_free(t + k * h * unit)}))
+                - ask(block.replace(**{parameter: span.from_free(t - k * h * unit)}))
+                for k in (1, 2)
+            )
+            np.testing.assert_allclose(line, (8 * one - two) / (12 * h), rtol=1e-6, atol=1e-7)
+
+
+def test_only_declared_parameters_have_derivatives():
+    with pytest.raises(ValueError, match="'loc' is not a parameter of Laplace that can be learnt; these are: scale"):
+        BLOCKS["laplace"].parameter_derivative("loc", MEAN)

@@ -99,7 +99,105 @@ def _mixture(*components: tuple[float, float, float]) -> Callable[[mp.mpf], mp.m
     return log_density
 
 
+def _binomial(k: int, n: int, log_p: Callable[[mp.mpf], mp.mpf], log_q: Callable[[mp.mpf], mp.mpf]):
+    return lambda x: mp.log(mp.binomial(n, k)) + (k * log_p(x) if k else 0) + ((n - k) * log_q(x) if n > k else 0)
+
+
+def _log_event(x: mp.mpf) -> mp.mpf:
+    """log(1 − exp(−e^x))."""
+    return mp.log(-mp.expm1(-mp.exp(x)))
+
+
+def _log_rising(r: mp.mpf, y: int) -> mp.mpf:
+    """log r(r + 1) … (r + y − 1)."""
+    return mp.fsum(mp.log(r + j) for j in range(y))
+
+
+def _negative_binomial(y: int, a: float) -> Callable[[mp.mpf], mp.mpf]:
+    constant = _log_rising(1 / mp.mpf(a), y) - mp.loggamma(y + 1)
+    return lambda x: constant + y * _logit(x + mp.log(a)) + _logit(-x - mp.log(a)) / a
+
+
+def _linear_negative_binomial(y: int, a: float) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        r = mp.exp(x) / a
+        return _log_rising(r, y) + y * mp.log(a / (1 + mp.mpf(a))) - mp.loggamma(y + 1) - r * mp.log1p(a)
+
+    return log_density
+
+
+def _gamma(y: float, a: float) -> Callable[[mp.mpf], mp.mpf]:
+    constant = a * mp.log(a) - mp.loggamma(a) + (a - 1) * mp.log(y)
+    return lambda x: constant - a * x - a * y * mp.exp(-x)
+
+
+def _inverse_gaussian(y: float, shape: float) -> Callable[[mp.mpf], mp.mpf]:
+    constant = mp.log(shape / (2 * mp.pi * mp.mpf(y) ** 3)) / 2
+    return lambda x: constant - shape * (y - mp.exp(x)) ** 2 / (2 * mp.exp(2 * x) * y)
+
+
+def _weibull(kind: int, k: float, time: float, upper: float = 0.0) -> Callable[[mp.mpf], mp.mpf]:
+    def hazard(t: float, x: mp.mpf) -> mp.mpf:
+        return (t * mp.exp(-x)) ** mp.mpf(k)
+
+    def log_density(x: mp.mpf) -> mp.mpf:
+        h = hazard(time, x)
+        if kind == 1:
+            return mp.log(k) - mp.log(time) + mp.log(h) - h
+        if kind == 0:
+            return -h
+        return mp.log(-mp.expm1(-h)) if kind == 2 else -h + mp.log(-mp.expm1(h - hazard(upper, x)))
+
+    return log_density
+
+
+def _log_logistic(kind: int, k: float, time: float, upper: float = 0.0) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        w = k * (mp.log(time) - x)
+        if kind == 1:
+            return mp.log(k / mp.mpf(time)) + _logit(w) + _logit(-w)
+        if kind == 0:
+            return _logit(-w)
+        end = k * (mp.log(upper or time) - x)
+        return _logit(end) + (_logit(-w) + mp.log(-mp.expm1(w - end)) if kind == 3 else 0)
+
+    return log_density
+
+
+def _tweedie(y: float, p: float, phi: float) -> Callable[[mp.mpf], mp.mpf]:
+    """The normaliser as a compound Poisson sum at x = 0, where everything but a(y) is known."""
+    p, phi = mp.mpf(p), mp.mpf(phi)
+    rate, shape, scale = 1 / (phi * (2 - p)), (2 - p) / (p - 1), phi * (p - 1)
+
+    def part(j: mp.mpf) -> mp.mpf:
+        gamma = (j * shape - 1) * mp.log(y) - y / scale - j * shape * mp.log(scale) - mp.loggamma(j * shape)
+        return mp.exp(-rate + j * mp.log(rate) - mp.loggamma(j + 1) + gamma)
+
+    with mp.workdps(DIGITS):
+        density = mp.nsum(part, [1, 400], method="direct") if y else mp.exp(-rate)
+        constant = mp.log(density) - (y / (1 - p) - 1 / (2 - p)) / phi
+    return lambda x: constant + (y * mp.exp((1 - p) * x) / (1 - p) - mp.exp((2 - p) * x) / (2 - p)) / phi
+
+
+def _beta(y: float, s: float) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        a, b = s / (1 + mp.exp(-x)), s / (1 + mp.exp(x))
+        ends = mp.loggamma(s) - mp.loggamma(a) - mp.loggamma(b)
+        return ends + (a - 1) * mp.log(y) + (b - 1) * mp.log(1 - mp.mpf(y))
+
+    return log_density
+
+
+def _beta_binomial(k: int, n: int, s: float) -> Callable[[mp.mpf], mp.mpf]:
+    def log_density(x: mp.mpf) -> mp.mpf:
+        up, down = _log_rising(s / (1 + mp.exp(-x)), k), _log_rising(s / (1 + mp.exp(x)), n - k)
+        return mp.log(mp.binomial(n, k)) + up + down - _log_rising(mp.mpf(s), n)
+
+    return log_density
+
+
 SMALL_SDS = (1e-6, 1e-3, 0.1, 1.0, 7.0)
+MODERATE_SDS = (1e-6, 1e-3, 0.1, 1.0, 4.0)
 TABLE = (
     Row("logit_one", lambda: potentials.Logit(1), _logit),
     Row("logit_zero", lambda: potentials.Logit(0), lambda x: _logit(-x)),
@@ -220,6 +318,156 @@ TABLE = (
         _mixture((0.5, -2.0, 0.5), (0.25, 0.0, 0.25), (0.25, 1.5, 3.0)),
         ((-2.0, 0.5), (0.0, 0.25), (1.5, 3.0), (-0.7, 0.2), (-3.5, 0.5), (0.7, 0.2)),
     ),
+    Row(
+        "binomial_logit",
+        lambda: potentials.Binomial(3, 10),
+        _binomial(3, 10, _logit, lambda x: _logit(-x)),
+    ),
+    Row(
+        "binomial_probit",
+        lambda: potentials.Binomial(0, 4, "probit"),
+        _binomial(0, 4, lambda x: mp.log(mp.ncdf(x)), lambda x: mp.log(mp.ncdf(-x))),
+    ),
+    Row(
+        "binomial_cloglog",
+        lambda: potentials.Binomial(6, 8, "cloglog"),
+        _binomial(6, 8, _log_event, lambda x: -mp.exp(x)),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "negative_binomial_few",
+        lambda: potentials.NegativeBinomial(2, 0.5),
+        _negative_binomial(2, 0.5),
+        ((0.7, 1.0),),
+    ),
+    Row(
+        "negative_binomial_many",
+        lambda: potentials.NegativeBinomial(40, 0.0625),
+        _negative_binomial(40, 0.0625),
+        ((2.8, 1.0),),
+    ),
+    Row(
+        "negative_binomial_linear",
+        lambda: potentials.NegativeBinomial(5, 2.0, "linear"),
+        _linear_negative_binomial(5, 2.0),
+        ((0.7, 1.0), (2.3, 1.0)),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row("gamma_one", lambda: potentials.Gamma(1.5, 1.0), _gamma(1.5, 1.0), sds=SMALL_SDS, reach=lambda sd: 14 + sd),
+    Row(
+        "gamma_peaked",
+        lambda: potentials.Gamma(0.125, 20.0),
+        _gamma(0.125, 20.0),
+        ((-2.1, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "inverse_gaussian_flat",
+        lambda: potentials.InverseGaussian(2.0, 0.5),
+        _inverse_gaussian(2.0, 0.5),
+        ((0.7, 1.0),),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+        default=1e-6,
+    ),
+    Row(
+        "inverse_gaussian_peaked",
+        lambda: potentials.InverseGaussian(0.5, 16.0),
+        _inverse_gaussian(0.5, 16.0),
+        ((-0.7, 1.0),),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+        default=1e-6,
+    ),
+    Row(
+        "log_normal_unit",
+        lambda: potentials.LogNormal(2.0),
+        lambda x: _gaussian(mp.log(2), 1.0)(x) - mp.log(2),
+    ),
+    Row(
+        "log_normal_narrow",
+        lambda: potentials.LogNormal(0.25, 0.125),
+        lambda x: _gaussian(mp.log(0.25), 0.125)(x) - mp.log(0.25),
+        ((-1.4, 0.125),),
+    ),
+    Row(
+        "weibull_event",
+        lambda: potentials.Weibull(2.0, 1, 1.5),
+        _weibull(1, 1.5, 2.0),
+        ((0.7, 0.66),),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+    ),
+    Row(
+        "weibull_left",
+        lambda: potentials.Weibull(0.5, 2, 0.75),
+        _weibull(2, 0.75, 0.5),
+        ((-0.7, 1.33),),
+    ),
+    Row(
+        "weibull_interval",
+        lambda: potentials.Weibull(2.0, 3, 1.5, 5.0),
+        _weibull(3, 1.5, 2.0, 5.0),
+        ((0.7, 0.66), (1.6, 0.66)),
+        sds=MODERATE_SDS,
+        reach=lambda sd: 14 + 2 * sd,
+    ),
+    Row(
+        "exponential_event",
+        lambda: potentials.Exponential(3.0),
+        _weibull(1, 1.0, 3.0),
+        ((1.1, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "exponential_right",
+        lambda: potentials.Exponential(0.5, 0),
+        _weibull(0, 1.0, 0.5),
+        ((-0.7, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "log_logistic_event",
+        lambda: potentials.LogLogistic(2.0, 1, 2.5),
+        _log_logistic(1, 2.5, 2.0),
+        ((0.7, 0.4),),
+    ),
+    Row(
+        "log_logistic_right",
+        lambda: potentials.LogLogistic(2.0, 0, 0.5),
+        _log_logistic(0, 0.5, 2.0),
+        ((0.7, 2.0),),
+    ),
+    Row(
+        "log_logistic_interval",
+        lambda: potentials.LogLogistic(0.5, 3, 2.0, 4.0),
+        _log_logistic(3, 2.0, 0.5, 4.0),
+        ((-0.7, 0.5), (1.4, 0.5)),
+    ),
+    Row(
+        "tweedie_zero",
+        lambda: potentials.Tweedie(0.0, 1.5, 0.5),
+        _tweedie(0.0, 1.5, 0.5),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row(
+        "tweedie_positive",
+        lambda: potentials.Tweedie(3.0, 1.25, 2.0),
+        _tweedie(3.0, 1.25, 2.0),
+        ((1.1, 1.0),),
+        sds=SMALL_SDS,
+        reach=lambda sd: 14 + sd,
+    ),
+    Row("beta_middle", lambda: potentials.Beta(0.25, 8.0), _beta(0.25, 8.0), ((0.0, 1.0), (-1.1, 0.33))),
+    Row("beta_edge", lambda: potentials.Beta(2.0**-10, 1.5), _beta(2.0**-10, 1.5)),
+    Row("beta_binomial_some", lambda: potentials.BetaBinomial(3, 10, 4.0), _beta_binomial(3, 10, 4.0)),
+    Row("beta_binomial_none", lambda: potentials.BetaBinomial(0, 4, 0.5), _beta_binomial(0, 4, 0.5)),
 )
 NAMES = [row.name for row in TABLE]
 ROWS = pytest.mark.parametrize("row", TABLE, ids=NAMES)

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from latlin.quadrature import Gaussian, GaussianMixture, Uniform
-from latlin.quadrature.embeddings import check_closed_form, kernel_double_mean, kernel_mean
+from latlin.quadrature.embeddings import (
+    check_closed_form,
+    kernel_double_mean,
+    kernel_mean,
+    product_double_mean,
+    product_mean,
+    square_double_mean,
+)
 from latlin.quadrature.kernels import KERNELS, resolve_kernel
-from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
 from latlin.quadrature.standard import HALF, Box, Components
 
 LENGTHS = np.array([0.4, 1.7])

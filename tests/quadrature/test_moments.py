@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from latlin.quadrature.moments import Moments, pooled
+from latlin.quadrature.result import Moments, pooled
 
 MIXED = Moments(np.array([0.7, 0.2, 0.1]), np.array([1.0, 1.3, 0.2]), np.array([0.01, 0.04, 1.0]), 7.0)
 

@@ -9,8 +9,7 @@ from scipy.special import expit, logit
 
 from latlin.inference.posterior import Posterior
 from latlin.quadrature import Evaluations, GaussianMixture, IntegrandError, VBMCPosterior, vbmc
-from latlin.quadrature.densities import Mapped, Mixture
-from latlin.quadrature.vbmc_adapter import _Recorder
+from latlin.quadrature.vbmc_adapter import Mapped, Mixture, _Recorder
 
 MIXTURE = Mixture(GaussianMixture([0.3, 0.7], [[-1.0, 0.0], [1.0, 2.0]], [[0.5, 1.0], [1.0, 0.2]]))
 

@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.report import Facts, assess, gather, render, write_report
+from latlin.report.charts import ticks
 from latlin.report.markup import number
-from latlin.report.svg import ticks
 
 EVIL = "<script>alert('x')</script>"
 VOID = {"meta", "link", "line", "rect", "circle", "polyline"}

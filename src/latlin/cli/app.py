@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import latlin
-from latlin.cli.screen import one_sentence, plain, screen, steps, table
+from latlin.cli.screen import one_sentence, plain, screen
 
 app = typer.Typer(
     help="Deterministic Bayesian inference in latent linear models.",
@@ -206,35 +206,6 @@ def summary(
         tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
         if out is not None:
             _write_rows(out, rows, safe_csv)
-
-
-@app.command()
-def reproduce(
-    name: Annotated[str | None, typer.Argument(help="What to reproduce, or all; see --list.")] = None,
-    every: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repeats.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for tables and figures.")] = Path("latlin-reproduce"),
-    data: Annotated[Path | None, typer.Option(help="Folder with data sets of your own.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Compute the tables and figures of the source documents again."""
-    with one_sentence(debug):
-        from latlin.reproduce.registry import chosen, entries, run_entry
-
-        if every or name is None:
-            rows = [(entry.name, entry.title, entry.source) for entry in entries().values()]
-            screen().print(table(("name", "title", "source"), rows))
-            return
-        _folder(out)
-        if data is not None and not data.is_dir():
-            raise ValueError(f"there is no folder {data} with data sets")
-        names, written = chosen(name), []
-        with steps(f"Computing {name}", len(names)) as advance:
-            for each in names:
-                written += run_entry(each, out, quick, data)
-                advance()
-        for path in written:
-            screen().print(f"Saved {plain(path)}")
 
 
 @app.command()

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from latlin import linear
 from latlin.datasets.columns import told
-from latlin.datasets.describe import describe_columns
-from latlin.datasets.encoding import Encoding, learn_encoding, told_gaps
+from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import FAMILIES, Guess, Target, guess_family, learn_target
 

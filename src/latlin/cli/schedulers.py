@@ -9,7 +9,7 @@ from importlib import import_module
 from logging import CRITICAL
 from typing import Any
 
-from latlin.distributed.workers import WORKER_SETTINGS
+from latlin.distributed.clusters import WORKER_SETTINGS
 
 #: seconds to wait for the answer of a scheduler
 PATIENCE = 10

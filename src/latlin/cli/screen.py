@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from latlin.distributed.faults import ClusterError
+from latlin.distributed.clusters import ClusterError
 
 WIDE = 200
 

@@ -100,7 +100,7 @@ class ColumnSummary:
         return LevelColumn(self.name, tuple(in_order(self.counts)), max(self.counts, key=lambda s: self.counts[s]))
 
     def described(self) -> dict[str, Any]:
-        """As `latlin.datasets.describe.describe_columns` has it."""
+        """As `latlin.datasets.encoding.describe_columns` has it."""
         many = len(self.values) > MOST_LEVELS
         return {
             "name": self.name,

@@ -19,12 +19,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.densities import fourier_kernels as kernels
 from latlin.densities.bases.base import Base
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import threads_for
 
 Regions = Sequence[tuple[ArrayLike, ArrayLike]]
 #: half-width of the window for a Gaussian projection, in standard deviations
@@ -32,8 +32,8 @@ GAUSSIAN_REACH = 8.0
 ORDER = 16
 #: half the phase a panel may span, so that its nodes resolve the highest frequency
 PHASE = 8.0
-#: factors φ_d(a_d t_j) a thread should have to read at least, about ten milliseconds of work
-WORK_PER_THREAD = 500_000
+#: nanoseconds per factor φ_d(a_d t_j) that is read, by measurement
+PER_FREQUENCY = 20.0
 
 
 class Grid(NamedTuple):
@@ -148,7 +148,7 @@ def expect(
     values = f(beta + sigma * z)
     rest = weight * (values - p0 - p1 * z)
     work = int(view.counts.sum()) * alpha.shape[1]
-    chunks = max(1, min(get_num_threads(), len(beta), work // WORK_PER_THREAD))
+    chunks = max(1, min(threads_for(PER_FREQUENCY * work), len(beta)))
     value, d_shift, d_a, d_table = kernels.expectations(
         np.ascontiguousarray(rest.T),
         np.ascontiguousarray(z.T),

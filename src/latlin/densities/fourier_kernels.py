@@ -15,10 +15,11 @@ by six-point interpolation. A row of a table holds Re φ, Im φ, Re φ′, Im φ
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import run_together
 
 Integers = NDArray[np.int64]
 #: mirrored nodes before u = 0, and nodes of margin at the end
@@ -182,8 +183,10 @@ def _site(
     return value, d_shift
 
 
-@njit(cache=True)
-def _serial(
+@njit(cache=True, nogil=True)
+def _sites(
+    chunk: int,
+    chunks: int,
     f: Array,
     z: Array,
     half_width: Array,
@@ -197,31 +200,11 @@ def _serial(
     d_a: Array,
     d_table: Array,
 ) -> None:
-    for n in range(len(value)):
-        value[n], d_shift[n] = _site(f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[0])
-
-
-@njit(cache=True, parallel=True)
-def _parallel(
-    f: Array,
-    z: Array,
-    half_width: Array,
-    counts: Integers,
-    a: Array,
-    row: Integers,
-    table: Array,
-    step: float,
-    value: Array,
-    d_shift: Array,
-    d_a: Array,
-    d_table: Array,
-) -> None:
-    chunks = len(d_table)
-    for chunk in prange(chunks):
-        for n in range(chunk, len(value), chunks):
-            value[n], d_shift[n] = _site(
-                f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[chunk]
-            )
+    """Every `chunks`-th site from `chunk` on."""
+    for n in range(chunk, len(value), chunks):
+        value[n], d_shift[n] = _site(
+            f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[chunk]
+        )
 
 
 def expectations(
@@ -269,8 +252,8 @@ def expectations(
     sites, dim = a.shape
     value, d_shift, d_a = np.zeros(sites), np.zeros(sites), np.zeros((sites, dim))
     d_table = np.zeros((chunks, len(table) if with_shapes else 0, 2, table.shape[2]))
-    kernel = _serial if chunks == 1 else _parallel
-    kernel(f, z, half_width, counts, a, row, table, step, value, d_shift, d_a, d_table)
+    arrays = f, z, half_width, counts, a, row, table, step, value, d_shift, d_a, d_table
+    run_together(_sites, [(chunk, chunks, *arrays) for chunk in range(chunks)])
     return value, d_shift, d_a, d_table
 
 

@@ -14,8 +14,8 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import SubspaceCovariance
 from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.densities.subspace import SubspaceCovariance
 from latlin.numerics.arrays import Array
 
 #: dimension up to which a covariance without structure is decomposed

@@ -7,13 +7,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from latlin.diagnostics.moments import CorrectedMoments
+from latlin.diagnostics.moments import CorrectedMoments, Response
 from latlin.diagnostics.pareto import LARGEST_K
-from latlin.diagnostics.response import Response
 from latlin.numerics.arrays import Array
 
 Word = Literal["reliable", "use with care", "do not use"]
 
+#: from good to bad
+WORDS: tuple[Word, ...] = ("reliable", "use with care", "do not use")
 #: a mean off by more sd, or a ratio of sd outside, is not reliable; and by how much it is not usable
 MEAN_OFF, MEAN_FAR = 0.3, 1.0
 RATIO_OFF, RATIO_FAR = 1.4, 2.0
@@ -129,6 +130,13 @@ def judge(found: Findings) -> Verdict:
         return Verdict("use with care", "the fit did not converge, although its moments agree with the corrected ones")
     weights = f"k̂ = {found.k_hat:.2f}" if found.k_hat <= LARGEST_K else f"{found.even:.0%} of the draws count"
     return Verdict("reliable", f"{weights}, and means and standard deviations agree with the corrected ones")
+
+
+def cautioned(verdict: Verdict, caution: tuple[str, str] | None) -> Verdict:
+    """The worse of a verdict and of what was known before any draw, such as an optimum at an end of its search."""
+    if caution is None or WORDS.index(verdict.word) >= WORDS.index(caution[0]):
+        return verdict
+    return Verdict(WORDS[WORDS.index(caution[0])], caution[1])
 
 
 def _weights(found: Findings) -> str:

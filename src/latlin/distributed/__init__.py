@@ -1,10 +1,9 @@
 """Sums over blocks of rows, on this machine or on Dask."""
 
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks
-from latlin.distributed.faults import ClusterError
+from latlin.distributed.clusters import WORKER_SETTINGS, ClusterError
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.distributed.reading import read_rows
-from latlin.distributed.workers import WORKER_SETTINGS
 
 __all__ = [
     "WORKER_SETTINGS",

@@ -13,6 +13,31 @@ from scipy import sparse
 from latlin.distributed.blocks import Block
 from latlin.distributed.opening import is_blocked, is_dask, open_blocks
 
+# --- What an estimator remembers of the columns of data that scikit-learn does not validate.
+
+
+def remember_columns(estimator: Any, X: Any, n_columns: int) -> None:
+    """Set `n_features_in_`, and `feature_names_in_` when all columns of X have names that are text.
+
+    Examples
+    --------
+    >>> class Table:
+    ...     columns = ["a", "b"]
+    >>> class Model:
+    ...     pass
+    >>> model = Model()
+    >>> remember_columns(model, Table(), 2)
+    >>> model.n_features_in_, model.feature_names_in_.tolist()
+    (2, ['a', 'b'])
+    """
+    estimator.n_features_in_ = n_columns
+    names = list(getattr(X, "columns", ()))
+    if names and all(isinstance(name, str) for name in names):
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy import sparse
 
-from latlin.distributed.threads import side_by_side
-from latlin.distributed.watching import counted
+from latlin.distributed.threads import counted, side_by_side
 
 T = TypeVar("T")
 #: bytes of a block of rows when nothing else is said

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from latlin.distributed.blocks import Summand, add, tree
-from latlin.distributed.clusters import ambient_client, answer
+from latlin.distributed.clusters import ambient_client, answer, told_faults
 from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, parts_of, rows_of
-from latlin.distributed.faults import told_faults
-from latlin.distributed.threads import one_thread
-from latlin.distributed.watching import counted, heard, log_block
-from latlin.numerics.pools import one_blas_thread
+from latlin.distributed.threads import counted, heard, log_block
 from latlin.numerics.progress import begin_pass
+from latlin.numerics.threads import one_blas_thread, one_thread
 
 T = TypeVar("T")
 #: neighbours that one task adds; a power of two, so that sums of sums are those of the pairwise tree

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from importlib import import_module
-from threading import Lock
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-import numba
-
-from latlin.numerics.pools import one_blas_thread
+from latlin.numerics.progress import begin_pass
+from latlin.numerics.threads import one_blas_thread, one_thread, thread_count
 
 S = TypeVar("S")
 T = TypeVar("T")
-#: compiled parallel loops may be entered by one thread at a time where Numba has only its own work queue
-_ALONE = Lock()
 
 
 def side_by_side(function: Callable[[S], T], parts: Iterable[S], count: int) -> Iterator[T]:
@@ -26,7 +21,7 @@ def side_by_side(function: Callable[[S], T], parts: Iterable[S], count: int) -> 
     No more parts are taken than are being worked on, and one. Where there is one thread or one part, the work is done
     here, and BLAS may use all threads.
     """
-    threads = min(numba.get_num_threads() if loops_may_overlap() else 1, count)
+    threads = min(thread_count(), count)
     if threads == 1:
         yield from map(function, parts)
         return
@@ -49,29 +44,67 @@ def _alone(function: Callable[[S], T], part: S) -> T:
         return function(part)
 
 
+# --- How far a pass over the blocks has got, for the bar of the loop that makes it; nothing is watched without a bar.
+#
+# Blocks of this process are counted as they come. Dask's local schedulers call back after every task; on a cluster the
+# tasks log an event, which the scheduler hands on to the client. The graph, and with it the order of the sums, is the
+# same in all cases.
+
+#: of the events that tasks log: the name of their pass and the number of their block
+TOPIC = "latlin-blocks"
+
+
+def counted(parts: Iterable[T], count: int) -> Iterable[T]:
+    """The parts of a pass as they are, counted if there is a bar."""
+    tell = begin_pass(count)
+    return parts if tell is None else _telling(parts, tell)
+
+
+def _telling(parts: Iterable[T], tell: Callable[[int], None]) -> Iterator[T]:
+    for done, part in enumerate(parts, start=1):
+        yield part
+        tell(done)
+
+
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compiled loops of the calling thread use one thread, whatever runs beside it."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
+def heard(client: Any, name: str, count: int, tell: Callable[[int], None]) -> Iterator[None]:
+    """While this lasts, `tell` how many of `count` blocks of the pass of this name are done, on a cluster or here."""
+    seen: set[int] = set()
+
+    def hear(event: tuple[float, Any]) -> None:
+        _, (of_pass, number) = event
+        if of_pass == name and number not in seen:
+            seen.add(number)
+            tell(len(seen))
+
+    with _called_back(name, hear) if client is None else _subscribed(client, hear):
+        yield
+    if len(seen) < count:  # events that are still on their way are late now
+        seen.update(range(count))
+        tell(count)
+
+
+def _called_back(name: str, hear: Callable[[tuple[float, Any]], None]) -> Any:
+    from dask.callbacks import Callback
+
+    def after(key: Any, *_: Any) -> None:
+        if isinstance(key, tuple) and key[0] == f"block-{name}":
+            hear((0.0, (name, key[1])))
+
+    return Callback(posttask=after)
+
+
+@contextmanager
+def _subscribed(client: Any, hear: Callable[[tuple[float, Any]], None]) -> Iterator[None]:
+    client.subscribe_topic(TOPIC, hear)
     try:
-        with nullcontext() if loops_may_overlap() else _ALONE:
-            yield
+        yield
     finally:
-        numba.set_num_threads(before)
+        client.unsubscribe_topic(TOPIC)
 
 
-def loops_may_overlap() -> bool:
-    """Whether threads may enter compiled parallel loops at the same time: Numba's own work queue cannot bear it."""
-    try:
-        return numba.threading_layer() != "workqueue"
-    except ValueError:
-        return any(_is_there(f"numba.np.ufunc.{pool}") for pool in ("tbbpool", "omppool"))
+def log_block(name: str, number: int) -> None:
+    """Called by a task on a cluster: this block is done."""
+    from distributed import get_worker
 
-
-def _is_there(module: str) -> bool:
-    try:
-        import_module(module)
-    except ImportError:
-        return False
-    return True
+    get_worker().log_event(TOPIC, (name, number))

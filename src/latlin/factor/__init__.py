@@ -1,8 +1,7 @@
 """Factor models: factor analysis in memory, with missing data, and on streams."""
 
-from latlin.factor.analysis.choice import ComponentChoice, choose_components
+from latlin.factor.analysis.choice import ComponentChoice, HeywoodWarning, choose_components
 from latlin.factor.analysis.estimator import FactorAnalysis
-from latlin.factor.analysis.heywood import HeywoodWarning
 from latlin.factor.binary.estimator import BinaryFactorAnalysis
 from latlin.factor.group.estimator import GroupFactorAnalysis
 from latlin.factor.ica.estimator import NoisyICA

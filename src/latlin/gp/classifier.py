@@ -124,7 +124,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         template = _template(self.link)
         self._engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
-        setting = Setting(kernel, Likelihood.of(template))
+        setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._targets = [(labels == one).astype(float) for one in ones]
         options = (

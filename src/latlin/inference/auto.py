@@ -18,6 +18,7 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import needs_sparse, uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.mean_field.engine import MeanField
 from latlin.inference.model import LatentLinearModel
@@ -62,6 +63,11 @@ def choose(model: LatentLinearModel) -> tuple[Engine, str]:
     n, d = len(sites), model.dim
     if _independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
+    if uses_sparse(model):
+        return (
+            GaussianKL(),
+            f"{n} sites in {d} dimensions, and the precision is sparse: a full covariance is affordable",
+        )
     if not _fits_full(model, n):
         return _structured(model, sites)
     if sites.gaussian:
@@ -76,6 +82,8 @@ def choose(model: LatentLinearModel) -> tuple[Engine, str]:
 
 def _independent(model: LatentLinearModel) -> bool:
     """Nothing couples two coordinates, and no coordinate has two blocks of sites."""
+    if needs_sparse(model):
+        return False
     diagonal = all(factor.H is None and factor.factor is None for factor in model.gaussians)
     return diagonal and bool(model.gaussians) and len(model.sites) == 1 and model.sites[0].H is None
 

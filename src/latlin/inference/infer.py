@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.auto import Auto
 from latlin.inference.block_infer import infer_blocks
@@ -20,6 +21,7 @@ from latlin.inference.mode.map import MAP
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety
+from latlin.numerics.threads import blas_threads_for
 
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
@@ -73,9 +75,24 @@ def infer(
         return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
     chosen = resolve(engine)
     check_propriety(model)
-    post = chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
-    overlapping = sum(factor.H is None for factor in model.gaussians) > 1
-    return replace(post, message=post.message + OVERLAP) if overlapping else post
+    rows = sum(model.site_count(factor) for factor in model.sites)
+    # a weighted Gram matrix in the smaller of the two spaces
+    with blas_threads_for(rows * model.dim * min(rows, model.dim)):
+        return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
+
+
+def _explained(post: Posterior) -> Posterior:
+    """The posterior, its message with a word on overlapping factors and on a sparse precision."""
+    overlapping = sum(factor.H is None for factor in post.model.gaussians) > 1
+    if overlapping and not post.model.normalise_prior:
+        post = replace(post, message=post.message + OVERLAP)
+    structure = getattr(post.density, "structure", None)
+    if not isinstance(structure, SparsePrecisionCovariance):
+        return post
+    numbers = structure.precision.factor.analysis.numbers
+    share = numbers / (0.5 * structure.dim * (structure.dim + 1))
+    note = f"the precision is sparse: its factor holds {numbers} numbers, {share:.2g} times those of a dense triangle"
+    return replace(post, message=f"{post.message}; {note}")
 
 
 def resolve(engine: str | Engine) -> Engine:

@@ -51,6 +51,8 @@ class Posterior(Archived):
         Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
     power : float
         Of expectation propagation: the power in which sites were matched.
+    caution : (str, str) or None
+        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
     model : LatentLinearModel
     """
 
@@ -67,6 +69,7 @@ class Posterior(Archived):
     sites: SiteParameters | None = field(default=None, repr=False)
     bound_error: float = 0.0
     power: float = 1.0
+    caution: tuple[str, str] | None = None
 
     @property
     def mean(self) -> Array:

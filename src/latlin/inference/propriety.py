@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
@@ -26,13 +26,14 @@ LARGEST = 10**7
 FAR = (1e6, 1e8)
 OVERLAP = (
     "; several Gaussian factors are on w itself, and their product is not normalised: log_evidence compares sites "
-    "under the same factors, but scales of the factors cannot be learnt from it"
+    "under the same factors, but scales of the factors cannot be learnt from it unless the model has "
+    "normalise_prior=True"
 )
 
 
 def check_propriety(model: LatentLinearModel) -> None:
     """Raise a ValueError where the posterior is improper."""
-    if any(factor.H is None for factor in model.gaussians):
+    if any(factor.H is None and _is_proper(factor) for factor in model.gaussians):
         return
     direction = flat_direction(model)
     if direction is None:
@@ -47,13 +48,13 @@ def check_propriety(model: LatentLinearModel) -> None:
 
 def flat_direction(model: LatentLinearModel) -> Array | None:
     """A direction along which no factor falls, or None where there is none or the model is too large to search."""
-    given = [factor.H for factor in model.gaussians] + [factor.H for factor in model.sites]
-    rows = [_dense(H, model.dim) for H in given]
+    fixing = [_falling_rows(factor) for factor in model.gaussians] + [constraint.A for constraint in model.constraints]
+    rows = [_dense(H, model.dim) for H in (*fixing, *(factor.H for factor in model.sites))]
     if any(row is None for row in rows) or sum(len(row) for row in rows if row is not None) * model.dim > LARGEST:
         return None
     matrices = [row for row in rows if row is not None]
-    fixed, rising = matrices[: len(model.gaussians)], []
-    for factor, H in zip(model.sites, matrices[len(model.gaussians) :], strict=True):
+    fixed, rising = matrices[: len(fixing)], []
+    for factor, H in zip(model.sites, matrices[len(fixing) :], strict=True):
         left, right = _flat_sides(factor, len(H))
         fixed.append(H[~left & ~right])
         rising += [H[right & ~left], -H[left & ~right]]
@@ -62,6 +63,17 @@ def flat_direction(model: LatentLinearModel) -> Array | None:
         return None
     inside = _cone_direction(np.concatenate([np.zeros((0, model.dim)), *rising]) @ free)
     return None if inside is None else free @ inside
+
+
+def _is_proper(factor: GaussianFactor) -> bool:
+    return factor.precision is None or factor.rank == factor.precision.shape[0]
+
+
+def _falling_rows(factor: GaussianFactor) -> Any:
+    """Rows R with Rd ≠ 0 for the directions along which a Gaussian factor falls: H, or QH of an intrinsic one."""
+    if _is_proper(factor):
+        return factor.H
+    return factor.precision if factor.H is None else factor.precision @ factor.H
 
 
 def _dense(H: Any, dim: int) -> Array | None:

@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.answers import rowwise
+from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
@@ -25,7 +24,7 @@ from latlin.linear._block_table import Table, describe
 from latlin.linear._coding import Coding, Numbers
 from latlin.linear._design import Design, design_of
 from latlin.linear._evidence import Fit
-from latlin.linear._families import Family, Targets
+from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
@@ -38,6 +37,7 @@ from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
+from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
 
@@ -63,6 +63,10 @@ class LinearEstimator(Archived, BaseEstimator):
         "feature_names_in_?[D]",
         "classes_?[*]",
     )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls._saved = (*LinearEstimator._saved, *(f"{name}?" for name in cls._extras))
+        super().__init_subclass__(**options)
 
     def __init__(
         self,
@@ -98,6 +102,10 @@ class LinearEstimator(Archived, BaseEstimator):
     def _given(self) -> dict[str, Any]:
         """Hyperparameters by name, as the user gave them."""
         return {"prior_scale": self.prior_scale}
+
+    def _columns(self) -> int:
+        """Numbers that belong to the response of one row."""
+        return 1
 
     # --- fitting --------------------------------------------------------------------------------
 
@@ -162,7 +170,7 @@ class LinearEstimator(Archived, BaseEstimator):
     def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
         """`fit` for rows in blocks: a first pass for what all fits need, then one fit a response."""
         blocks = open_blocks(X, y, weight, offset)
-        table = describe(blocks, self._labelled)
+        table = describe(blocks, self._labelled, self._columns())
         remember_columns(self, X, blocks.n_columns)
         problems = self._block_problems(blocks, table, digest_of(blocks, checkpoint))
         if table.width not in (1, len(problems)):
@@ -247,7 +255,7 @@ class LinearEstimator(Archived, BaseEstimator):
 
     def _likelihood(self, index: int = 0) -> Potential:
         """The potential of a response at its hyperparameters, of no particular observation."""
-        return self._family().potential(0.0, self._fits[index].values)
+        return self._family().kind(self._fits[index].values)
 
     @rowwise
     def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -300,6 +308,11 @@ class LinearEstimator(Archived, BaseEstimator):
             raise AttributeError(f"the families of this {type(self).__name__} have no parameter {name!r}")
         return values[name]
 
+    @property
+    def parameters_(self) -> dict[str, Any]:
+        """The likelihood's own parameters, given or learnt, by name."""
+        return {name: self._fitted_value(name) for name in self._family().parameters}
+
     def _generator(self, random_state: RandomState) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
 
@@ -328,7 +341,8 @@ class LinearEstimator(Archived, BaseEstimator):
         total = float(np.sum(self.log_evidence_))
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
-        return ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one a class, for several classes.

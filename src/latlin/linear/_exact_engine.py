@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import svd
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.precision import SubspaceCovariance
 from latlin.inference.approximation import Density
 from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.site_form import site_form

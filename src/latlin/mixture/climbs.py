@@ -17,9 +17,15 @@ import numpy as np
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
 from latlin.mixture.model import Belief, Data, Evaluation, Mixture, Walkable
 from latlin.mixture.moments import Moments, combine
-from latlin.mixture.monte_carlo.gradient_terms import draw, exact_gradient, in_root, path_gradient, score_gradient
+from latlin.mixture.monte_carlo.gradient_terms import (
+    draw,
+    exact_gradient,
+    in_root,
+    path_gradient,
+    relaxed_moments,
+    score_gradient,
+)
 from latlin.mixture.monte_carlo.importance import importance_gradient
-from latlin.mixture.monte_carlo.relaxation import relaxed_moments
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.sweep import Rows
 from latlin.numerics.ascent import Measure

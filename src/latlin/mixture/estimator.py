@@ -10,10 +10,9 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.answers import rowwise
+from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
-from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows

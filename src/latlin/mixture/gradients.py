@@ -23,12 +23,14 @@ from latlin.mixture.monte_carlo.gradient_terms import (
     entropy_gradient,
     exact_gradient,
     in_root,
+    label_cost_gradient,
     natural_gradient,
     path_gradient,
+    relaxed_labels,
+    relaxed_labels_pullback,
     score_gradient,
 )
 from latlin.mixture.monte_carlo.importance import importance_bound, importance_gradient
-from latlin.mixture.monte_carlo.relaxation import label_cost_gradient, relaxed_labels, relaxed_labels_pullback
 from latlin.mixture.schedules import Constant
 from latlin.mixture.sweep import Rows
 from latlin.numerics.linalg import Array

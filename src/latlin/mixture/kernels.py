@@ -13,7 +13,7 @@ Each pass takes log joints of the form log ρ_nk = offset_k − ½ quad_nk and r
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, njit
+from numba import njit
 
 from latlin.numerics.exp_kernels import exponentiate
 from latlin.numerics.linalg import Array
@@ -22,11 +22,6 @@ BLOCK = 128
 
 _plain = njit(cache=True, nogil=True)
 _summing = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-
-
-def thread_count() -> int:
-    """How many threads compiled code may use: every core, NUMBA_NUM_THREADS, or what the calling thread was told."""
-    return int(get_num_threads())
 
 
 @_plain

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.mixture.climbs import ESTIMATES, Options
-from latlin.mixture.model import Mixture
+from latlin.mixture.model import WEIGHT_PRIORS, Mixture
 from latlin.mixture.monte_carlo.gradient_terms import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, PriorWords, Summary
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import slices
-from latlin.mixture.weights import WEIGHT_PRIORS
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.visible import visible

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.mixture.incomplete_kernels import incomplete_pass
-from latlin.mixture.kernels import thread_count
 from latlin.numerics.linalg import Array
+from latlin.numerics.threads import thread_count
 
 SLICE = 8192
 

@@ -40,3 +40,13 @@ def three_derivatives(f: Callable[[Array], Array], x: Array, scale: ArrayLike) -
         values = values - values[HALF]
     first, second, third = np.tensordot(_stencils(), values, axes=1)
     return first / h, second / h**2, third / h**3
+
+
+def central_slope(f: Callable[[float], Array], step: float = 0.005) -> Array:
+    """df/dt at t = 0 by the central formula of order six; its error is step⁶ f⁽⁷⁾/140 and 1e-16 f/step.
+
+    >>> bool(abs(central_slope(lambda t: np.exp(np.array([t])))[0] - 1) < 1e-12)
+    True
+    """
+    near, middle, far = (f(k * step) - f(-k * step) for k in (1, 2, 3))
+    return np.asarray((45.0 * near - 9.0 * middle + far) / (60.0 * step))

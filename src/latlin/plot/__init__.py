@@ -1,12 +1,7 @@
 """Floor 4: figures with matplotlib, one a file. Axes in (or None for new ones), axes out."""
 
-from latlin.plot._calibration_ranks import calibration_ranks
-from latlin.plot._evidence import evidence
-from latlin.plot._forest import forest
-from latlin.plot._intervals import intervals
-from latlin.plot._ladder import ladder
-from latlin.plot._marginals import marginals
-from latlin.plot._reliability import reliability
-from latlin.plot._trace import trace
+from latlin.plot._calibration import calibration_ranks, reliability
+from latlin.plot._fits import evidence, ladder, trace
+from latlin.plot._posteriors import forest, intervals, marginals
 
 __all__ = ["calibration_ranks", "evidence", "forest", "intervals", "ladder", "marginals", "reliability", "trace"]

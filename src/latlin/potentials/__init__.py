@@ -12,32 +12,51 @@ from latlin.potentials.base import (
     QuadraticBound,
     TiltedMoments,
 )
+from latlin.potentials.beta import Beta
+from latlin.potentials.beta_binomial import BetaBinomial
+from latlin.potentials.binomial import Binomial
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.custom import Custom
+from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.gaussian_mixture import GaussianMixture
 from latlin.potentials.generalised_normal import GeneralisedNormal
+from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import Laplace
+from latlin.potentials.log_logistic import LogLogistic
+from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
+from latlin.potentials.negative_binomial import NegativeBinomial
 from latlin.potentials.ordinal import Ordinal
 from latlin.potentials.poisson import Poisson
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.probit import Probit
 from latlin.potentials.step import Step
 from latlin.potentials.student_t import StudentT
+from latlin.potentials.tweedie import Tweedie
+from latlin.potentials.weibull import Exponential, Weibull
 
 __all__ = [
+    "Beta",
+    "BetaBinomial",
+    "Binomial",
     "Cauchy",
     "Custom",
     "Derivatives",
     "ExpectedLog",
+    "Exponential",
+    "Gamma",
     "Gaussian",
     "GaussianMixture",
     "GeneralisedNormal",
+    "InverseGaussian",
     "Laplace",
+    "LogLogistic",
+    "LogNormal",
     "Logistic",
     "Logit",
+    "NegativeBinomial",
     "Ordinal",
     "Poisson",
     "Potential",
@@ -47,4 +66,6 @@ __all__ = [
     "Step",
     "StudentT",
     "TiltedMoments",
+    "Tweedie",
+    "Weibull",
 ]

@@ -5,15 +5,18 @@ write; the others have quadrature defaults, and a family overrides one only wher
 faster way. Throughout, ψ = log φ.
 
 To add a family, subclass `Potential`: name the constructor's arguments in `parameters`, the attributes that
-hold one number a site in `arrays`, store everything with `_store`, write `log_density` and, where ψ has them,
-`derivatives`; say in `regions` where ψ bends. A closed form goes into `_expected_log` or `_tilted_moments`,
-which receive checked one-dimensional arrays, one number a site.
+hold one number per site in `arrays`, those that can be learnt in `free`, store everything with `_store`, write
+`log_density` and, where ψ has them, `derivatives`; say in `regions` where ψ bends and in `_sample` how an
+observation is drawn. A closed form goes into `_expected_log`, `_tilted_moments` or
+`_expected_parameter_derivative`, which receive checked one-dimensional arrays, one number per site.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -21,9 +24,11 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics import differences, quadrature
 from latlin.numerics.arrays import Array
+from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.checks import common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
+from latlin.potentials.ranges import Range
 
 SITES_PER_BLOCK = 256
 
@@ -73,6 +78,10 @@ class Potential(ABC):
     arrays: ClassVar[tuple[str, ...]] = ()
     #: the parameter that holds the observation, and some valid value of it
     observation: ClassVar[tuple[str, float]] = ("loc", 0.0)
+    #: the constructor's arguments that can be learnt, and where they may lie
+    free: Mapping[str, Range] = MappingProxyType({})
+    #: φ depends on x, loc and scale through (x − loc)/scale, and is divided by scale
+    location_scale: ClassVar[bool] = False
     #: ψ is concave
     log_concave: bool = False
     #: ψ(x) − b x is convex and decreasing in (x − loc)² for some b, so that quadratic lower bounds exist
@@ -101,6 +110,11 @@ class Potential(ABC):
         """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one says so."""
         first, second, _ = self.derivatives(x)
         return self.log_density(x), first, second
+
+    def _remainder(self, x: Array, d: Array) -> Array:
+        """ψ(x + d) − ψ(x) − ψ′(x) d; a steep family knows it without cancellation."""
+        value, slope, _ = self._expansion(x)
+        return self.log_density(x + d) - value - slope * d
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
@@ -145,6 +159,27 @@ class Potential(ABC):
         a = np.where(xi > near, -slope / np.maximum(xi, near), -curvature)
         # −½a(x−loc)² + ψ(loc+ξ) + ½aξ²
         return QuadraticBound(a, a * loc, self.log_density(x) + 0.5 * a * (xi - loc) * (xi + loc))
+
+    def _parameter_derivative(self, name: str, x: Array) -> Array | None:
+        """∂ψ/∂parameter at x in closed form; None where the family leaves it to differences."""
+        if not self.location_scale or name != "scale":
+            return None
+        # ψ = f((x − loc)/s) − log s
+        block: Any = self
+        return np.asarray(-(1.0 + (x - block.loc) * self.derivatives(x).first) / block.scale)
+
+    def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
+        """⟨∂ψ/∂parameter⟩ in closed form; None where the family leaves it to differences."""
+        if not self.location_scale or name != "scale":
+            return None
+        # ⟨(x − loc)ψ′⟩ = (m − loc)⟨ψ′⟩ + v⟨ψ″⟩
+        _, d_mean, d_var = self._expected_log(m, v)
+        block: Any = self
+        return np.asarray(-(1.0 + (m - block.loc) * d_mean + 2.0 * v * d_var) / block.scale)
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        """One observation for each x of shape (..., sites): x plus noise unless the family says otherwise."""
+        return x + self._noise_sample(x.shape, rng)
 
     def _noise_moments(self) -> tuple[Array, Array]:
         """Mean and variance of y − x, an observation less the projection it is made of."""
@@ -214,10 +249,64 @@ class Potential(ABC):
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         return LocationPredictive(self, m, v, shape)
 
+    def sample(self, x: ArrayLike, rng: RandomState = None) -> Array:
+        """Draw one observation y ~ p(y | x) for each x of shape (..., sites); the stored observations play no role.
+
+        >>> from latlin.potentials import Poisson
+        >>> Poisson(0).sample([0.0, 3.0, 6.0], 1).tolist()
+        [2.0, 30.0, 399.0]
+        """
+        x = np.asarray(x, dtype=float)
+        if not np.all(np.isfinite(x)):
+            raise ValueError(f"x must be finite, got {x[~np.isfinite(x)].flat[0]}")
+        return np.asarray(self._sample(x, generator(rng)), dtype=float)
+
+    def parameter_derivative(self, name: str, x: ArrayLike) -> Array:
+        """∂ψ/∂parameter at x of shape (..., sites) for a parameter in `free`.
+
+        One number per site, the derivative in that site's own value. A parameter that is one vector for all sites (cut
+        points) gives a first axis more, over its components.
+        """
+        self._refuse_fixed(name)
+        x = np.asarray(x, dtype=float)
+        exact = self._parameter_derivative(name, x)
+        return self._difference(name, lambda block: block.log_density(x)) if exact is None else exact
+
+    def expected_parameter_derivative(self, name: str, mean: ArrayLike, var: ArrayLike) -> Array:
+        """⟨∂ψ/∂parameter⟩ under N(x | mean, var), in the shape of `parameter_derivative`."""
+        self._refuse_fixed(name)
+        block, (m, v), shape = self._flat(mean=mean, var=var)
+        found = block._expected_parameter_derivative(name, m, v)
+        if found is None:
+            found = block._difference(name, lambda other: other._expected_log(m, v).value)
+        return found.reshape((*found.shape[:-1], *shape))
+
+    def functional_derivative(self, name: str, value: Callable[[Self], Array], pull: Callable[[], Array]) -> Array:
+        """∂A[ψ]/∂parameter for any functional A of single sites, in the shape of `parameter_derivative`.
+
+        Parameters
+        ----------
+        name : str
+            A parameter in `free`.
+        value : callable
+            A of a block of the same family, one number per site.
+        pull : callable
+            A[ψ′] of this block, its slope when x moves; a family for which that is not enough does not call it.
+        """
+        self._refuse_fixed(name)
+        return self._difference(name, value)
+
+    def value_of(self, name: str) -> Any:
+        """The value of a parameter in `free`."""
+        return getattr(self, name)
+
+    def replace(self, **values: Any) -> Self:
+        """The same family with some of the constructor's arguments replaced."""
+        return type(self)(**({name: getattr(self, name) for name in self.parameters} | values))
+
     def observe(self, y: ArrayLike) -> Self:
         """The same family with the observation replaced."""
-        values = {name: getattr(self, name) for name in self.parameters}
-        return type(self)(**(values | {self.observation[0]: y}))
+        return self.replace(**{self.observation[0]: y})
 
     def select(self, index: ArrayLike | slice) -> Self:
         """The same family restricted to some of its sites (repeats allowed)."""
@@ -242,6 +331,27 @@ class Potential(ABC):
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={_brief(getattr(self, name))}" for name in self.parameters)
         return f"{type(self).__name__}({inside})"
+
+    def _refuse_fixed(self, name: str) -> None:
+        if name not in self.free:
+            known = ", ".join(self.free) or "none"
+            raise ValueError(
+                f"{name!r} is not a parameter of {type(self).__name__} that can be learnt; these are: {known}"
+            )
+
+    def _difference(self, name: str, f: Callable[[Self], Array]) -> Array:
+        """∂f/∂parameter by central differences in its free coordinates."""
+        span, value = self.free[name], np.asarray(self.value_of(name), dtype=float)
+        t, slope = span.to_free(value), span.slope(value)
+
+        def along(direction: Array | float) -> Array:
+            return differences.central_slope(lambda h: f(self.replace(**{name: span.from_free(t + h * direction)})))
+
+        if slope.ndim == value.ndim:
+            return along(1.0) / slope
+        # ∂f/∂t = Jᵀ ∂f/∂value with J = ∂value/∂t
+        lines = np.stack([along(unit) for unit in np.eye(t.size)])
+        return np.tensordot(np.linalg.inv(slope).T, lines, axes=1)
 
     def _no_predictive(self) -> NoReturn:
         raise ValueError(f"{type(self).__name__} does not describe observations: it has no predictive distribution")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
 from latlin.potentials.power_tail import PowerTail
+from latlin.potentials.ranges import Positive
 
 
 class Cauchy(Potential):
@@ -30,6 +33,8 @@ class Cauchy(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    free = MappingProxyType({"scale": Positive()})
+    location_scale = True
     super_gaussian = True
 
     loc: Array

@@ -23,7 +23,7 @@ def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
         raise ValueError(f"{name} must have at most {max_ndim} dimension(s), got shape {array.shape}")
     if array.size == 0:
         raise ValueError(f"{name} is empty; expected a number or one number a site")
-    _refuse(name, array, ~np.isfinite(array), "finite numbers")
+    refuse(name, array, ~np.isfinite(array), "finite numbers")
     summable(name, array)
     array.flags.writeable = False
     return array
@@ -32,7 +32,7 @@ def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
 def positive(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     """Finite numbers above zero whose inverse squares are numbers."""
     array = finite(name, value, max_ndim)
-    _refuse(name, array, array < 1.0 / LARGEST, "positive numbers")
+    refuse(name, array, array < 1.0 / LARGEST, "positive numbers")
     return array
 
 
@@ -40,7 +40,7 @@ def labels(name: str, value: ArrayLike) -> Array:
     """Labels in {−1, +1}, {0, 1} or booleans, returned as −1 and +1."""
     array = finite(name, value)
     negative = -1.0 if np.any(array == -1) else 0.0
-    _refuse(name, array, (array != 1) & (array != negative), "labels in {-1, +1}, in {0, 1} or booleans")
+    refuse(name, array, (array != 1) & (array != negative), "labels in {-1, +1}, in {0, 1} or booleans")
     signs = np.where(array == 1, 1.0, -1.0)
     signs.flags.writeable = False
     return signs
@@ -49,9 +49,9 @@ def labels(name: str, value: ArrayLike) -> Array:
 def counts(name: str, value: ArrayLike, below: int | None = None) -> Array:
     """Whole numbers 0, 1, 2, …, if asked all below `below`."""
     array = finite(name, value)
-    _refuse(name, array, (array < 0) | (array != np.floor(array)), "whole numbers 0, 1, 2, …")
+    refuse(name, array, (array < 0) | (array != np.floor(array)), "whole numbers 0, 1, 2, …")
     if below is not None:
-        _refuse(name, array, array >= below, f"whole numbers from 0 to {below - 1}")
+        refuse(name, array, array >= below, f"whole numbers from 0 to {below - 1}")
     return array
 
 
@@ -71,7 +71,17 @@ def common_length(**arrays: Array) -> int | None:
     return next(iter(lengths.values()), None)
 
 
-def _refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> None:
+def fractions(name: str, value: ArrayLike) -> Array:
+    """Numbers strictly between zero and one."""
+    array = finite(name, value)
+    refuse(name, array, (array <= 0) | (array >= 1), "numbers strictly between 0 and 1")
+    return array
+
+
+def refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> None:
+    """Raise where something is bad: the first bad number, its site, and how many there are."""
     if np.any(bad):
-        where = f" at site {int(np.flatnonzero(bad)[0])}" if array.ndim > 0 else ""
-        raise ValueError(f"{name} must hold {expected}, got {array[bad].flat[0]:g}{where}")
+        first = int(np.flatnonzero(bad)[0])
+        where = f" at site {first} ({np.count_nonzero(bad)} of {bad.size} sites)" if bad.ndim > 0 else ""
+        shown = np.broadcast_to(array, bad.shape).flat[first]
+        raise ValueError(f"{name} must hold {expected}, got {shown:g}{where}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
+from latlin.potentials.ranges import Positive
 
 
 class Gaussian(Potential):
@@ -27,8 +31,10 @@ class Gaussian(Potential):
     -0.25
     """
 
-    parameters = ("loc", "scale")
-    arrays = ("loc", "scale")
+    parameters: ClassVar[tuple[str, ...]] = ("loc", "scale")
+    arrays: ClassVar[tuple[str, ...]] = ("loc", "scale")
+    free = MappingProxyType({"scale": Positive()})
+    location_scale = True
     log_concave = True
     super_gaussian = True
     gaussian = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln
@@ -9,6 +11,7 @@ from scipy.special import gammainc, gammaincc, gammaln
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
 from latlin.potentials.kernels.power_moments import absolute_moment
+from latlin.potentials.ranges import Positive
 
 
 class GeneralisedNormal(Potential):
@@ -34,6 +37,8 @@ class GeneralisedNormal(Potential):
 
     parameters = ("shape", "loc", "scale")
     arrays = ("shape", "loc", "scale")
+    free = MappingProxyType({"shape": Positive(low=0.3, high=4.0), "scale": Positive()})
+    location_scale = True
 
     shape: Array
     loc: Array

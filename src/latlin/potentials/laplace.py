@@ -5,6 +5,8 @@ Closed forms throughout, Challis (2013), A.5.2, its ∂/∂σ² and its shifted 
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf, erfcx
@@ -13,6 +15,7 @@ from latlin.numerics.special import log_ndtr
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
 from latlin.potentials.kernels.truncated import two_halves
+from latlin.potentials.ranges import Positive
 
 
 class Laplace(Potential):
@@ -36,6 +39,8 @@ class Laplace(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    free = MappingProxyType({"scale": Positive()})
+    location_scale = True
     log_concave = True
     super_gaussian = True
     smooth = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
@@ -9,6 +11,7 @@ from scipy.special import expit
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, positive
+from latlin.potentials.ranges import Positive
 
 
 class Logistic(Potential):
@@ -29,6 +32,8 @@ class Logistic(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    free = MappingProxyType({"scale": Positive()})
+    location_scale = True
     log_concave = True
     super_gaussian = True
 

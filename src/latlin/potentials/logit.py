@@ -78,5 +78,8 @@ class Logit(Potential):
         a = 0.25 * np.where(half > 1e-4, np.tanh(half) / np.maximum(half, 1e-4), 1 - half**2 / 3)
         return QuadraticBound(a, 0.5 * self.y, log_sigmoid(xi) - half + 0.5 * a * xi * xi)
 
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        return np.asarray(rng.random(x.shape) < expit(x))
+
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         return ClassPredictive(self, m, v, shape, n_classes=2)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from types import MappingProxyType
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from latlin.numerics.differences import central_slope
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, finite
 from latlin.potentials.kernels.interval import normal_interval
 from latlin.potentials.predictive import ClassPredictive, Predictive
+from latlin.potentials.ranges import Increasing
 
 
 class Ordinal(Potential):
@@ -42,6 +46,7 @@ class Ordinal(Potential):
     arrays = ("y", "lower", "upper")
     observation = ("y", 0.0)
     log_concave = True
+    free = MappingProxyType({"cuts": Increasing()})
 
     y: Array
     cuts: Array
@@ -103,6 +108,27 @@ class Ordinal(Potential):
         root = np.sqrt(1 + v)
         log_z, first, _, _, rest = normal_interval((self.lower - m) / root, (self.upper - m) / root)
         return TiltedMoments(log_z, m - v * first / root, v * (1 + v * rest) / (1 + v))
+
+    def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array:
+        return self.functional_derivative(
+            name, lambda block: block._expected_log(m, v).value, lambda: self._expected_log(m, v).d_mean
+        )
+
+    def functional_derivative(self, name: str, value: Callable[[Self], Array], pull: Callable[[], Array]) -> Array:
+        """The edges move together against x, ∂/∂lower + ∂/∂upper = −A[ψ′], and the width moves the upper one."""
+        self._refuse_fixed(name)
+        against = pull()
+        inner = np.broadcast_to(np.isfinite(self.lower) & np.isfinite(self.upper), against.shape)
+        width = np.where(inner, self.upper - self.lower, 1.0)
+        opened = central_slope(lambda t: value(self.widened(float(np.exp(t))))) / width
+        upper = np.where(inner, opened, np.where(np.isfinite(self.upper), -against, 0.0))
+        # class k lies between cuts k − 1 and k
+        index = np.arange(self.cuts.size)[:, None]
+        return np.where(self.y == index, upper, 0.0) + np.where(self.y == index + 1, -against - upper, 0.0)
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        noise = rng.standard_normal(x.shape) if self.link == "probit" else rng.logistic(size=x.shape)
+        return np.searchsorted(self.cuts, x + noise).astype(float)
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         return ClassPredictive(self, m, v, shape, n_classes=self.cuts.size + 1)

@@ -8,15 +8,22 @@ mean and var.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
+from latlin.numerics.magnitude import LARGEST
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.special import log_sigmoid
 
+LOG_LARGEST = float(np.log(LARGEST))
+#: doublings after which a bracket of a quantile is given up
+MOST_DOUBLINGS = 1000
 #: a potential; the families are built on this file, so it does not name them
 Block = Any
 
@@ -52,9 +59,11 @@ class Predictive(ABC):
     def quantile(self, q: ArrayLike) -> Array:
         """The smallest y with cdf(y) ≥ q, for q in (0, 1) of shape (..., sites)."""
 
-    @abstractmethod
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Independent draws, shape (n, ..., sites)."""
+        rng = generator(random_state)
+        x = self._m + np.sqrt(self._v) * rng.standard_normal((n, self._m.size))
+        return np.asarray(self._potential.sample(x, rng)).reshape((n, *self._shape))
 
     def _at(self, y: ArrayLike) -> tuple[Block, Array, Array, tuple[int, ...]]:
         """The potentials of observations y with their means and variances, flat, and the shape to return."""
@@ -64,9 +73,6 @@ class Predictive(ABC):
         block = self._potential.select(sites).observe(np.broadcast_to(y, shape).ravel())
         return block, self._m[sites], self._v[sites], shape
 
-    def _draw_x(self, n: int, rng: np.random.Generator) -> Array:
-        return self._m + np.sqrt(self._v) * rng.standard_normal((n, self._m.size))
-
 
 def _probabilities(q: ArrayLike) -> Array:
     q = np.asarray(q, dtype=float)
@@ -75,73 +81,127 @@ def _probabilities(q: ArrayLike) -> Array:
     return q
 
 
-def _location_cdf(block: Block, m: Array, v: Array, t: Array) -> tuple[Array]:
-    # P(y ≤ t) = ∫ N(x|m, v) P(noise ≤ t − x) dx
-    return (quadrature.gaussian_expectation(lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions()),)
+def _between_zero_and_one(t: Array) -> Array:
+    return np.asarray(expit(np.clip(t, -36.0, 36.0)))
 
 
 def _count_cdf(block: Block, m: Array, v: Array) -> tuple[Array]:
     return (quadrature.gaussian_expectation(block._conditional_cdf, m, np.sqrt(v), block.regions()),)
 
 
-class LocationPredictive(Predictive):
-    """y = x + noise, with the noise of the family."""
+class Support(NamedTuple):
+    """Where observations lie, as the image y(t) of the real line."""
 
-    def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...]) -> None:
+    low: float
+    high: float
+    place: Callable[[Array], Array]
+    log_slope: Callable[[Array], Array]
+
+
+LINE = Support(-np.inf, np.inf, lambda t: t, np.zeros_like)
+POSITIVE = Support(0.0, np.inf, lambda t: np.exp(np.clip(t, -LOG_LARGEST, LOG_LARGEST)), lambda t: t)
+UNIT = Support(0.0, 1.0, _between_zero_and_one, lambda t: log_sigmoid(t) + log_sigmoid(-t))
+
+
+class ContinuousPredictive(Predictive):
+    """Real observations whose distribution given x the family knows, on the line, above zero or between zero and one.
+
+    With t the coordinate in which y is any real number, most of the mass lies about t = x.
+    """
+
+    def __init__(
+        self,
+        potential: Block,
+        m: Array,
+        v: Array,
+        shape: tuple[int, ...],
+        mean: Array,
+        variance: Array,
+        support: Support = LINE,
+    ) -> None:
         super().__init__(potential, m, v, shape)
-        centre, spread = potential._noise_moments()
-        self.mean, self.variance = (m + centre).reshape(shape), (v + spread).reshape(shape)
+        self.mean, self.variance, self._support = mean.reshape(shape), variance.reshape(shape), support
+
+    def _inside(self, y: Array) -> NDArray[np.bool_]:
+        return (y > self._support.low) & (y < self._support.high)
+
+    def log_density(self, y: ArrayLike) -> Array:
+        y = np.asarray(y, dtype=float)
+        inside = self._inside(y)
+        value = super().log_density(np.where(inside, y, self._potential.observation[1]))
+        return np.where(inside, value, -np.inf)
 
     def cdf(self, y: ArrayLike) -> Array:
-        block, m, v, shape = self._at(y)
-        t = np.broadcast_to(np.asarray(y, dtype=float), shape).ravel()
-        (value,) = block._in_blocks(_location_cdf, m, v, t)
-        return np.clip(value, 0.0, 1.0).reshape(shape)
+        y = np.asarray(y, dtype=float)
+        inside = self._inside(y)
+        block, m, v, shape = self._at(np.where(inside, y, self._potential.observation[1]))
+        (value,) = block._in_blocks(type(self)._cdf_block, m, v)
+        value = np.clip(value, 0.0, 1.0).reshape(shape)
+        return np.where(inside, value, np.where(y >= self._support.high, 1.0, 0.0))
+
+    @staticmethod
+    def _cdf_block(block: Block, m: Array, v: Array) -> tuple[Array]:
+        # P(new ≤ y) = ∫ N(x|m, v) P(new ≤ y | x) dx
+        return (quadrature.gaussian_expectation(block._conditional_cdf, m, np.sqrt(v), block.regions()),)
 
     def quantile(self, q: ArrayLike) -> Array:
         q = np.broadcast_to(_probabilities(q), np.broadcast_shapes(np.shape(q), self._shape))
         m, s = self._m.reshape(self._shape), np.sqrt(self._v).reshape(self._shape)
         width = s + np.broadcast_to(self._potential.regions()[0][1], self._m.shape).reshape(self._shape)
-        low, high = m - width, m + width
-        while np.any(short := self.cdf(low) > q):
+        low, high, place = m - width, m + width, self._support.place
+        for _ in range(MOST_DOUBLINGS):
+            if not np.any(short := self.cdf(place(low)) > q):
+                break
             low = np.where(short, m - 2 * (m - low), low) + np.zeros_like(q)
-        while np.any(short := self.cdf(high) < q):
+        for _ in range(MOST_DOUBLINGS):
+            if not np.any(short := self.cdf(place(high)) < q):
+                break
             high = np.where(short, m + 2 * (high - m), high) + np.zeros_like(q)
         site = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), q.shape).ravel()
         ends = (np.array(np.broadcast_to(end, q.shape)).ravel() for end in (low, high))
-        return self._solve(site, q.ravel(), *ends).reshape(q.shape)
+        return place(self._solve(site, q.ravel(), *ends)).reshape(q.shape)
 
     def _solve(self, site: NDArray[np.int64], q: Array, low: Array, high: Array) -> Array:
-        """Newton's method for cdf(y) = q, kept in a bracket by bisection; what has converged is left alone."""
-        y = 0.5 * (low + high)
-        left = np.arange(y.size)
+        """Newton's method for cdf(y(t)) = q, kept in a bracket by bisection; what has converged is left alone."""
+        t = 0.5 * (low + high)
+        left = np.arange(t.size)
         for _ in range(80):
-            value, log_density = self._value_and_slope(site[left], y[left])
+            value, log_slope = self._value_and_slope(site[left], t[left])
             excess = value - q[left]
-            low[left], high[left] = np.where(excess < 0, y[left], low[left]), np.where(excess < 0, high[left], y[left])
+            low[left], high[left] = np.where(excess < 0, t[left], low[left]), np.where(excess < 0, high[left], t[left])
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                new = y[left] - excess * np.exp(-log_density)
+                new = t[left] - excess * np.exp(-log_slope)
             new = np.where((new > low[left]) & (new < high[left]), new, 0.5 * (low[left] + high[left]))
             # no nearer than the distribution function is accurate
             there = np.abs(excess) <= 1e-12
-            near = there | (np.abs(new - y[left]) <= 1e-12 * (np.abs(y[left]) + high[left] - low[left]))
-            y[left] = np.where(there, y[left], new)
+            near = there | (np.abs(new - t[left]) <= 1e-12 * (np.abs(t[left]) + high[left] - low[left]))
+            t[left] = np.where(there, t[left], new)
             left = left[~near]
             if not left.size:
                 break
-        return y
+        return t
 
-    def _value_and_slope(self, site: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
-        """The distribution function and the log density at y of some sites."""
+    def _value_and_slope(self, site: NDArray[np.int64], t: Array) -> tuple[Array, Array]:
+        """The distribution function and the log of its slope in t, of some sites."""
         m, v = self._m[site], self._v[site]
-        block = self._potential.select(site).observe(y)
-        (value,) = block._in_blocks(_location_cdf, m, v, y)
-        return np.clip(value, 0.0, 1.0), block._tilted_moments(m, v, np.ones_like(m)).log_z
+        block = self._potential.select(site).observe(self._support.place(t))
+        (value,) = block._in_blocks(type(self)._cdf_block, m, v)
+        log_density = block._tilted_moments(m, v, np.ones_like(m)).log_z
+        return np.clip(value, 0.0, 1.0), log_density + self._support.log_slope(t)
 
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
-        rng = generator(random_state)
-        x = self._draw_x(n, rng)
-        return (x + self._potential._noise_sample(x.shape, rng)).reshape((n, *self._shape))
+
+class LocationPredictive(ContinuousPredictive):
+    """y = x + noise, with the noise of the family."""
+
+    def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...]) -> None:
+        centre, spread = potential._noise_moments()
+        super().__init__(potential, m, v, shape, m + centre, v + spread)
+
+    @staticmethod
+    def _cdf_block(block: Block, m: Array, v: Array) -> tuple[Array]:
+        # P(y ≤ t) = ∫ N(x|m, v) P(noise ≤ t − x) dx, with t the observation
+        t = getattr(block, block.observation[0])
+        return (quadrature.gaussian_expectation(lambda x: block._noise_cdf(t - x), m, np.sqrt(v), block.regions()),)
 
 
 class ClassPredictive(Predictive):
@@ -173,24 +233,31 @@ class ClassPredictive(Predictive):
         below = np.cumsum(self.probabilities, axis=-1)[..., :-1] < _probabilities(q)[..., None]
         return np.asarray(np.sum(below, axis=-1), dtype=float)
 
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
-        rng = generator(random_state)
-        u = rng.uniform(np.finfo(float).tiny, 1.0, size=(n, *self._shape))
-        return self.quantile(u)
-
 
 class CountPredictive(Predictive):
-    """Counts 0, 1, 2, … without an upper end."""
+    """Counts 0, 1, 2, …, without an upper end or up to `most`."""
 
     def __init__(
-        self, potential: Block, m: Array, v: Array, shape: tuple[int, ...], mean: Array, variance: Array
+        self,
+        potential: Block,
+        m: Array,
+        v: Array,
+        shape: tuple[int, ...],
+        mean: Array,
+        variance: Array,
+        most: ArrayLike = np.inf,
     ) -> None:
         super().__init__(potential, m, v, shape)
         self.mean, self.variance = mean.reshape(shape), variance.reshape(shape)
+        self._most = np.broadcast_to(np.asarray(most, dtype=float), m.shape).reshape(shape)
+
+    def log_density(self, y: ArrayLike) -> Array:
+        y = np.asarray(y, dtype=float)
+        return np.where(y <= self._most, super().log_density(np.minimum(y, self._most)), -np.inf)
 
     def cdf(self, y: ArrayLike) -> Array:
         k = np.floor(np.asarray(y, dtype=float))
-        block, m, v, shape = self._at(np.maximum(k, 0.0))
+        block, m, v, shape = self._at(np.clip(k, 0.0, self._most))
         (value,) = block._in_blocks(_count_cdf, m, v)
         return np.where(np.broadcast_to(k, shape) < 0, 0.0, np.clip(value, 0.0, 1.0).reshape(shape))
 
@@ -205,7 +272,3 @@ class CountPredictive(Predictive):
             below = self.cdf(middle) < q
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return high
-
-    def sample(self, n: int, random_state: RandomState = None) -> Array:
-        rng = generator(random_state)
-        return rng.poisson(np.exp(self._draw_x(n, rng))).astype(float).reshape((n, *self._shape))

@@ -61,6 +61,9 @@ class Probit(Potential):
         gap, rest = half_normal(t)
         return TiltedMoments(log_ndtr(t), m + self.y * v * (gap - t) / root, v * (1 + v * rest) / (1 + v))
 
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        return np.asarray(rng.standard_normal(x.shape) < x)
+
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         return ClassPredictive(self, m, v, shape, n_classes=2)
 

@@ -5,6 +5,8 @@ Closed forms throughout, Challis (2013), A.5.7, the sign of its ∂/∂μ correc
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
@@ -14,6 +16,7 @@ from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, T
 from latlin.potentials.checks import finite, labels
 from latlin.potentials.kernels.truncated import two_halves
 from latlin.potentials.predictive import ClassPredictive, Predictive
+from latlin.potentials.ranges import Between
 
 
 class Step(Potential):
@@ -37,6 +40,7 @@ class Step(Potential):
     arrays = ("y", "eps")
     observation = ("y", 1.0)
     smooth = False
+    free = MappingProxyType({"eps": Between(0.0, 0.5, start=0.05)})
 
     y: Array
     eps: Array
@@ -80,6 +84,9 @@ class Step(Potential):
         z = two_halves(power * right + log_ndtr(a), a, power * lost + log_ndtr(-a), -a)
         log_z = np.where(v > 0, z.log_z, power * np.where(a >= 0, right, lost))
         return TiltedMoments(log_z, np.where(v > 0, self.y * s * z.mean, m), v * z.variance)
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        return ((x >= 0) ^ (rng.random(x.shape) < self.eps)).astype(float)
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         return ClassPredictive(self, m, v, shape, n_classes=2)

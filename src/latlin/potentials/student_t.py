@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaln, stdtr
@@ -9,6 +11,7 @@ from scipy.special import betaln, stdtr
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
 from latlin.potentials.power_tail import PowerTail
+from latlin.potentials.ranges import Positive
 
 
 class StudentT(Potential):
@@ -34,6 +37,8 @@ class StudentT(Potential):
 
     parameters = ("df", "loc", "scale")
     arrays = ("df", "loc", "scale")
+    free = MappingProxyType({"df": Positive(start=4.0, low=0.5, high=200.0), "scale": Positive()})
+    location_scale = True
     super_gaussian = True
 
     df: Array

@@ -14,11 +14,16 @@ import numpy as np
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
-from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
+from latlin.quadrature.embeddings import (
+    kernel_double_mean,
+    kernel_mean,
+    product_double_mean,
+    product_mean,
+    square_double_mean,
+)
 from latlin.quadrature.hyperparameters import Ensemble, Fit
 from latlin.quadrature.kernels import Kernel
-from latlin.quadrature.moments import Moments, pooled
-from latlin.quadrature.products import product_double_mean, product_mean, square_double_mean
+from latlin.quadrature.result import Moments, pooled
 from latlin.quadrature.standard import Standard
 from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condition, nothing
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
-from latlin.quadrature.moments import Moments
-from latlin.quadrature.result import Evaluations, Integral, Trace
+from latlin.quadrature.result import Evaluations, Integral, Moments, Trace
 from latlin.quadrature.sequential import Integrand, Scale, evaluate
 
 Sampled = Gaussian | GaussianMixture | Uniform

@@ -128,7 +128,7 @@ def gather(
     target : str
     title : str, optional
     columns : sequence of dict
-        As `latlin.datasets.describe.describe_columns` gives them.
+        As `latlin.datasets.encoding.describe_columns` gives them.
     notes : sequence of str
     spread : dict, optional
         Feature name → standard deviation, to set coefficients of different units beside each other.

@@ -7,6 +7,83 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+# --- The style sheet of the report: screens wide and narrow, light and dark, and paper.
+
+CSS = """
+:root { color-scheme: light dark;
+  --paper: #ffffff; --panel: #f5f6f8; --ink: #1b1f24; --muted: #59636e; --rule: #d5dae0;
+  --accent: #0072b2; --soft: #8fa3b3; --warn: #b34700; }
+@media (prefers-color-scheme: dark) { :root {
+  --paper: #14171b; --panel: #1d2228; --ink: #e8ebee; --muted: #9ba6b2; --rule: #343b44;
+  --accent: #56b4e9; --soft: #6f8494; --warn: #f0a04b; } }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+main { max-width: 960px; margin: 0 auto; padding: 28px 20px 56px; }
+h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--rule); }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
+p, li { max-width: 70ch; overflow-wrap: anywhere; }
+.lead { color: var(--muted); margin: 0 0 1.3rem; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; margin: 0; }
+.tiles div { background: var(--panel); border-radius: 8px; padding: 11px 14px; min-width: 0; }
+.tiles dt { color: var(--muted); font-size: .8rem; }
+.tiles dd { margin: 0; font-size: 1.3rem; font-weight: 600; line-height: 1.3; overflow-wrap: anywhere; }
+.tiles small { display: block; font-size: .8rem; font-weight: 400; color: var(--muted); line-height: 1.35; }
+.pair { display: flex; flex-wrap: wrap; gap: 22px; align-items: flex-start; }
+.pair > * { flex: 1 1 300px; min-width: 0; }
+figure { margin: .4rem 0; max-width: 460px; }
+figcaption { color: var(--muted); font-size: .85rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
+th { text-align: left; font-weight: 600; }
+thead th { color: var(--muted); font-size: .8rem; font-weight: 500; border-bottom: 1px solid var(--rule); }
+th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
+tbody th { font-weight: 500; min-width: 8.5em; }
+.num { text-align: right; white-space: nowrap; }
+td.bar { width: 34%; min-width: 110px; }
+td.wide { overflow-wrap: normal; }
+.scores, .learnt { max-width: 460px; }
+.unsure { color: var(--muted); }
+.note { background: var(--panel); border-left: 4px solid var(--accent); padding: 9px 14px; border-radius: 0 8px 8px 0; }
+.note.bad { border-color: var(--warn); }
+pre { background: var(--panel); padding: 12px 14px; border-radius: 8px; overflow-x: auto; font-size: .85rem;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+svg.strip { display: block; width: 100%; height: 18px; }
+svg.strip line, svg.chart line, svg.chart polyline { vector-effect: non-scaling-stroke; }
+.strip .zero { stroke: var(--rule); stroke-width: 1; }
+.strip rect { fill: var(--accent); } .strip .mean { stroke: var(--accent); stroke-width: 2.5; }
+.strip.unclear rect { fill: var(--soft); } .strip.unclear .mean { stroke: var(--soft); }
+svg.chart { display: block; width: 100%; height: auto; }
+.chart text { fill: var(--muted); font-size: 11.5px; } .chart .label { fill: var(--ink); font-size: 12px; }
+.chart .grid { stroke: var(--rule); stroke-width: .6; }
+.chart .diagonal { stroke: var(--muted); stroke-dasharray: 5 4; fill: none; stroke-width: 1; }
+.chart .curve { stroke: var(--accent); fill: none; stroke-width: 1.6; }
+.chart .whisker { stroke: var(--accent); stroke-width: 1.5; opacity: .55; }
+.chart .mark { fill: var(--accent); } .chart .dot { fill: var(--accent); opacity: .5; }
+footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
+@media (max-width: 620px) {
+  main { padding: 18px 16px 40px; } h1 { font-size: 1.4rem; }
+  .coefficients thead { display: none; }
+  .coefficients tr { display: grid; grid-template-columns: 1fr auto; padding: 7px 0;
+    border-bottom: 1px solid var(--rule); }
+  .coefficients th, .coefficients td { border: 0; padding: 1px 0; }
+  .coefficients th { grid-area: 1 / 1; } .coefficients td.mean { grid-area: 1 / 2; font-weight: 600; }
+  .coefficients td.bar { grid-area: 2 / 1 / 3 / 3; width: auto; }
+  .coefficients td.ends { grid-area: 3 / 1; color: var(--muted); text-align: left; }
+  .coefficients td.sign { grid-area: 3 / 2; color: var(--muted); } .coefficients td.sign::before { content: "P(> 0) "; }
+  .coefficients td.wide, .coefficients td.bar:empty { display: none; }
+  .columns td.wide, .columns th.wide { display: none; } }
+@media print { :root { color-scheme: light; --paper: #fff; --panel: #f5f6f8; --ink: #000; --muted: #444; --rule: #ccc;
+    --accent: #0072b2; --soft: #8fa3b3; --warn: #b34700; }
+  html { font-size: 10pt; } body { font-size: 9.5pt; } main { max-width: none; padding: 0; } table { font-size: 8.5pt; }
+  th, td { padding: 2px 8px 2px 0; } td.bar { width: 28%; } .tiles { grid-template-columns: repeat(5, 1fr); }
+  .tiles dd { font-size: 12pt; } h2 { margin-top: 1.2rem; } svg.strip { height: 12px; }
+  h2 { break-after: avoid; } tr, figure, .tiles div, .note { break-inside: avoid; }
+  thead { display: table-header-group; } @page { margin: 16mm; } }
+""".strip()
+
 
 def text(value: Any) -> str:
     """Anything as text that cannot become markup."""

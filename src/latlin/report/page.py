@@ -11,8 +11,7 @@ from latlin.numerics.atomic import write_text
 from latlin.report import sections
 from latlin.report.assess import assess
 from latlin.report.facts import Facts, gather
-from latlin.report.markup import text
-from latlin.report.style import CSS
+from latlin.report.markup import CSS, text
 
 #: nothing may be loaded from anywhere, and nothing may run
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

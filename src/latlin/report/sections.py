@@ -9,10 +9,9 @@ from typing import Any
 
 from latlin.report import words
 from latlin.report.assess import Assessment
-from latlin.report.charts import calibration_chart, scatter_chart, trace_chart
+from latlin.report.charts import calibration_chart, scatter_chart, strip, trace_chart
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import bullets, figure, number, paragraph, section, table, text, tiles
-from latlin.report.svg import strip
 
 MOST_COEFFICIENTS = 60
 

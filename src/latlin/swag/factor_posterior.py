@@ -12,9 +12,8 @@ from torch import nn
 
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.rng import RandomState, generator
-from latlin.swag._collectors import METHODS, Collector
+from latlin.swag._collectors import METHODS, Collector, Layout
 from latlin.swag._predict import Activation, kept, outputs, refresh_batch_norm, resolve
-from latlin.swag._vector import Layout
 
 
 class FactorPosterior:

@@ -20,7 +20,7 @@ from scipy.linalg import blas
 
 from latlin.densities.structured.patterns import Group, Pattern
 from latlin.numerics.arrays import Array
-from latlin.numerics.pools import one_blas_thread
+from latlin.numerics.threads import one_blas_thread
 
 #: (weights, image) pairs
 Terms = Sequence[tuple[Array, Any]]
@@ -209,7 +209,7 @@ class SparseRows:
         self.matrix = matrix
         self.shape: tuple[int, int] = matrix.shape
         self._kernels = kernels
-        self._arrays = (matrix.indptr, matrix.indices, matrix.data, kernels.pieces(matrix.indptr))
+        self._arrays = (matrix.indptr, matrix.indices, matrix.data)
 
     def times(self, u: Array) -> Array:
         return self._kernels.times(*self._arrays, u)

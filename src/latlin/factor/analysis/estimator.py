@@ -12,20 +12,17 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.answers import remember_columns
 from latlin.distributed.blocks import Blocks, with_dense_rows
 from latlin.distributed.checkpoints import digest_of, refuse_checkpoint, signature
-from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
-from latlin.factor.analysis.block_fit import BLOCK_METHODS
-from latlin.factor.analysis.block_moments import RememberedBlocks, read_columns
-from latlin.factor.analysis.choice import ComponentChoice, choose_components
-from latlin.factor.analysis.heywood import heywood_features, warn_heywood
+from latlin.factor.analysis.blocks import BLOCK_METHODS, RememberedBlocks, read_columns
+from latlin.factor.analysis.choice import ComponentChoice, choose_components, heywood_features, warn_heywood
 from latlin.factor.analysis.missing import missing_fit
 from latlin.factor.analysis.moments import Moments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
-from latlin.factor.analysis.queries import FactorQueries
-from latlin.factor.analysis.rotation import ROTATIONS
+from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
 from latlin.factor.fit import Fit, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Checkpoint

@@ -17,12 +17,15 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
+
+from latlin.numerics.threads import share_out
 
 CHUNK = 512
 RUN = 8192
-PARALLEL_FROM = 65_536
+#: nanoseconds per loading of a pass with a block of a few rows, by measurement
+PER_NUMBER = 1.0
 MAX_LOG_STEP = 1.0
 
 Floats = NDArray[np.floating]
@@ -33,14 +36,14 @@ def n_runs(dim: int) -> int:
     return -(-dim // RUN)
 
 
-def _twice(kernel: Callable[..., None]) -> Callable[..., None]:
-    """Compile a pass for one thread and for all; long arrays, the first argument's rows, take all."""
-    serial = njit(cache=True, fastmath=True)(kernel)
-    parallel = njit(cache=True, fastmath=True, parallel=True)(kernel)
+def _by_runs(kernel: Callable[..., None]) -> Callable[..., None]:
+    """Compile a pass over runs of coordinates and share the runs out among the threads that pay."""
+    compiled = njit(cache=True, fastmath=True, nogil=True)(kernel)
 
     @wraps(kernel)
     def run(first: Floats, *others: Any) -> None:
-        (parallel if first.shape[1] >= PARALLEL_FROM else serial)(first, *others)
+        rank, dim = first.shape
+        share_out(compiled, n_runs(dim), PER_NUMBER * RUN * rank, first, *others)
 
     return run
 
@@ -81,11 +84,11 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
     return total
 
 
-@_twice
-def project_chunks(loadings, noise, mean, rows, partial):  # type: ignore[no-untyped-def]
+@_by_runs
+def project_chunks(begin, end, loadings, noise, mean, rows, partial):  # type: ignore[no-untyped-def]
     """partial[r] = FᵀΨ⁻¹(x_i − c) summed over the coordinates of run r, shape (runs, K, b)."""
     rank, dim = loadings.shape
-    for r in prange(partial.shape[0]):
+    for r in range(begin, end):
         partial[r] = 0.0
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
             hi = min(lo + CHUNK, dim)
@@ -115,11 +118,11 @@ def _chunk_gram(loadings, noise, lo, hi, partial, scaled):  # type: ignore[no-un
             partial[k, l] += _dot(out, scaled[l])
 
 
-@_twice
-def gram_chunks(loadings, noise, partial):  # type: ignore[no-untyped-def]
+@_by_runs
+def gram_chunks(begin, end, loadings, noise, partial):  # type: ignore[no-untyped-def]
     """partial[r] = lower triangle of FᵀΨ⁻¹F over run r, shape (runs, K, K)."""
     dim = loadings.shape[1]
-    for r in prange(partial.shape[0]):
+    for r in range(begin, end):
         partial[r] = 0.0
         scaled = np.empty((loadings.shape[0] + 1, CHUNK), dtype=loadings.dtype)
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
@@ -192,11 +195,11 @@ def _em_chunk(loadings, noise, mean, rows, mix, weights, keep, count, floor, tin
     return hits
 
 
-@_twice
-def em_chunks(loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
+@_by_runs
+def em_chunks(begin, end, loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, floored):  # type: ignore[no-untyped-def]
     """`_em_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
     dim = loadings.shape[1]
-    for r in prange(partial.shape[0]):
+    for r in range(begin, end):
         partial[r] = 0.0
         floored[r] = 0
         room = _em_room(loadings, rows)
@@ -259,11 +262,13 @@ def _scaled_chunk(loadings, noise, mean, rows, second, weights, rate, count, tin
     return hits
 
 
-@_twice
-def scaled_gradient_chunks(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored):  # type: ignore[no-untyped-def]
+@_by_runs
+def scaled_gradient_chunks(  # type: ignore[no-untyped-def]
+    begin, end, loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored
+):
     """`_scaled_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
     dim = loadings.shape[1]
-    for r in prange(partial.shape[0]):
+    for r in range(begin, end):
         partial[r] = 0.0
         floored[r] = 0
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
@@ -293,11 +298,11 @@ def _gradient_chunk(loadings, noise, mean, rows, second, weights, rate, count, t
     return hits
 
 
-@_twice
-def gradient_chunks(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored):  # type: ignore[no-untyped-def]
+@_by_runs
+def gradient_chunks(begin, end, loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored):  # type: ignore[no-untyped-def]
     """`_gradient_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
     dim = loadings.shape[1]
-    for r in prange(partial.shape[0]):
+    for r in range(begin, end):
         partial[r] = 0.0
         floored[r] = 0
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
@@ -344,13 +349,28 @@ def _adam_chunk(  # type: ignore[no-untyped-def]
     return hits
 
 
-@_twice
+@_by_runs
 def adam_chunks(  # type: ignore[no-untyped-def]
-    loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, floored, moments, betas, corrections
+    begin,
+    end,
+    loadings,
+    noise,
+    mean,
+    rows,
+    second,
+    weights,
+    rate,
+    count,
+    tiny,
+    partial,
+    floored,
+    moments,
+    betas,
+    corrections,
 ):
     """`_adam_chunk` over all coordinates; `floored[r]` counts those of run r that met the floor."""
     dim = loadings.shape[1]
-    for r in prange(partial.shape[0]):
+    for r in range(begin, end):
         partial[r] = 0.0
         floored[r] = 0
         for lo in range(r * RUN, min((r + 1) * RUN, dim), CHUNK):
@@ -373,12 +393,11 @@ def adam_chunks(  # type: ignore[no-untyped-def]
             )
 
 
-@_twice
-def average_chunks(target, source, weight):  # type: ignore[no-untyped-def]
+@_by_runs
+def average_chunks(begin, end, target, source, weight):  # type: ignore[no-untyped-def]
     """target ← target + weight·(source − target) for two-dimensional arrays."""
     dim = source.shape[1]
-    for c in prange((dim + CHUNK - 1) // CHUNK):
-        lo = c * CHUNK
+    for lo in range(begin * RUN, min(end * RUN, dim), CHUNK):
         hi = min(lo + CHUNK, dim)
         for k in range(source.shape[0]):
             out, row = target[k, lo:hi], source[k, lo:hi]

@@ -16,26 +16,26 @@ from collections.abc import Callable
 from functools import wraps
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.exp_kernels import exponentiate
+from latlin.numerics.threads import share_out
 
 #: rows that are swept side by side
 BLOCK = 32
-#: rows × factors² from which threads pay
-PARALLEL_FROM = 20_000
+#: nanoseconds per row and pair of factors, by measurement
+PER_PAIR = 20.0
 
 
-def _twice(kernel: Callable[..., None]) -> Callable[..., None]:
-    """Compile for one thread and for all; large problems take all."""
-    serial = njit(cache=True)(kernel)
-    parallel = njit(cache=True, parallel=True)(kernel)
+def _by_rows(kernel: Callable[..., None]) -> Callable[..., None]:
+    """Compile a loop over blocks of rows and share the blocks out among the threads that pay."""
+    compiled = njit(cache=True, nogil=True)(kernel)
 
     @wraps(kernel)
     def run(means: Array, *others: object) -> None:
-        big = means.shape[0] * means.shape[1] ** 2 >= PARALLEL_FROM
-        (parallel if big else serial)(means, *others)
+        blocks = -(-means.shape[0] // BLOCK)
+        share_out(compiled, blocks, PER_PAIR * BLOCK * means.shape[1] ** 2, means, *others)
 
     return run
 
@@ -147,8 +147,8 @@ def _flip(mean, rest, coupling, offset, gain):  # type: ignore[no-untyped-def]
     return True
 
 
-@_twice
-def sweep_rows(means, field, coupling, offset, order, max_sweeps, max_flips, tol):  # type: ignore[no-untyped-def]
+@_by_rows
+def sweep_rows(first, last, means, field, coupling, offset, order, max_sweeps, max_flips, tol):  # type: ignore[no-untyped-def]
     """Coordinate sweeps in place; where a row stands still, turn a pair of factors over and go on.
 
     Sweeps alone leave a few rows in a hundred far from their best: two factors that explain the same pixels have to
@@ -156,6 +156,8 @@ def sweep_rows(means, field, coupling, offset, order, max_sweeps, max_flips, tol
 
     Parameters
     ----------
+    first, last : int
+        The blocks of rows to sweep (given by the loop that shares them out).
     means : ndarray of shape (N, K)
         λ where the sweeps start; overwritten.
     field : ndarray of shape (N, K)
@@ -171,7 +173,7 @@ def sweep_rows(means, field, coupling, offset, order, max_sweeps, max_flips, tol
         A row stands still when no λ moved by more in a sweep.
     """
     n, k = means.shape
-    for block in prange((n + BLOCK - 1) // BLOCK):
+    for block in range(first, last):
         start = block * BLOCK
         size = min(BLOCK, n - start)
         mean, rest = np.empty((k, BLOCK)), np.empty((k, BLOCK))
@@ -196,11 +198,11 @@ def sweep_rows(means, field, coupling, offset, order, max_sweeps, max_flips, tol
                 means[start + b, i] = one[i]
 
 
-@_twice
-def row_values(means, field, coupling, offset, out):  # type: ignore[no-untyped-def]
+@_by_rows
+def row_values(first, last, means, field, coupling, offset, out):  # type: ignore[no-untyped-def]
     """out_n = Σ_i λ_i (o_i + b_i) − ½ Σ_{i≠j} λ_i λ_j J_ij + Σ_i h(λ_i): the row's bound up to terms free of λ."""
     n, k = means.shape
-    for row in prange(n):
+    for row in range(first * BLOCK, min(last * BLOCK, n)):
         rest = np.empty(k)
         mean = means[row]
         _residual_field(field[row], coupling, mean, rest)
@@ -211,11 +213,11 @@ def row_values(means, field, coupling, offset, out):  # type: ignore[no-untyped-
         out[row] = total
 
 
-@_twice
-def row_entropies(means, out):  # type: ignore[no-untyped-def]
+@_by_rows
+def row_entropies(first, last, means, out):  # type: ignore[no-untyped-def]
     """out_n = Σ_i h(λ_i)."""
     n, k = means.shape
-    for row in prange(n):
+    for row in range(first * BLOCK, min(last * BLOCK, n)):
         total = 0.0
         for i in range(k):
             total += _entropy(means[row, i])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from latlin.distributed.blocks import Block, Blocks, MappedBlocks, slices, widened
-from latlin.factor.analysis.block_moments import (
+from latlin.factor.analysis.blocks import (
     DENSE_UP_TO,
     SLICE,
     BlockMoments,
@@ -29,6 +29,7 @@ from latlin.factor.group.data import (
     GroupData,
     Patterns,
     Scaling,
+    Views,
     check_observed,
     describe,
     find_patterns,
@@ -37,7 +38,6 @@ from latlin.factor.group.data import (
 )
 from latlin.factor.group.kernels import multiply_by_label, outer_sums
 from latlin.factor.group.rows import SPARE, Labels, LatentSums, principal_axes, product
-from latlin.factor.group.views import Views
 from latlin.numerics.linalg import Array
 
 Kinds = dict[bytes, int]

@@ -11,29 +11,30 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from latlin.distributed.answers import remember_columns
 from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
-from latlin.distributed.columns import remember_columns
 from latlin.distributed.opening import is_blocked, open_blocks
-from latlin.factor.group.activity import FactorActivity
 from latlin.factor.group.blocks import RowsInBlocks, prepare_blocks
-from latlin.factor.group.data import GroupData, Scaling, fit_scaling, prepare
-from latlin.factor.group.fit import Sweep, climb, ordered, signals, strengths
-from latlin.factor.group.low_rank import LowRankRelevance
-from latlin.factor.group.queries import GroupPosterior, GroupQueries
-from latlin.factor.group.relevance import GammaRelevance, Relevance
-from latlin.factor.group.rows import RowsInMemory
-from latlin.factor.group.updates import GroupModel, GroupState, bound
-from latlin.factor.group.views import (
+from latlin.factor.group.data import (
+    GroupData,
     Name,
+    Scaling,
     Views,
     any_blocked,
+    fit_scaling,
     is_views,
     matrix_views,
     open_views,
+    prepare,
     read_matrix,
     read_views,
 )
+from latlin.factor.group.fit import Sweep, climb, ordered, signals, strengths
+from latlin.factor.group.queries import FactorActivity, GroupPosterior, GroupQueries
+from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance, Relevance
+from latlin.factor.group.rows import RowsInMemory
+from latlin.factor.group.updates import GroupModel, GroupState, bound
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array

@@ -34,7 +34,7 @@ from latlin.numerics.linalg import Array
 class GroupState(NamedTuple):
     """q(Z), q(W), q(τ), q(α) and the sums over rows that belong to this q(Z).
 
-    Patterns r of rows, classes c of features (see `_group_data`), K factors.
+    Patterns r of rows, classes c of features (see `latlin.factor.group.data`), K factors.
     """
 
     latent: Array  # ⟨z_n⟩, N×K, or what stands for them (see `LatentSums`)
@@ -45,7 +45,7 @@ class GroupState(NamedTuple):
     basis: Array  # cov w_d = B_c diag(spread_d) B_cᵀ, (c, K, K)
     spread: Array  # D×K
     noise_rate: Array  # q(τ) = Gamma(a + ½ count, rate), one a noise group
-    theta: Array  # of q(α), see `_group_relevance`
+    theta: Array  # of q(α), see `latlin.factor.group.relevance`
     sweep: int = 0  # sweeps so far
     moved: float = np.inf  # change in the last sweep with a rotation
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latlin.factor.ica.kernels import joint_rows, n_runs, single_rows
+from latlin.factor.ica.kernels import JOINT, RUN, SINGLE, joint_rows, n_runs, single_rows
 from latlin.factor.ica.model import IcaData, IcaState, SourceEngine, SourceModel, fields, products, source_precision
 from latlin.numerics.linalg import Array, cholesky, gram, symmetrise
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.threads import share_out
 
 
 def _by_source(function, squares: Array, shape: Array, scale: Array) -> Array:  # type: ignore[no-untyped-def]
@@ -78,7 +79,8 @@ class Block:
         n, k = field.shape
         means, variances = np.empty((n, k)), np.empty((n, k))
         spread, log_dets = np.empty((n_runs(n), k, k)), np.empty(n_runs(n))
-        joint_rows(field, precision, weights, means, variances, spread, log_dets)
+        arrays = field, precision, weights, means, variances, spread, log_dets
+        share_out(joint_rows, n_runs(n), JOINT * RUN * k**3, *arrays)
         return means, variances, spread.sum(axis=0), float(log_dets.sum())
 
     @staticmethod
@@ -143,7 +145,8 @@ def _tables(b: Array, h: float, model: SourceModel, shape: float, scale: float) 
     precision = u / scale**2
     constant = grid.log_weight + 0.5 * np.log(precision) - 0.5 * np.log(precision + h)
     out = np.empty((6, len(b)))
-    single_rows(np.ascontiguousarray(b), constant, 1.0 / (precision + h), u, grid.log_u, out)
+    arrays = np.ascontiguousarray(b), constant, 1.0 / (precision + h), u, grid.log_u, out
+    share_out(single_rows, n_runs(len(b)), SINGLE * RUN * len(u), *arrays)
     return out
 
 

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
-from latlin.factor.ica.model import IcaState, SourceModel
-from latlin.factor.ica.sources import DF_RANGE, FAMILIES
+from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, SourceModel
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array

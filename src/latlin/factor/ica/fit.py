@@ -35,7 +35,7 @@ from latlin.factor.ica.model import (
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
-from latlin.numerics.pools import one_blas_thread
+from latlin.numerics.threads import one_blas_thread
 
 #: rows on which starts are compared
 SAMPLE = 4000

@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from latlin.numerics.linalg import Array
 from latlin.numerics.quadrature import trapezoid
 from latlin.numerics.stored import storable
+from latlin.numerics.threads import thread_count
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, rule_table
 
 REAL, BINARY, COUNT, ORDINAL = 0, 1, 2, 3
@@ -391,7 +391,7 @@ def fit_rows(
 
 def in_threads(action: Callable[[int, int], Any], n: int, chunk: int) -> None:
     """action(low, high) on consecutive chunks of range(n), as many at a time as there are threads."""
-    threads = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    threads = thread_count()
     cuts = [*range(0, n, chunk), n]
     if threads == 1 or len(cuts) < 3:
         action(0, n)

@@ -20,7 +20,8 @@ from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import best_start
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.forms.site_form import SiteForm, Solution, site_form
+from latlin.inference.forms.gaussian_part import refuse_sparse
+from latlin.inference.forms.site_form import SiteForm, Solution, dense_form
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
@@ -108,8 +109,9 @@ class AffineKL:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        refuse_sparse(model)
         gaussian = GaussianKL().run(model, start=start, verbose=verbose)
-        form = site_form(model)
+        form = dense_form(model)
         assert gaussian.sites is not None  # the full Gaussian KL always has them
         solution = form.solve(gaussian.sites)
         assert solution is not None  # the Gaussian KL ascent ended there

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.inference.approximation import Approximation
 
 #: largest dimension for a full covariance, and for an affine-independent density

@@ -15,15 +15,22 @@ from numbers import Integral
 import numpy as np
 
 from latlin.densities.point import PointMass
-from latlin.diagnostics.defended import DefendedEvidence, defended_evidence
-from latlin.diagnostics.moments import CorrectedMoments, corrected_moments
+from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
 from latlin.diagnostics.pareto import LARGEST_K
-from latlin.diagnostics.response import response
-from latlin.diagnostics.verdict import FEWEST_EFFECTIVE, Findings, Verdict, Word, certainty, judge, moment_gap
-from latlin.diagnostics.weights import WeightSummary, summarise_weights
+from latlin.diagnostics.verdict import (
+    FEWEST_EFFECTIVE,
+    Findings,
+    Verdict,
+    Word,
+    cautioned,
+    certainty,
+    judge,
+    moment_gap,
+)
+from latlin.diagnostics.weights import DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
 from latlin.inference.approximation import Approximation
 from latlin.inference.diagnosis.advice import next_engine
-from latlin.inference.diagnosis.log_joint import LogJoint
+from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.diagnosis.proposals import Draws, draws_for
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
@@ -132,7 +139,7 @@ def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState 
         response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
         _divergence(low, log_weights) / model.dim,
     )
-    verdict = judge(findings)
+    verdict = cautioned(judge(findings), posterior.caution)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
 
 
@@ -144,11 +151,11 @@ def _divergence(low: float, log_weights: Array) -> float:
 
 
 def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
-    log_joint = LogJoint(posterior.model)
+    joint = log_joint(posterior.model)
     log_p = np.empty(draws.total)
     log_components = np.empty((draws.total, len(draws.proposals)))
     for span, w in draws.blocks():
-        log_p[span], log_components[span] = log_joint(w), draws.log_components(w)
+        log_p[span], log_components[span] = joint(w), draws.log_components(w)
     return log_p, log_components
 
 

@@ -14,6 +14,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.inference.forms.gaussian_part import factor_whitening
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import expected_log_gaussians, needs_sparse
 from latlin.inference.model import GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI
 
@@ -22,6 +23,8 @@ def gaussian_kl_bound(model: LatentLinearModel, density: Gaussian) -> float:
     """The bound at a Gaussian over w, with every constant."""
     marginals = density.project(stacked_rows(model))
     sites = Sites.of(model).expected_log(marginals.mean, marginals.variance)
+    if needs_sparse(model):
+        return float(sites.value.sum()) + expected_log_gaussians(model, density) + density.entropy
     gaussians = sum(_expected_log_factor(factor, density) for factor in model.gaussians)
     return float(sites.value.sum()) + gaussians + density.entropy
 

@@ -21,6 +21,8 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
 from latlin.inference.approximation import Approximation
 from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.sparse import needs_sparse, prior_gaussian
+from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 
@@ -95,7 +97,7 @@ class StretchedT:
         return self.mean + tail[:, None] * self.spread.draw(count, rng)
 
     def logpdf(self, w: Array) -> Array:
-        d, nu = len(self.mean), self.df
+        d, nu = getattr(self.spread, "degrees", len(self.mean)), self.df
         square = self.spread.quadratic(w - self.mean) / self.stretch**2
         constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * np.log(nu * np.pi)
         constant -= 0.5 * self.spread.log_det + d * np.log(self.stretch)
@@ -171,15 +173,24 @@ def draws_for(posterior: Approximation, count: int, rng: np.random.Generator, bl
         StretchedT(mean, spread, *FAR),
     ]
     shares = list(SHARES)
-    part = gaussian_part(posterior.model)
-    if part.whitening is None:
+    prior = _prior(posterior.model)
+    if prior is None:
         shares = [*SHARES[:2], SHARES[2] + SHARES[3]]
     else:
-        proposals.append(Prior(part.mean, WhitenedSpread(part.whitening, posterior.model.dim)))
+        proposals.append(prior)
     counts = [int(share * count) for share in shares]
     counts[0] += count - sum(counts)
     seeds = tuple(rng.integers(2**62, size=-(-own // block)) for own in counts)
     return Draws(tuple(proposals), tuple(counts), seeds, block)
+
+
+def _prior(model: LatentLinearModel) -> Proposal | None:
+    """The Gaussian factors as a proposal, where they make a density."""
+    if needs_sparse(model):
+        found = prior_gaussian(model)
+        return None if found is None else Own(found[0])
+    part = gaussian_part(model)
+    return None if part.whitening is None else Prior(part.mean, WhitenedSpread(part.whitening, model.dim))
 
 
 def _spread(density: Any) -> Spread:

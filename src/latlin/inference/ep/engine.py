@@ -19,6 +19,7 @@ from latlin.inference.ep.moments import State, evaluate
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential
 from latlin.inference.forms.site_form import SiteForm, site_form
 from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.forms.starts import inherited_parameters
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
@@ -43,7 +44,8 @@ class ExpectationPropagation:
     damping : float in [0, 1)
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
     schedule : {"sequential", "parallel"}
-        One site after the other, or all at once (many sites: fewer operations a sweep, more sweeps).
+        One site after the other, or all at once (many sites: fewer operations a sweep, more sweeps). With a sparse
+        precision it is all at once, whatever is asked for.
     sweeps : int
         At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
     tol : float
@@ -118,7 +120,7 @@ class ExpectationPropagation:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
-        sweep = SCHEDULES[self.schedule](form)
+        sweep = Parallel(form) if isinstance(form, SparseForm) else SCHEDULES[self.schedule](form)
 
         def step(state: State) -> tuple[State, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)

@@ -28,7 +28,8 @@ from latlin.numerics.linalg import Cholesky, cholesky
 class GaussianGradient(NamedTuple):
     """Derivatives of log Z in a factor's mean, (m,), and covariance: (m,) for variances, else symmetric (m, m).
 
-    For a full covariance d log Z = Σ_ij d_cov_ij dΣ_ij. A scalar mean or variance sums over the entries.
+    For a full covariance d log Z = Σ_ij d_cov_ij dΣ_ij. A scalar mean or variance sums over the entries. A precision
+    matrix has no d_cov (it is empty): see `latlin.inference.evidence.precision`.
     """
 
     d_mean: Array
@@ -89,6 +90,8 @@ def _from_moments(factor: GaussianFactor, density: Density, dim: int, move: Arra
     rows: Any = sparse.eye_array(dim, format="csr") if factor.H is None else factor.H
     residual = np.asarray(rows @ density.mean) - factor.mean
     pushed = np.zeros(rows.shape[0]) if move is None else np.asarray(rows @ move)
+    if factor.precision is not None:
+        return GaussianGradient(factor.precision @ (residual + pushed), np.zeros(0))
     if factor.factor is not None:
         return _full(factor.factor, rows, density, residual, pushed)
     variance = density.variance if factor.H is None else density.project(rows).variance

@@ -24,10 +24,10 @@ from latlin.inference.ep.moments import cavity
 from latlin.inference.evidence.gaussian import GaussianGradient, Turn, gaussian_gradients
 from latlin.inference.evidence.sites import has_parameters, parameter_gradients
 from latlin.inference.evidence.terms import AffineTerm, BoundTerm, CurvedTerm, ExpectedTerm, SiteTerm, TiltedTerm
-from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.site_form import site_form
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import reference_point
 from latlin.inference.mean_field.free_form import free_form
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -119,7 +119,7 @@ def _site_term(posterior: Posterior, rows: Any, sites: Sites) -> tuple[SiteTerm,
 def _tilted_term(posterior: Posterior, rows: Any, at: Array, variance: Array, sites: Sites) -> TiltedTerm:
     assert posterior.sites is not None  # expectation propagation always has them
     # the stand-ins count x from the prior mean, the potentials from their own zero
-    start = rows @ gaussian_part(posterior.model).mean + sites.offset
+    start = rows @ reference_point(posterior.model) + sites.offset
     _, m, v = cavity(*posterior.sites, at - start, variance, posterior.power)
     return TiltedTerm(m + start, v, posterior.power * sites.weight, posterior.power)
 

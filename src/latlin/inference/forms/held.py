@@ -17,6 +17,7 @@ from latlin.inference.forms.projections import Projections, stacked_rows
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.site_form import site_form, whitened_projections
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sparse import needs_sparse
 from latlin.inference.forms.sums import SumForm, Sums, Terms
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array
@@ -61,6 +62,8 @@ class HeldForm(SumForm):
 
 def held_form(model: LatentLinearModel) -> HeldForm | None:
     """The form of a model with factors on w itself and sites on rows; None for any other."""
+    if needs_sparse(model):
+        return None
     own = [factor for factor in model.sites if factor.H is None]
     if any(factor.H is not None for factor in model.gaussians) or len(own) == len(model.sites):
         return None

@@ -18,8 +18,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.kernel_precision import KernelPrecision, kernel_weights
-from latlin.densities.marginal_covariance import MarginalCovariance
+from latlin.densities.precision import KernelPrecision, MarginalCovariance, kernel_weights
 from latlin.densities.whitening import CovarianceWhitening
 from latlin.inference.forms.gaussian_part import GaussianPart
 from latlin.inference.forms.projections import DenseProjections

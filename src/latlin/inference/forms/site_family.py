@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.subspace import SubspaceCovariance
+from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites

@@ -22,19 +22,25 @@ from latlin.inference.forms.projections import (
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
 from latlin.numerics.magnitude import summable
 
-__all__ = ["SiteForm", "Solution", "site_form"]
+__all__ = ["SiteForm", "Solution", "dense_form", "site_form"]
 
 #: largest scale of a column, and the inverse of the smallest, up to which rows are left unscaled
 FARTHEST = 1e100
 
 
 def site_form(model: LatentLinearModel) -> SiteForm:
-    """The family for a model, in the smaller of its two spaces."""
+    """The family for a model: with a sparse precision, or in the smaller of its two spaces."""
+    return sparse_form(model) or dense_form(model)
+
+
+def dense_form(model: LatentLinearModel) -> SiteForm:
+    """The family for a model in the smaller of its two spaces, by dense matrices."""
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), Sites.of(model)
     summable("SiteFactor H", rows)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from latlin.inference.approximation import Density
-from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.site_form import SiteForm
 from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sparse import reference_point
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 
@@ -29,5 +29,5 @@ def inherited_parameters(form: SiteForm, model: LatentLinearModel, start: Poster
         return matched_parameters(form, model, start)
     gamma, nu = start.sites
     # they are functions of hᵀ(w − prior mean), and the prior may have moved
-    shift = form.rows @ (form.mean - gaussian_part(start.model).mean)
+    shift = form.rows @ (form.mean - reference_point(start.model))
     return SiteParameters(gamma, nu - gamma * shift)

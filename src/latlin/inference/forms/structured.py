@@ -16,7 +16,7 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.densities.structured.rows import Rows
 from latlin.densities.structured.stacked_rows import StackedRows, as_rows
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening
-from latlin.inference.forms.gaussian_part import product_of
+from latlin.inference.forms.gaussian_part import product_of, refuse_sparse
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -67,6 +67,7 @@ class StructuredForm:
 
 def structured_form(model: LatentLinearModel, probes: int = 64) -> StructuredForm:
     """The form of a model; `probes` random signs stand in for squares that a LinearOperator cannot give."""
+    refuse_sparse(model)
     simple, extra = _simplified(model)
     sites = Sites.of(simple)
     matrices = [_matrix(factor, model.dim) for factor in simple.sites]

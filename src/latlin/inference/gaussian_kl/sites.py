@@ -12,6 +12,7 @@ import numpy as np
 
 from latlin.inference.forms.site_form import SiteForm, site_form
 from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sparse import needs_sparse
 from latlin.inference.forms.starts import inherited_parameters, matched_parameters
 from latlin.inference.gaussian_kl import full
 from latlin.inference.gaussian_kl.full_fit import NOWHERE, QUICK, Asked, FullFit
@@ -61,7 +62,7 @@ def _finished(form: SiteForm, ascent: Ascent[full.State], asked: Asked) -> Ascen
     if ascent.converged or (left < 1 and ascent.n_iter < QUICK):
         return warned(ascent)
     state = ascent.state
-    if model.dim <= SECOND_ORDER and left > 0:
+    if model.dim <= SECOND_ORDER and left > 0 and not needs_sparse(model):
         newton = second_order(model, form.density(full.solution_of(form, state)), replace(rules, max_iter=left))
         jumped = full.evaluate(form, matched_parameters(form, model, newton), rules.gradient_tol)
         if jumped is not None and jumped.bound >= state.bound:
@@ -99,7 +100,8 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
 
 def _independent(model: LatentLinearModel) -> bool:
     """The prior has independent coordinates, so that a diagonal covariance costs no more than passes over the rows."""
-    return bool(model.gaussians) and all(g.H is None and g.factor is None for g in model.gaussians)
+    plain = all(g.H is None and g.factor is None for g in model.gaussians)
+    return bool(model.gaussians) and plain and not needs_sparse(model)
 
 
 def _at_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:

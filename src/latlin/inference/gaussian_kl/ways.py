@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from latlin.inference.forms.held import HeldForm, held_form
+from latlin.inference.forms.sparse import uses_sparse
 from latlin.inference.gaussian_kl.full_fit import NOWHERE, Asked, FullFit, Way
 from latlin.inference.gaussian_kl.sites import BySites, warned
 from latlin.inference.gaussian_kl.sum_starts import first_state
@@ -65,6 +66,8 @@ class BySumsFirst(BySums):
 
 def way_of(algorithm: str, model: LatentLinearModel) -> Way:
     """The way that an algorithm's name means for a model."""
+    if algorithm != "sums" and uses_sparse(model):
+        return BySites()
     if algorithm == "sites" or (algorithm == "auto" and not _is_tall(model)):
         return BySites()
     form = held_form(model)

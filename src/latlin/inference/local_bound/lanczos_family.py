@@ -16,8 +16,8 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import SubspaceCovariance
 from latlin.densities.structured.rows import row_dots
-from latlin.densities.subspace import SubspaceCovariance
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm

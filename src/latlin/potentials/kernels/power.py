@@ -16,10 +16,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import share_out
 
+#: nanoseconds per site of tilted moments, by measurement
+TILTED = 10_000.0
 _DROP = 42.0
 _TINY = 1e-300
 
@@ -159,9 +162,9 @@ def _narrow(mu: float, sd: float, b: float, q: float) -> tuple[float, float, flo
     return -fall - 0.5 * math.log(t) + 0.5 * slope * slope / t, sd * slope / t, sd * sd / t
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
-def _tilted(sites: Array, out: Array) -> None:
-    for n in prange(sites.shape[1]):
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tilted(first: int, last: int, sites: Array, out: Array) -> None:
+    for n in range(first, last):
         m, s, b, q = sites[0, n], sites[1, n], sites[2, n], sites[3, n]
         if s <= 1e-9 * abs(m):
             out[0, n], out[1, n], out[2, n] = _narrow(m, s, b, q)
@@ -182,5 +185,5 @@ def tilted_by_exponential(mu: Array, sd: Array, beta: Array, q: Array) -> tuple[
     # one array of one type, so that one version is compiled
     sites = np.array(np.broadcast_arrays(mu, sd, beta, q), dtype=float)
     out = np.empty((3, sites.shape[1]))
-    _tilted(sites, out)
+    share_out(_tilted, sites.shape[1], TILTED, sites, out)
     return out[0], out[1], out[2]

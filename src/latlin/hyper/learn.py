@@ -1,0 +1,272 @@
+"""Learn hyperparameters: at the optimum of log evidence + log prior, or integrated over their posterior.
+
+Both are functions of a space of named numbers and of `evaluate`, which fits at given values; nothing here knows what is
+fitted. The optimum of the density of the numbers themselves is reported when maximising; when integrating, the density
+is that of the coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from latlin.hyper import importance, rules
+from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
+from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
+from latlin.hyper.objective import Evaluate, Objective, Point
+from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, running_away
+from latlin.hyper.space import Space
+from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.arrays import Array
+from latlin.numerics.progress import progress
+
+#: most hyperparameters of a lattice, of a composite design, and of importance sampling
+LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
+#: points with a smaller share of the largest weight are left out of a mixture
+SHARE = 1e-4
+#: a density at an end of the search that is within so many nat of the best is cut off
+CUT = 4.0
+INSTEAD = "give it a prior that keeps away from there, other bounds, or a fixed value"
+
+
+class Component(NamedTuple):
+    """One point of an integral: its share, the hyperparameters, and what was fitted there."""
+
+    share: float
+    log_weight: float
+    values: dict[str, float]
+    fit: Any
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Hyperparameters and what was fitted at them.
+
+    Attributes
+    ----------
+    values : dict
+        The penalised optimum, or posterior means when integrated.
+    components : tuple of Component
+        One when maximised. The shares add up to one; `log_weight` is log(quadrature weight × prior density), so that
+        the evidence is the sum of exp(log_weight) times the parts' evidences.
+    table : HyperparameterTable
+    log_evidence : float
+        At the optimum, or log ∫ exp(log evidence) p(θ) dθ.
+    error : float
+        Of the quadrature, in nat.
+    hessian : ndarray of shape (m, m) or None
+        Of log evidence + log prior in the coordinates, at the optimum.
+    optimum : Optimum
+    message : str
+    caution : (str, str) or None
+        A verdict that no diagnosis may improve on, and why.
+    """
+
+    values: dict[str, float]
+    components: tuple[Component, ...]
+    table: HyperparameterTable
+    log_evidence: float
+    error: float
+    hessian: Array | None
+    optimum: Optimum
+    message: str
+    caution: tuple[str, str] | None
+
+    @property
+    def fit(self) -> Any:
+        """What was fitted at the point of the largest share."""
+        return max(self.components, key=lambda component: component.share).fit
+
+
+def maximise(
+    space: Space,
+    evaluate: Evaluate,
+    *,
+    gradient: float = 1e-3,
+    gain: float = 1e-10,
+    curvature: bool = True,
+    verbose: bool = False,
+) -> Learnt:
+    """The optimum of log evidence + log prior of the numbers themselves.
+
+    Parameters
+    ----------
+    space : Space
+    evaluate : callable
+        See `latlin.hyper.objective.Evaluate`.
+    gradient, gain : float
+        How far the search goes; see `find_optimum`.
+    curvature : bool
+        Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
+    verbose : bool
+        Show a bar, one step per fit.
+    """
+    with progress("optimum of hyperparameters", None, verbose) as bar:
+        objective = Objective(space, evaluate, volume=False, bar=bar)
+        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        hessian = hessian_at(objective, optimum.u)[0] if curvature else None
+        if hessian is not None:
+            optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
+    _tell(optimum, space)
+    values = space.values(optimum.u)
+    marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
+    rows = [
+        row_of(m.name, values[m.name], marginals.get(m.name), int(side), repr(m.prior))
+        for m, side in zip(space.members, optimum.at_bound, strict=True)
+    ]
+    said = f"{optimum.n_fits} fits"
+    at_end = bound_message(space, optimum.at_bound, values, f"integrate over it, {INSTEAD}")
+    caution = ("do not use", at_end) if at_end else None
+    log_prior = optimum.point.log_density - optimum.point.log_evidence
+    part = Component(1.0, log_prior, values, optimum.point.fit)
+    return Learnt(
+        values=values,
+        components=(part,),
+        table=HyperparameterTable(rows, "maximised", marginals, said),
+        log_evidence=optimum.point.log_evidence,
+        error=0.0,
+        hessian=hessian,
+        optimum=optimum,
+        message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
+        caution=caution,
+    )
+
+
+def integrate(
+    space: Space, evaluate: Evaluate, *, method: str = "auto", random_state: int = 0, verbose: bool = False
+) -> Learnt:
+    """Average over the posterior of the hyperparameters.
+
+    Parameters
+    ----------
+    space : Space
+    evaluate : callable
+        See `latlin.hyper.objective.Evaluate`.
+    method : {"auto", "lattice", "composite", "importance"}
+        "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
+        sampling beyond.
+    random_state : int
+        Seed of the quasi-random points of importance sampling.
+    verbose : bool
+        Show a bar, one step per fit.
+    """
+    chosen = _method(method, len(space))
+    with progress("integral over hyperparameters", None, verbose) as bar:
+        objective = Objective(space, evaluate, volume=True, bar=bar)
+        optimum = find_optimum(objective)
+        axes = axes_at(objective, optimum)
+        objective.points, objective.keep = [optimum.point], True
+        if chosen == "lattice":
+            rule = rules.lattice(objective, axes, optimum.point)
+        elif chosen == "composite":
+            rule = rules.composite(objective, axes, optimum.point)
+        else:
+            rule = importance.sample(objective, axes, random_state)
+    _tell(optimum, space)
+    return _averaged(space, optimum, axes, rule, objective.n_fits)
+
+
+def _method(method: str, count: int) -> str:
+    limits = {"lattice": LATTICE, "composite": COMPOSITE, "importance": SAMPLED}
+    if method == "auto":
+        method = "lattice" if count <= LATTICE else "composite" if count <= COMPOSITE else "importance"
+    if method not in limits:
+        raise ValueError(f"method must be 'auto', 'lattice', 'composite' or 'importance', got {method!r}")
+    if count > limits[method]:
+        raise ValueError(
+            f"{count} hyperparameters are too many to integrate over by {method!r}, which takes up to "
+            f"{limits[method]}: maximise them, or let some share a value"
+        )
+    if method == "composite" and count <= LATTICE:
+        raise ValueError(f"method 'composite' is for more than {LATTICE} hyperparameters, got {count}: use 'lattice'")
+    return method
+
+
+def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fits: int) -> Learnt:
+    density = np.array([point.log_density for point in rule.points])
+    logs = rule.log_weights + density
+    total = float(logsumexp(logs))
+    share = np.exp(logs - total)
+    known = np.isfinite(density)
+    u = np.stack([point.u for point in rule.points])
+    marginals = marginals_of(space, axes, u[known], density[known], share[known] / share[known].sum())
+    components = _components(space, rule, share)
+    sides = _cut_off(space, u[known], density[known])
+    values = {name: marginal.mean for name, marginal in marginals.items()}
+    rows = [
+        row_of(m.name, values[m.name], marginals[m.name], int(side), repr(m.prior))
+        for m, side in zip(space.members, sides, strict=True)
+    ]
+    at_end = bound_message(
+        space, sides, {n: _end(space, n, s) for n, s in zip(space.names, sides, strict=True)}, INSTEAD
+    )
+    said = f"{rule.message}, {n_fits} fits"
+    unsure = None if rule.error < 0.5 else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
+    caution = ("do not use", at_end) if at_end else None if unsure is None else ("use with care", unsure)
+    return Learnt(
+        values=values,
+        components=components,
+        table=HyperparameterTable(rows, "integrated", marginals, said),
+        log_evidence=total,
+        error=rule.error,
+        hessian=None,
+        optimum=optimum,
+        message="; ".join(filter(None, (f"hyperparameters integrated by {said}, error {rule.error:.1g} nat", at_end))),
+        caution=caution,
+    )
+
+
+def _components(space: Space, rule: rules.Rule, share: Array) -> tuple[Component, ...]:
+    kept = [k for k in range(len(share)) if share[k] >= SHARE * share.max()]
+    lost = np.log(share[kept].sum())
+
+    def component(k: int) -> Component:
+        point: Point = rule.points[k]
+        # the prior density of the coordinates times the weight of the rule, raised for what is left out
+        weight = float(rule.log_weights[k] + point.log_density - point.log_evidence - lost)
+        return Component(float(np.exp(np.log(share[k]) - lost)), weight, space.values(point.u), point.fit)
+
+    return tuple(component(k) for k in kept)
+
+
+def _cut_off(space: Space, u: Array, density: Array) -> Array:
+    """−1 or +1 where the density is still high at an end of the search."""
+    box, near = space.box, density > density.max() - CUT
+    reach = 0.05 * np.maximum(np.ptp(u[near], axis=0), 1e-3)
+    low = np.any(u[near] <= box[:, 0] + reach, axis=0)
+    high = np.any(u[near] >= box[:, 1] - reach, axis=0)
+    return np.where(low, -1, np.where(high, 1, 0))
+
+
+def _end(space: Space, name: str, side: int) -> float:
+    low, high = space.members[space.names.index(name)].bounds or (np.nan, np.nan)
+    return low if side < 0 else high
+
+
+def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[str, Marginal]:
+    """Normals in the coordinates that are not at an end."""
+    inside = np.flatnonzero(optimum.inside)
+    if not len(inside):
+        return {}
+    values, vectors = np.linalg.eigh(-hessian[np.ix_(inside, inside)])
+    # a direction without curvature is as wide as a search may be
+    spread = 1.0 / np.clip(values, WIDEST**-2, NARROWEST**-2)
+    sd = np.sqrt(np.einsum("ij,j,ij->i", vectors, spread, vectors))
+    members = [space.members[int(j)] for j in inside]
+    return {
+        m.name: normal_marginal(m, float(optimum.u[j]), float(s)) for m, j, s in zip(members, inside, sd, strict=True)
+    }
+
+
+def _tell(optimum: Optimum, space: Space) -> None:
+    if not optimum.converged:
+        largest = int(np.argmax(np.abs(optimum.gradient)))
+        alert(
+            f"the search for hyperparameters stopped after {optimum.n_fits} fits with a gradient of "
+            f"{optimum.gradient[largest]:.2g} in {space.names[largest]}; give some of them a value or a narrower prior",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,130 @@
+"""Marginal densities of hyperparameters, from the points at which their joint density was evaluated.
+
+The log density is a split normal plus a smooth remainder, which is interpolated between the points by cubic radial
+functions; many quasi-random draws, weighed by that, give the marginals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.interpolate import RBFInterpolator
+from scipy.special import gammaln, stdtrit
+from scipy.stats import qmc
+
+from latlin.hyper.axes import Axes
+from latlin.hyper.space import Hyperparameter, Space
+from latlin.numerics.arrays import Array
+
+#: draws, points of a stored density, degrees of freedom of the draws
+DRAWS, GRID, DF = 2**13, 201, 5.0
+#: points whose density is lower than the best by more nat do not help to interpolate
+DEEP = 14.0
+#: width of the kernel of a density, in standard deviations
+WIDTH = 0.08
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The posterior of one hyperparameter.
+
+    Attributes
+    ----------
+    x, density : ndarray
+        Points in rising order and the density there, to plot.
+    levels : ndarray
+        P(below x).
+    mean, sd : float
+    """
+
+    x: Array
+    density: Array
+    levels: Array
+    mean: float
+    sd: float
+
+    def pdf(self, x: ArrayLike) -> Array:
+        """The density, interpolated; zero beyond the tabulated points."""
+        return np.interp(np.asarray(x, float), self.x, self.density, left=0.0, right=0.0)
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """P(below x)."""
+        return np.interp(np.asarray(x, float), self.x, self.levels, left=0.0, right=1.0)
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """x with P(below x) = q."""
+        return np.interp(np.asarray(q, float), self.levels, self.x)
+
+
+def marginals_of(space: Space, axes: Axes, u: Array, log_density: Array, share: Array) -> dict[str, Marginal]:
+    """One marginal per hyperparameter.
+
+    Parameters
+    ----------
+    space : Space
+    axes : Axes
+    u : ndarray of shape (K, m)
+        Points.
+    log_density : ndarray of shape (K,)
+        Of the coordinates, up to a constant.
+    share : ndarray of shape (K,)
+        Shares of the points in the integral; mean and sd are by these.
+    """
+    draws, weight = _weighted_draws(space, axes, u, log_density)
+    natural = space.natural(u)
+    found = {}
+    for j, member in enumerate(space.members):
+        mean = float(share @ natural[:, j])
+        sd = float(np.sqrt(share @ (natural[:, j] - mean) ** 2))
+        found[member.name] = _tabulated(member, draws[:, j], weight, mean, sd)
+    return found
+
+
+def normal_marginal(member: Hyperparameter, u: float, sd: float) -> Marginal:
+    """The marginal when the coordinate is normal about an optimum."""
+    z = np.linspace(-5.0, 5.0, 401)
+    weight = np.exp(-0.5 * z**2)
+    weight /= weight.sum()
+    x = np.asarray(member.value(u + sd * z))
+    mean = float(weight @ x)
+    return _tabulated(member, u + sd * z, weight, mean, float(np.sqrt(weight @ (x - mean) ** 2)))
+
+
+def _weighted_draws(space: Space, axes: Axes, u: Array, log_density: Array) -> tuple[Array, Array]:
+    m = len(space)
+    uniform = qmc.Sobol(m, seed=0).random(DRAWS)
+    z = stdtrit(DF, np.clip(uniform, 1e-7, 1.0 - 1e-7))
+    draws = axes.split(z)
+    each = gammaln(0.5 * (DF + 1.0)) - gammaln(0.5 * DF) - 0.5 * (DF + 1.0) * np.log1p(z**2 / DF)
+    proposal = (each - np.log(np.where(z >= 0.0, axes.up, axes.down))).sum(axis=1)
+    known = log_density > log_density.max() - DEEP
+    remainder = log_density[known] - axes.log_split_normal(u[known])
+    surrogate = axes.log_split_normal(draws) + _interpolated(axes.standard(u[known]), remainder, z)
+    low, high = space.box.T
+    surrogate[np.any((draws < low) | (draws > high), axis=1)] = -np.inf
+    logs = surrogate - proposal
+    weight = np.exp(logs - logs.max())
+    return draws, weight / weight.sum()
+
+
+def _interpolated(at: Array, values: Array, z: Array) -> Array:
+    """A smooth function through values, never beyond them."""
+    if len(at) <= at.shape[1] + 1 or np.ptp(values) == 0.0:
+        return np.full(len(z), float(np.mean(values)))
+    smooth = RBFInterpolator(at, values, kernel="cubic", degree=1)(z)
+    return np.clip(smooth, values.min(), values.max())
+
+
+def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd: float) -> Marginal:
+    order = np.argsort(u)
+    u, weight = u[order], weight[order]
+    below = np.cumsum(weight) - 0.5 * weight
+    low, high = np.interp([1e-4, 1.0 - 1e-4], below, u)
+    grid = np.linspace(low, high, GRID)
+    centre = float(weight @ u)
+    width = WIDTH * float(np.sqrt(weight @ (u - centre) ** 2)) or 1.0
+    kernel = np.exp(-0.5 * ((grid[:, None] - u[None]) / width) ** 2) @ weight / (width * np.sqrt(2.0 * np.pi))
+    slope = np.abs(np.array([member.slope(float(t)) for t in grid]))
+    return Marginal(np.asarray(member.value(grid)), kernel / slope, np.interp(grid, u, below), mean, sd)

@@ -1,0 +1,142 @@
+"""Threads: how many there are, when they pay, and loops over pieces that are shared out among them.
+
+Compiled loops here are serial and release the interpreter's lock; `share_out` runs pieces of them on threads that live
+as long as the call. So there is no pool that spins beside BLAS, that a fork would break or that several callers could
+not enter at once, and every loop is compiled once. Whether threads pay is decided in one place, `threads_for`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from itertools import pairwise
+from threading import Lock, local
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+#: nanoseconds of work from which a thread of its own pays; starting one and waiting for it takes about 100,000
+WORTH = 1_000_000.0
+#: multiplications of a product from which a second thread of BLAS pays
+BLAS_WORTH = 2e7
+#: environment variables by which users limit the threads of compiled loops
+VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
+
+_here = local()
+
+
+def thread_count() -> int:
+    """How many threads the caller may use: one per core, or fewer by an environment variable or by `one_thread`."""
+    return min(_allowed(), getattr(_here, "limit", _allowed()))
+
+
+def threads_for(nanoseconds: float) -> int:
+    """How many threads pay for work that takes one thread this long."""
+    return max(1, min(thread_count(), int(nanoseconds // WORTH)))
+
+
+def share_out(kernel: Callable[..., Any], count: int, nanoseconds: float, *arguments: Any) -> None:
+    """`kernel(first, last, *arguments)` for all items below `count`, in as many runs as threads pay.
+
+    Parameters
+    ----------
+    kernel : callable
+        Compiled with `nogil=True`; treats the items first … last − 1 and writes into arrays among its arguments.
+    count : int
+        Number of items.
+    nanoseconds : float
+        What one item takes, as measured; decides whether threads pay.
+    """
+    runs = min(count, threads_for(count * nanoseconds))
+    edges = [count * run // max(runs, 1) for run in range(runs + 1)]
+    run_together(kernel, [(first, last, *arguments) for first, last in pairwise(edges)])
+
+
+def run_together(kernel: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
+    """`kernel(*arguments)` for the arguments of every call, each call on a thread of its own, the first one here."""
+    if len(calls) == 1:
+        kernel(*calls[0])
+    elif calls:
+        with ThreadPoolExecutor(len(calls) - 1) as pool:
+            others = [pool.submit(kernel, *arguments) for arguments in calls[1:]]
+            kernel(*calls[0])
+            for other in others:
+                other.result()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Loops that the calling thread starts use one thread, because others run beside it."""
+    before = getattr(_here, "limit", None)
+    _here.limit = 1
+    try:
+        yield
+    finally:
+        if before is None:
+            del _here.limit
+        else:
+            _here.limit = before
+
+
+def blas_threads_for(multiplications: float) -> AbstractContextManager[None]:
+    """BLAS keeps to one thread for a while where its longest products are too small for more.
+
+    Threads of BLAS spin for milliseconds after each product, on cores that everything else needs: at 1,000 × 20 a fit
+    on two threads takes several times the processor time of one.
+    """
+    return nullcontext() if multiplications >= BLAS_WORTH else one_blas_thread()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS calls of this process use one thread each, until the last of those who asked for it has ended."""
+    _blas.enter()
+    try:
+        yield
+    finally:
+        _blas.leave()
+
+
+class _SharedLimit:
+    """One limit of all BLAS libraries of the process, held by any number of callers at the same time."""
+
+    def __init__(self) -> None:
+        self._lock, self._holders = Lock(), 0
+        self._limit: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limit.restore_original_limits()
+                self._limit = None
+
+
+_blas = _SharedLimit()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Looking for the libraries of a process takes milliseconds, so it is done once."""
+    return ThreadpoolController()
+
+
+@cache
+def _allowed() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = [os.environ.get(name, "") for name in VARIABLES]
+    return max(1, min([cores, *(int(value) for value in told if value.isdigit() and int(value) > 0)]))
+
+
+if hasattr(os, "register_at_fork"):
+    # a fork may happen while another thread holds the lock, which the child would then wait for without end
+    os.register_at_fork(after_in_child=_blas.__init__)  # type: ignore[misc]

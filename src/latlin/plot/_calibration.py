@@ -1,0 +1,91 @@
+"""Predicted probabilities against what happened."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import binom
+
+from latlin.diagnostics.calibration import Calibration
+from latlin.diagnostics.reliability import reliability_curve
+from latlin.plot._axes import BLUE, GREY, Axes, given_or_new
+
+
+def reliability(
+    happened: ArrayLike,
+    probability: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    bins: int = 10,
+    label: str | None = None,
+    color: str = BLUE,
+) -> Axes:
+    """Observed frequency of groups of rows against the mean probability they were given, with 90 % intervals.
+
+    Parameters
+    ----------
+    happened : array of shape (n,)
+        0 or 1.
+    probability : array of shape (n,)
+        Of rows the model has not seen, if the curve is to mean anything.
+    ax : matplotlib Axes, optional
+    bins : int
+    label, color :
+        Of the marks.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    curve = reliability_curve(happened, probability, bins=bins)
+    ax = given_or_new(ax, 4.5, 4.5)
+    ax.plot([0.0, 1.0], [0.0, 1.0], color=GREY, lw=0.8, ls="--", zorder=0)
+    ax.vlines(curve.predicted, curve.low, curve.high, color=color, lw=1.4)
+    ax.plot(curve.predicted, curve.observed, "-o", ms=4, lw=1.0, color=color, label=label)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    ax.set_xlabel("predicted probability")
+    ax.set_ylabel("observed frequency")
+    return ax
+
+
+# --- Ranks of the truth among posterior draws: flat when the posteriors are right.
+
+
+def calibration_ranks(
+    calibration: Calibration,
+    parameter: int | str = 0,
+    ax: Axes | None = None,
+    *,
+    bins: int = 20,
+    color: str = BLUE,
+) -> Axes:
+    """Histogram of the ranks of one parameter, with the band that holds 99 % of the bars of exact posteriors.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        From `latlin.diagnostics.calibration.calibrate`.
+    parameter : int or str
+        Index or name.
+    ax : matplotlib Axes, optional
+    bins : int
+    color :
+        Of the bars.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if isinstance(parameter, str) and parameter not in calibration.names:
+        raise ValueError(f"parameter must be one of {', '.join(calibration.names)}, got {parameter!r}")
+    index = calibration.names.index(parameter) if isinstance(parameter, str) else parameter
+    edges = np.ceil(np.linspace(0, calibration.n_draws + 1, bins + 1)) - 0.5
+    ranks = calibration.ranks[:, index]
+    ax = given_or_new(ax)
+    ax.hist(ranks, edges, color=color, alpha=0.7)
+    low, high = binom.interval(0.99, len(ranks), 1.0 / bins)
+    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0)
+    ax.axhline(len(ranks) / bins, color=GREY, lw=0.8, ls="--")
+    ax.set_xlabel(f"rank of the truth, {calibration.names[index]}")
+    ax.set_ylabel("runs")
+    return ax

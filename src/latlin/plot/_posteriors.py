@@ -1,0 +1,169 @@
+"""Coefficients with their intervals, one a line: the forest plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latlin.inference.posterior import Posterior
+from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, given_or_new
+
+
+def forest(
+    coefficients: Any,
+    ax: Axes | None = None,
+    *,
+    coverage: float = 0.9,
+    most: int = 30,
+    sort: bool = True,
+    intercept: bool = False,
+    color: str = BLUE,
+    label: str | None = None,
+    shift: float = 0.0,
+) -> Axes:
+    """Mean and central interval of each coefficient; those whose interval holds zero are hollow.
+
+    Parameters
+    ----------
+    coefficients : fitted estimator, its `summary()`, or rows
+        Rows are dicts with name, mean, low and high.
+    ax : matplotlib Axes, optional
+    coverage : float
+        Of the intervals, where an estimator is given.
+    most : int
+        Coefficients at most: the largest in absolute mean.
+    sort : bool
+        Largest on top; else in the order given.
+    intercept : bool
+        Show the intercept too.
+    color, label, shift :
+        Of the marks; a shift (in lines) sets several models beside each other.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    rows = [row for row in _rows(coefficients, coverage) if intercept or row["name"] != "intercept"]
+    order = np.argsort([-abs(row["mean"]) for row in rows], kind="stable")[:most]
+    chosen = [rows[i] for i in (order if sort else np.sort(order))]
+    ax = given_or_new(ax, 6.0, 1.2 + 0.28 * len(chosen))
+    mean, low, high = (np.array([row[key] for row in chosen]) for key in ("mean", "low", "high"))
+    place = np.arange(len(chosen)) + shift
+    is_clear = (low > 0.0) | (high < 0.0)
+    ax.hlines(place, low, high, color=color, lw=1.6, label=label)
+    ax.scatter(mean, place, s=26, zorder=3, edgecolors=color, facecolors=np.where(is_clear, color, "white"))
+    ax.axvline(0.0, color=GREY, lw=0.8, zorder=0)
+    ax.set_yticks(np.arange(len(chosen)), [row["name"] for row in chosen])
+    ax.set_ylim(len(chosen) - 0.5, -0.5)
+    ax.set_xlabel("coefficient")
+    return ax
+
+
+def _rows(coefficients: Any, coverage: float) -> Sequence[Mapping[str, Any]]:
+    table = coefficients.summary(coverage) if hasattr(coefficients, "summary") else coefficients
+    rows = list(getattr(table, "rows", table))
+    if not rows:
+        raise ValueError("coefficients must hold at least one row")
+    return rows
+
+
+# --- Posterior densities of single coefficients.
+
+
+def marginals(
+    posterior: Posterior,
+    coordinates: Sequence[int] | None = None,
+    ax: Axes | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    points: int = 401,
+) -> Axes:
+    """The marginal density of some coordinates of w, as the posterior has it: skewed where it is skewed.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        One with a density; a point estimate has none.
+    coordinates : sequence of int, optional
+        The first six unless told.
+    ax : matplotlib Axes, optional
+    names : sequence of str, optional
+        Names of all coordinates.
+    points : int
+        Abscissae a curve.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    chosen = list(range(min(6, len(posterior.mean)))) if coordinates is None else list(coordinates)
+    outside = [index for index in chosen if not -len(posterior.mean) <= index < len(posterior.mean)]
+    if outside:
+        raise ValueError(f"coordinates must be below {len(posterior.mean)}, the length of w, got {outside[0]}")
+    if not np.all(posterior.variance[chosen] > 0.0):
+        raise ValueError(f"a {posterior.engine!r} posterior is a point and has no density; choose another engine")
+    ax = given_or_new(ax)
+    density = posterior.project(np.eye(len(posterior.mean))[chosen])
+    # four standard deviations either side, and a little more where the tail is long
+    grid = density.mean + np.sqrt(density.variance) * np.linspace(-4.5, 4.5, points)[:, None]
+    height = density.pdf(grid)
+    for place, index in enumerate(chosen):
+        color = PALETTE[place % len(PALETTE)]
+        label = names[index] if names is not None else f"w[{index}]"
+        ax.plot(grid[:, place], height[:, place], color=color, lw=1.6, label=label)
+        ax.fill_between(grid[:, place], height[:, place], color=color, alpha=0.12, lw=0.0)
+    ax.set_ylim(bottom=0.0)
+    ax.set_xlabel("coefficient")
+    ax.set_ylabel("posterior density")
+    ax.legend(frameon=False)
+    return ax
+
+
+# --- Predictive intervals beside what was observed.
+
+
+def intervals(
+    y: ArrayLike,
+    interval: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    coverage: float | None = None,
+    most: int = 200,
+) -> Axes:
+    """One line a row, from low to high, in rising order of its middle; the observed value on it, or off it.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    interval : array of shape (n, 2)
+        As `predict_interval` returns it.
+    ax : matplotlib Axes, optional
+    coverage : float, optional
+        What the intervals promise; the title then sets it beside what they hold.
+    most : int
+        Rows drawn at most, evenly spread; the coverage in the title is that of all rows.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    seen, ends = np.asarray(y, float), np.asarray(interval, float)
+    if ends.shape != (*seen.shape, 2) or seen.ndim != 1:
+        raise ValueError(f"interval must have shape (n, 2) for y of length n, got {ends.shape} for {seen.shape}")
+    is_inside = (ends[:, 0] <= seen) & (seen <= ends[:, 1])
+    order = np.argsort(ends.mean(axis=1), kind="stable")
+    order = order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(int))]
+    ax = given_or_new(ax)
+    place = np.arange(len(order))
+    ax.vlines(place, ends[order, 0], ends[order, 1], color=BLUE, lw=1.0, alpha=0.5)
+    for part, color, mark, label in ((is_inside, BLUE, "o", "inside"), (~is_inside, VERMILION, "x", "outside")):
+        ax.scatter(place[part[order]], seen[order][part[order]], s=14, color=color, marker=mark, label=label, zorder=3)
+    promised = "" if coverage is None else f" (promised {100 * coverage:.0f} %)"
+    ax.set_title(f"{100 * is_inside.mean():.0f} % of {len(seen)} rows inside{promised}")
+    ax.set_xlabel("row, in order of its prediction")
+    ax.set_ylabel("observed")
+    ax.legend(frameon=False)
+    return ax

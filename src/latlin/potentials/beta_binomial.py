@@ -1,0 +1,100 @@
+"""Successes among trials that vary more than binomial ones: the chance of a success is itself beta distributed."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from latlin.numerics.special import log_sigmoid
+from latlin.potentials import strip
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
+from latlin.potentials.binomial import check_trials, log_choices
+from latlin.potentials.checks import positive
+from latlin.potentials.mean_link import gamma_slopes, mean_moments, through_mean
+from latlin.potentials.negative_binomial import log_rising
+from latlin.potentials.predictive import CountPredictive, Predictive
+from latlin.potentials.ranges import Positive
+
+
+class BetaBinomial(Potential):
+    """φ(x) = (trials choose successes) B(successes + a, trials − successes + b)/B(a, b), mean trials·σ(x).
+
+    Parameters
+    ----------
+    successes : array_like of shape (sites,) or scalar
+        Whole numbers from 0 to `trials`.
+    trials : array_like of shape (sites,) or scalar
+        Whole numbers from 1.
+    precision : float or array_like of shape (sites,)
+        a + b of the beta distribution, a = σ(x)·precision; as it grows the counts become binomial.
+
+    Examples
+    --------
+    >>> BetaBinomial([3, 0], [10, 4], 5.0).log_density([-1.0, -1.0]).round(4).tolist()
+    [-1.9467, -0.9644]
+    """
+
+    parameters = ("successes", "trials", "precision")
+    arrays = ("successes", "trials", "precision")
+    observation = ("successes", 0.0)
+    free = MappingProxyType({"precision": Positive(start=5.0, low=1e-2, high=1e6)})
+    strip = np.pi
+
+    successes: Array
+    trials: Array
+    precision: Array
+
+    def __init__(self, successes: ArrayLike, trials: ArrayLike, precision: ArrayLike) -> None:
+        y, n = check_trials(successes, trials)
+        self._store(successes=y, trials=n, precision=positive("precision", precision))
+
+    def log_density(self, x: ArrayLike) -> Array:
+        x = np.asarray(x, dtype=float)
+        k, n, s = self.successes, self.trials, self.precision
+        up, down = (log_rising(s * expit(t), y, np.log(s) + log_sigmoid(t)) for t, y in ((x, k), (-x, n - k)))
+        return np.asarray(log_choices(k, n) + up + down - log_rising(s, n))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        x = np.asarray(x, dtype=float)
+        s, k, n = self.precision, self.successes, self.trials - self.successes
+        # log Γ(k + a)/Γ(1 + a) + log a, if there are successes at all, and likewise for failures
+        up, down = self._slopes(k, s * expit(x)), self._slopes(n, s * expit(-x))
+        slopes = (s * (up[0] - down[0]), s**2 * (up[1] + down[1]), s**3 * (up[2] - down[2]))
+        return through_mean(x, slopes, np.sign(k), np.sign(n))
+
+    @staticmethod
+    def _slopes(count: Array, argument: Array) -> list[Array]:
+        """Derivatives of log Γ(count + a)/Γ(1 + a) in a; none where the count is zero."""
+        pairs = zip(gamma_slopes(count, argument), gamma_slopes(np.ones(()), argument), strict=True)
+        return [np.where(count > 0, above - below, 0.0) for above, below in pairs]
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        zero, one = np.zeros(()), np.ones(())
+        # factors j + a bend where a = 1, at log precision from either end
+        return ((zero, one), (-np.log1p(self.precision), one), (np.log1p(self.precision), one))
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        return strip.expected_log(self, m, v, strip=np.pi)
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        first, second = self._in_blocks(mean_moments, m, v)
+        n, s = self.trials, self.precision
+        # var(y|x) = nμ(1 − μ)(n + s)/(1 + s)
+        spread = n * (first - second) * (n + s) / (1 + s) + n * n * np.maximum(second - first * first, 0.0)
+        return CountPredictive(self, m, v, shape, n * first, spread, n)
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        a, b = (np.maximum(self.precision * expit(side * x), 1e-300) for side in (1, -1))
+        return rng.binomial(self.trials.astype(np.int64), rng.beta(a, b)).astype(float)
+
+    def _conditional_cdf(self, x: Array) -> Array:
+        """P(new count ≤ successes | x), summed count by count."""
+        most = int(np.max(self.successes))
+        total = np.zeros(np.broadcast_shapes(x.shape, self.successes.shape))
+        for k in range(most + 1):
+            mass = np.exp(self.observe(np.minimum(k, self.trials)).log_density(x))
+            total += np.where(k <= self.successes, mass, 0.0)
+        return np.where(self.successes >= self.trials, 1.0, np.minimum(total, 1.0))

@@ -1,0 +1,42 @@
+"""What proportions and overdispersed successes share: a mean μ = σ(x) that sits inside gamma functions.
+
+ψ(x) = G(σ(x)) + up·log σ(x) + down·log σ(−x): gamma functions of small arguments are taken out as log σ, so that G and
+its derivatives in μ stay moderate however near μ is to an end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, polygamma
+
+from latlin.numerics import quadrature
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Derivatives, Potential
+
+
+def through_mean(x: Array, slopes: tuple[Array, Array, Array], up: Array, down: Array) -> Derivatives:
+    """Derivatives of ψ in x from those of G in μ.
+
+    With w = μ(1 − μ): μ′ = w, μ″ = w(1 − 2μ), μ‴ = w(1 − 6w).
+    """
+    p, q = expit(x), expit(-x)
+    one, two, three = slopes
+    w, n = p * q, up + down
+    first, second, third = w, w * (q - p), w * (1 - 6 * w)
+    return Derivatives(
+        one * first + up * q - down * p,
+        two * first**2 + one * second - n * w,
+        three * first**3 + 3 * two * first * second + one * third - n * second,
+    )
+
+
+def gamma_slopes(offset: Array, argument: Array, count: int = 3) -> list[Array]:
+    """log Γ(offset + argument), differentiated one to `count` times in the argument."""
+    return [polygamma(k, offset + argument) for k in range(count)]
+
+
+def mean_moments(block: Potential, m: Array, v: Array) -> tuple[Array, Array]:
+    """⟨μ⟩ and ⟨μ²⟩ under N(x|m, v)."""
+    x, _, w = quadrature.gaussian_nodes(m, np.sqrt(v), ((np.zeros(()), np.ones(())),))
+    mean = expit(x)
+    return np.einsum("ks,ks->s", w, mean), np.einsum("ks,ks->s", w, mean * mean)

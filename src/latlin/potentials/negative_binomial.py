@@ -1,0 +1,226 @@
+"""Counts that vary more than Poisson's: mean e^x and a dispersion.
+
+With the usual variance μ + dispersion·μ² the count is a power of σ in t = x + log dispersion, and everything is that of
+logistic regression. With the variance (1 + dispersion)·μ the mean sits inside gamma functions and quadrature serves.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, digamma, expit, gammaln, polygamma
+
+from latlin.potentials import strip
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
+from latlin.potentials.checks import counts, positive
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, Walled, expected_rate
+from latlin.potentials.poisson import RATE, draw_counts
+from latlin.potentials.predictive import CountPredictive, Predictive
+from latlin.potentials.ranges import Positive
+from latlin.potentials.sigmoids import Sigmoids
+
+VARIANCES = ("quadratic", "linear")
+SQUARE = Term(np.zeros(()), np.full((), 2.0))
+#: sizes from which Stirling's series has converged to rounding
+LARGE = 60.0
+
+
+class NegativeBinomial(Potential):
+    """φ(x) = Γ(y + r)/(Γ(r) y!) p^y (1 − p)^r with mean e^x.
+
+    Parameters
+    ----------
+    y : array_like of shape (sites,) or scalar
+        Counts 0, 1, 2, …
+    dispersion : float or array_like of shape (sites,)
+        Positive; as it goes to zero the counts become Poisson's.
+    variance : {"quadratic", "linear"}
+        Of a count with mean μ: μ + dispersion·μ² (r = 1/dispersion), or (1 + dispersion)·μ (r = μ/dispersion).
+
+    Examples
+    --------
+    >>> NegativeBinomial([0, 3], 0.5).expected_log([0.0, 1.0], [0.5, 0.5]).value.round(4).tolist()
+    [-0.9177, -2.2743]
+    """
+
+    parameters = ("y", "dispersion", "variance")
+    arrays = ("y", "dispersion")
+    observation = ("y", 0.0)
+    free = MappingProxyType({"dispersion": Positive(start=1.0, low=1e-5, high=1e3)})
+
+    y: Array
+    dispersion: Array
+    variance: str
+
+    def __init__(self, y: ArrayLike, dispersion: ArrayLike, variance: str = "quadratic") -> None:
+        if variance not in VARIANCES:
+            raise ValueError(f"variance must be one of {', '.join(map(repr, VARIANCES))}, got {variance!r}")
+        y, quadratic = counts("y", y), variance == "quadratic"
+        self._store(
+            y=y,
+            dispersion=positive("dispersion", dispersion),
+            variance=variance,
+            log_concave=quadratic or bool(np.all(y <= 1)),
+            super_gaussian=quadratic,
+        )
+
+    @property
+    def strip(self) -> float:
+        """Either kind is a polynomial in e^x with its zeros below the axis, times an exponential or a power of σ."""
+        return float(np.pi)
+
+    @property
+    def loc(self) -> Array:
+        """Where the quadratic bound is centred."""
+        return np.asarray(-np.log(self.dispersion))
+
+    def _form(self) -> Sigmoids:
+        r = 1.0 / self.dispersion
+        constant = log_rising(r, self.y) - gammaln(self.y + 1)
+        return Sigmoids(constant, self.y, r, np.log(self.dispersion), np.ones(()))
+
+    def _walled(self) -> Walled:
+        """φ = Γ(y + r)/(Γ(r) y!) (α/(1+α))^y (1 + α)^{−r}, r = e^x/α."""
+        a = self.dispersion
+        constant = self.y * (np.log(a) - np.log1p(a)) - gammaln(self.y + 1)
+        wall = Term(np.log(np.log1p(a)) - np.log(a), np.ones(()))
+        return Walled(Exponentials(constant, np.zeros(()), (wall,)), LogRising(self.y, self.dispersion))
+
+    def log_density(self, x: ArrayLike) -> Array:
+        form = self._form() if self.variance == "quadratic" else self._walled()
+        return form.log_density(np.asarray(x, dtype=float))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        form = self._form() if self.variance == "quadratic" else self._walled()
+        return form.derivatives(np.asarray(x, dtype=float))
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        one = np.ones(())
+        if self.variance == "quadratic":
+            return ((-np.log(self.dispersion), one), (np.log(self.y + 1.0), one))
+        wall = np.log(self.dispersion) - np.log(np.log1p(self.dispersion)) + np.log(self.y + 1.0)
+        return ((wall, one), *LogRising(self.y, self.dispersion).regions())
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        return (self._form() if self.variance == "quadratic" else self._walled()).expected_log(m, v)
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        if self.variance == "linear":
+            return self._walled().tilted_moments(self, m, v, power)
+        return self._form().tilted_moments(self, m, v, power)
+
+    def _remainder(self, x: Array, d: Array) -> Array:
+        return self._walled().remainder(x, d) if self.variance == "linear" else super()._remainder(x, d)
+
+    def _quadratic_bound(self, xi: Array) -> QuadraticBound:
+        return self._form().quadratic_bound(xi)
+
+    def _parameter_derivative(self, name: str, x: Array) -> Array | None:
+        if self.variance == "linear":
+            return None
+        form = self._form()
+        t = form.place(x)
+        return self._by_dispersion(-np.logaddexp(0.0, t), form.derivatives(x).first)
+
+    def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
+        from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed
+
+        if self.variance == "linear":
+            return None
+        form = self._form()
+        value, _, _ = log_sigmoid_expectations(-form.place(m), v)
+        return self._by_dispersion(value, form.expected_log(m, v).d_mean)
+
+    def _by_dispersion(self, log_rest: Array, slope: Array) -> Array:
+        """∂ψ/∂α = −r²(F(y + r) − F(r) + log(1 − p)) + rψ′ with F the digamma function, r = 1/α."""
+        r = 1.0 / self.dispersion
+        return np.asarray(r * slope - r * r * (digamma(self.y + r) - digamma(r) + log_rest))
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        mean, a = expected_rate(m, v, RATE), self.dispersion
+        square = expected_rate(m, v, SQUARE)
+        inside = mean + a * square if self.variance == "quadratic" else (1 + a) * mean
+        # var μ = ⟨μ⟩²(e^v − 1)
+        with np.errstate(over="ignore"):
+            return CountPredictive(self, m, v, shape, mean, inside + mean * mean * np.expm1(v))
+
+    def _shape_at(self, x: Array) -> tuple[Array, Array]:
+        """r and p given x."""
+        if self.variance == "linear":
+            return np.exp(np.minimum(x, LOG_MOST)) / self.dispersion, self.dispersion / (1 + self.dispersion)
+        return 1.0 / self.dispersion, expit(x + np.log(self.dispersion))
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        # a Poisson count whose rate is gamma distributed with mean e^x
+        mean = np.exp(np.minimum(x, LOG_MOST))
+        r = np.broadcast_to(self._shape_at(x)[0], x.shape)
+        return draw_counts(mean * rng.standard_gamma(r) / np.maximum(r, 1e-290), rng)
+
+    def _conditional_cdf(self, x: Array) -> Array:
+        """P(new count ≤ y | x) = I_{1−p}(r, y + 1)."""
+        if self.variance == "linear":
+            r, p = self._shape_at(x)
+            return np.asarray(betainc(np.maximum(r, 1e-290), self.y + 1.0, 1.0 - p))
+        return np.asarray(betainc(1.0 / self.dispersion, self.y + 1.0, expit(-x - np.log(self.dispersion))))
+
+
+class LogRising(Potential):
+    """φ(x) = r(r + 1) … (r + y − 1) with r = e^x/dispersion."""
+
+    parameters = ("y", "dispersion")
+    arrays = ("y", "dispersion")
+    strip = np.pi
+
+    y: Array
+    dispersion: Array
+
+    def __init__(self, y: Array, dispersion: Array) -> None:
+        self._store(y=y, dispersion=dispersion)
+
+    def _size(self, x: ArrayLike) -> tuple[Array, Array]:
+        """r, as far as it is a number that can be cubed, and log r."""
+        log_r = np.asarray(x, dtype=float) - np.log(self.dispersion)
+        return np.exp(np.clip(log_r, -230.0, 230.0)), log_r
+
+    def log_density(self, x: ArrayLike) -> Array:
+        r, log_r = self._size(x)
+        # beyond all bends: y log r
+        return np.where(log_r > 230.0, self.y * log_r, log_rising(r, self.y, np.minimum(log_r, 230.0)))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        r, y = self._size(x)[0], self.y
+        # log r + log Γ(y + r)/Γ(1 + r), differentiated in log r
+        one, two, three = (
+            np.where(y > 0, r**k * (polygamma(k - 1, y + r) - polygamma(k - 1, 1.0 + r)), 0.0) for k in (1, 2, 3)
+        )
+        return Derivatives(np.sign(y) + one, one + two, one + 3 * two + three)
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        one = np.ones(())
+        return ((np.log(self.dispersion), one), (np.log(self.dispersion * (self.y + 1.0)), one))
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        return strip.expected_log(self, m, v, strip=np.pi)
+
+
+def log_rising(r: Array, y: Array, log_r: Array | None = None) -> Array:
+    """log Γ(y + r)/Γ(r), without cancellation where r is large or small; zero for y = 0.
+
+    Stirling: log Γ(z) = (z − ½) log z − z + ½ log 2π + S(z).
+
+    >>> float(log_rising(np.array(1e9), np.array(3.0)) - 3 * np.log(1e9)) < 1e-8
+    True
+    """
+    log_r = np.log(np.maximum(r, 1e-300)) if log_r is None else log_r
+    big = np.maximum(r, LARGE)
+    large = (big + y - 0.5) * np.log1p(y / big) - y + y * np.log(big) + _stirling(big + y) - _stirling(big)
+    # Γ(y + r)/Γ(r) = r Γ(y + r)/Γ(1 + r)
+    small = log_r + gammaln(np.minimum(r, LARGE) + y) - gammaln(np.minimum(r, LARGE) + 1)
+    return np.where(y == 0, 0.0, np.where(r > LARGE, large, small))
+
+
+def _stirling(z: Array) -> Array:
+    q = 1.0 / (z * z)
+    return (1.0 / 12.0 - q * (1.0 / 360.0 - q * (1.0 / 1260.0 - q / 1680.0))) / z

@@ -1,0 +1,223 @@
+"""Integrals over densities whose constants, moments and quantiles are known, by every rule."""
+
+import numpy as np
+import pytest
+from scipy.special import digamma, gammaln, polygamma
+
+from latlin.hyper import Evaluation, Hyperparameter, Space, integrate, maximise
+from latlin.numerics.alerts import ConvergenceWarning
+from latlin.priors import Flat, Gamma, HalfCauchy, HalfNormal, LogNormal
+
+
+class LogGammas:
+    """Independent logarithms of gamma numbers in rotated coordinates: skewed, correlated, of integral one."""
+
+    def __init__(self, m, seed=0):
+        rng = np.random.default_rng(seed)
+        self.turn = np.linalg.qr(rng.standard_normal((m, m)))[0]
+        self.shape = rng.uniform(2.0, 6.0, m)
+        self.names = [f"x{j}" for j in range(m)]
+        self.space = Space([Hyperparameter(name, 0.1, Flat(), (-np.inf, np.inf)) for name in self.names])
+        self.calls = 0
+
+    def __call__(self, values, before, slopes):
+        self.calls += 1
+        v = self.turn @ np.array([values[name] for name in self.names])
+        value = float(np.sum(self.shape * v - np.exp(v) - gammaln(self.shape)))
+        slope = self.turn.T @ (self.shape - np.exp(v))
+        return Evaluation(value, dict(zip(self.names, slope, strict=True)) if slopes else None, None)
+
+    @property
+    def mean(self):
+        return self.turn.T @ digamma(self.shape)
+
+    @property
+    def sd(self):
+        return np.sqrt(self.turn.T**2 @ polygamma(1, self.shape))
+
+    def quantiles(self, levels):
+        draws = np.log(np.random.default_rng(1).gamma(self.shape, size=(200_000, len(self.shape)))) @ self.turn
+        return np.quantile(draws, levels, axis=0)
+
+
+def column(learnt, name):
+    return np.array([row[name] for row in learnt.table.rows])
+
+
+@pytest.mark.parametrize(("m", "accuracy"), [(1, 1e-3), (2, 2e-3), (3, 1e-2)])
+def test_lattices(m, accuracy):
+    density = LogGammas(m)
+    learnt = integrate(density.space, density)
+    assert abs(learnt.log_evidence) < accuracy / 4.0
+    assert abs(learnt.log_evidence) < learnt.error < 0.02
+    np.testing.assert_allclose(column(learnt, "mean"), density.mean, atol=accuracy)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=accuracy)
+    for level, name in ((0.05, "5%"), (0.5, "50%"), (0.95, "95%")):
+        np.testing.assert_allclose(column(learnt, name), density.quantiles(level), atol=0.04 * density.sd.max())
+    assert sum(component.share for component in learnt.components) == pytest.approx(1.0)
+    assert density.calls < 280
+    assert learnt.caution is None
+
+
+@pytest.mark.parametrize("m", [4, 5, 8])
+def test_composite_designs(m):
+    density = LogGammas(m)
+    learnt = integrate(density.space, density)
+    assert abs(learnt.log_evidence) < learnt.error < 0.3
+    assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.1 * density.sd)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.1)
+    assert density.calls < 130
+
+
+def test_importance_sampling():
+    density = LogGammas(10)
+    learnt = integrate(density.space, density)
+    assert abs(learnt.log_evidence) < 3.0 * learnt.error < 0.4
+    assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.15 * density.sd)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.12)
+    assert "k̂" in learnt.message
+    again = integrate(density.space, density)
+    assert again.log_evidence == learnt.log_evidence
+
+
+def test_all_rules_agree_with_the_lattice():
+    density = LogGammas(3, seed=4)
+    exact = integrate(density.space, density)
+    sampled = integrate(density.space, density, method="importance")
+    assert sampled.log_evidence == pytest.approx(exact.log_evidence, abs=0.1)
+
+
+def test_weights_are_the_evidence():
+    density = LogGammas(2)
+    learnt = integrate(density.space, density)
+    # Σ exp(log weight) × evidence of the part
+    logs = [c.log_weight + density(c.values, None, False).log_evidence for c in learnt.components]
+    assert np.log(np.sum(np.exp(logs))) == pytest.approx(learnt.log_evidence, abs=1e-9)
+
+
+def test_a_prior_alone_comes_back():
+    """Without data the posterior is the prior: its mean, sd, quantiles, density, and an evidence of one."""
+    prior = Gamma(3.0, 2.0)
+    learnt = integrate(Space([Hyperparameter("x", 1.0, prior)]), lambda *_: Evaluation(0.0, {"x": 0.0}, None))
+    assert learnt.log_evidence == pytest.approx(0.0, abs=1e-3)
+    (row,) = learnt.table.rows
+    assert (row["mean"], row["sd"]) == pytest.approx((1.5, np.sqrt(3.0) / 2.0), rel=2e-3)
+    marginal = learnt.table.marginals["x"]
+    np.testing.assert_allclose(marginal.quantile([0.05, 0.5, 0.95]), prior.quantile([0.05, 0.5, 0.95]), rtol=0.01)
+    x = prior.quantile([0.2, 0.5, 0.8])
+    np.testing.assert_allclose(marginal.pdf(x), np.exp(prior.log_density(x)), rtol=0.03)
+    np.testing.assert_allclose(marginal.cdf(x), [0.2, 0.5, 0.8], atol=0.01)
+
+
+def test_differences_stand_in_for_a_gradient():
+    density = LogGammas(2)
+    exact = integrate(density.space, density)
+    without = integrate(density.space, lambda *arguments: density(*arguments)._replace(gradient=None))
+    assert without.log_evidence == pytest.approx(exact.log_evidence, abs=1e-4)
+
+
+def test_the_penalised_optimum_has_no_volume():
+    """Maximising is about the number itself: the mode of a gamma density, not that of its logarithm."""
+    space = Space([Hyperparameter("x", 5.0, Gamma(3.0, 2.0))])
+    learnt = maximise(space, lambda *_: Evaluation(0.0, {"x": 0.0}, None), gradient=1e-9, gain=1e-15)
+    assert learnt.values["x"] == pytest.approx(1.0, rel=1e-6)
+    # d² log p / d(log x)² = −rate x there
+    assert learnt.hessian[0, 0] == pytest.approx(-2.0, rel=1e-3)
+    # a log-normal with variance ½ of the logarithm
+    assert learnt.table["x"]["sd"] == pytest.approx(np.sqrt((np.exp(0.5) - 1.0) * np.exp(0.5)), rel=1e-3)
+
+
+def rising(values, before, slopes):
+    return Evaluation(np.log(values["x"]), {"x": 1.0 / values["x"]}, "fit")
+
+
+def test_an_optimum_at_an_end_is_said():
+    space = Space([Hyperparameter("x", 1.0, Flat(), bounds=(0.1, 10.0))])
+    learnt = maximise(space, rising)
+    assert learnt.table.at_bound == ("x",)
+    assert learnt.values["x"] == pytest.approx(10.0)
+    assert learnt.caution[0] == "do not use"
+    assert "x runs to the upper end of its search (it is 10)" in learnt.message
+    assert "integrate over it" in learnt.message
+
+
+def test_a_scale_that_runs_to_zero_is_said():
+    """log evidence −x² has no curvature in log x near zero, where a search gives up."""
+    space = Space([Hyperparameter("x", 1.0, HalfNormal(1.0))])
+    learnt = maximise(space, lambda v, *_: Evaluation(-(v["x"] ** 2), {"x": -2.0 * v["x"]}, None))
+    assert learnt.table["x"]["at_bound"] == "lower"
+    # integrated, the same is a density like any other: half normal of precision 1 + 2
+    averaged = integrate(space, lambda v, *_: Evaluation(-(v["x"] ** 2), {"x": -2.0 * v["x"]}, None))
+    assert averaged.table.at_bound == ()
+    assert averaged.values["x"] == pytest.approx(np.sqrt(2.0 / np.pi / 3.0), rel=3e-3)
+    assert averaged.log_evidence == pytest.approx(-0.5 * np.log(3.0), abs=3e-3)
+
+
+def test_a_density_that_the_ends_cut_off_is_said():
+    space = Space([Hyperparameter("x", 1.0, HalfCauchy(1.0), bounds=(0.01, 2.0))])
+    learnt = integrate(space, lambda v, *_: Evaluation(v["x"], {"x": 1.0}, None))
+    assert learnt.table["x"]["at_bound"] == "upper"
+    assert learnt.caution[0] == "do not use"
+
+
+def test_walls_are_turned_back_from():
+    def walled(values, before, slopes):
+        if values["x"] > 3.0:
+            raise ValueError("no fit there")
+        return Evaluation(0.0, {"x": 0.0}, None)
+
+    learnt = integrate(Space([Hyperparameter("x", 1.0, LogNormal(0.0, 0.5))]), walled)
+    # the mass of a normal below log 3 / 0.5
+    assert learnt.log_evidence == pytest.approx(np.log(0.986), abs=0.02)
+    with pytest.raises(ValueError, match="no fit there"):
+        integrate(Space([Hyperparameter("x", 5.0, LogNormal(0.0, 0.5))]), walled)
+
+
+def test_a_search_that_does_not_end_is_said(monkeypatch):
+    monkeypatch.setattr("latlin.hyper.optimum.MOST", 2)
+    density = LogGammas(6)
+    with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ fits with a gradient of"):
+        maximise(density.space, density, curvature=False)
+
+
+def test_fits_start_from_the_nearest():
+    starts = []
+
+    def evaluate(values, before, slopes):
+        starts.append(before)
+        return Evaluation(
+            -((np.log(values["x"]) - 1.0) ** 2), {"x": -2 * (np.log(values["x"]) - 1) / values["x"]}, values
+        )
+
+    integrate(Space([Hyperparameter("x", 1.0, LogNormal(0.0, 2.0))]), evaluate)
+    assert starts[0] is None
+    assert all(before is not None for before in starts[1:])
+
+
+@pytest.mark.parametrize(
+    ("count", "method", "message"),
+    [
+        (1, "guess", "method must be 'auto', 'lattice', 'composite' or 'importance', got 'guess'"),
+        (4, "lattice", "4 hyperparameters are too many to integrate over by 'lattice', which takes up to 3"),
+        (2, "composite", "method 'composite' is for more than 3"),
+        (61, "auto", "too many to integrate over by 'importance', which takes up to 60"),
+    ],
+)
+def test_what_is_refused(count, method, message):
+    density = LogGammas(count)
+    with pytest.raises(ValueError, match=message):
+        integrate(density.space, density, method=method)
+
+
+def test_the_table():
+    density = LogGammas(2)
+    table = integrate(density.space, density).table
+    assert table.names == ("x0", "x1")
+    assert len(table) == 2
+    assert "hyperparameters, integrated" in repr(table)
+    assert "<table>" in table._repr_html_()
+    frame = table.to_frame()
+    assert list(frame.columns) == ["mean", "sd", "5%", "50%", "95%", "at_bound", "prior"]
+    assert frame.loc["x1", "mean"] == table["x1"]["mean"]
+    with pytest.raises(KeyError, match="no hyperparameter 'y'; there are x0, x1"):
+        table["y"]
