@@ -21,7 +21,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.constraints import independent_rows
 from latlin.numerics.intrinsic import generalised_log_det
 from latlin.numerics.linalg import cholesky
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import countable, summable
 from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
@@ -219,6 +219,8 @@ class SiteFactor(_Sealed):
         self.offset = None if offset is None else _finite(offset, "SiteFactor offset", max_ndim=1)
         if self.weight is not None and np.any(self.weight < 0.0):
             raise ValueError(f"SiteFactor weight must not be negative, got {self.weight.min():g}")
+        if self.weight is not None:
+            countable("SiteFactor weight", self.weight)
         self.size = self._common_size()
         self.dim = self.size if self.H is None else self.H.shape[1]
         self._seal()
@@ -346,7 +348,10 @@ def _common_dim(factors: list[GaussianFactor | SiteFactor | Constraint]) -> int:
 
 
 def _finite(value: ArrayLike, name: str, max_ndim: int) -> Array:
-    raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    try:
+        raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must hold numbers in rows of one length, got {value!r:.80}") from error
     if raw.dtype.kind not in "biufO":
         raise ValueError(f"{name} must hold real numbers, got {raw.dtype}")
     try:

@@ -17,7 +17,7 @@ from latlin.inference.model import LatentLinearModel, checked_matrix, dense_oper
 from latlin.inference.stored_posterior import StoredModel, check_density
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import storable_as
 

@@ -32,8 +32,8 @@ from latlin.linear._problem import Problem
 from latlin.linear._summary import Summary, coefficient_rows
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
@@ -120,7 +120,7 @@ class LinearEstimator(Archived, BaseEstimator):
             dtype=list(KINDS),
             **options,
         )
-        return summable("X", X), summable("y", y)
+        return summable("X", X), measurable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
         """One problem a response."""

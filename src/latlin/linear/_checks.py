@@ -8,7 +8,7 @@ import numpy as np
 
 from latlin.distributed.opening import is_dask
 from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import countable, summable
 from latlin.numerics.visible import visible
 
 
@@ -26,7 +26,7 @@ def weights(value: Any, count: int) -> Array | None:
         raise ValueError(f"sample_weight must be finite and not negative, got {array[~good][0]:g}")
     if not np.any(array > 0.0):
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return np.asarray(summable("sample_weight", array))
+    return countable("sample_weight", array)
 
 
 def offsets(value: Any, count: int, width: int = 1) -> Array | None:

@@ -60,6 +60,8 @@ class Custom(Potential):
     ) -> None:
         if not callable(log_density):
             raise ValueError(f"log_density must be callable, got {log_density!r}")
+        if not isinstance(args, Sequence | np.ndarray) or isinstance(args, str):
+            raise ValueError(f"args must be a sequence, one number or array for each argument, got {args!r:.80}")
         extra = {f"argument{i}": finite(f"args[{i}]", value) for i, value in enumerate(args)}
         self._store(
             arrays=("loc", "scale", *extra),

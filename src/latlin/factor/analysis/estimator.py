@@ -27,6 +27,7 @@ from latlin.factor.fit import Fit, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.visible import visible
 
@@ -247,13 +248,14 @@ class FactorAnalysis(Archived, FactorQueries):
 
     def _check_options(self) -> None:
         for name, known in (("method", _METHODS), ("noise", ("diagonal", "isotropic"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {sorted(known)}, got {getattr(self, name)!r}")
-        if self.rotate is not None and self.rotate not in ROTATIONS:
-            raise ValueError(f"rotate must be None or one of {sorted(ROTATIONS)}, got {self.rotate!r}")
+            one_of(name, getattr(self, name), sorted(known))
+        one_of("rotate", self.rotate, [None, *sorted(ROTATIONS)])
         for name in ("batch_size", "n_passes", "max_iter"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            whole(name, getattr(self, name), 1)
+        for name in ("tol", "noise_floor"):
+            number(name, getattr(self, name), least=0.0)
+        if isinstance(self.n_components, str):
+            one_of("n_components", self.n_components, ("bic", "held-out"))
 
     def _check_rows(self, rows: np.ndarray) -> Array:
         """Refuse NaN where it cannot be handled, empty and constant columns; returns the variances."""

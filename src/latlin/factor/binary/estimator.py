@@ -13,9 +13,9 @@ from latlin.factor.binary.latents import MOST_ENUMERATED, Enumeration, LatentEng
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
-from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.options import jobs, number, one_of, some_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.visible import visible
@@ -159,21 +159,17 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _options(self) -> BinaryOptions:
         for name in ("n_components", "n_init"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if self.inference not in _ENGINES:
-            raise ValueError(f"inference must be one of {sorted(_ENGINES)}, got {self.inference!r}")
+            whole(name, getattr(self, name), 1)
+        one_of("inference", self.inference, sorted(_ENGINES))
+        number("tol", self.tol, least=0.0)
+        jobs(self.n_jobs)
         if self.inference == "exact" and self.n_components > MOST_ENUMERATED:
             raise ValueError(
                 f"inference='exact' enumerates 2^n_components states and needs n_components of at most "
                 f"{MOST_ENUMERATED}, got {self.n_components}"
             )
-        starts = (self.starts,) if isinstance(self.starts, str) else tuple(self.starts)
-        if not starts or not set(starts) <= set(STARTS):
-            raise ValueError(f"starts must be some of {sorted(STARTS)}, got {self.starts!r}")
-        if not 0.0 <= self.noise_floor < 1.0:
-            raise ValueError(f"noise_floor must be from 0 to 1, got {self.noise_floor!r}")
+        starts = some_of("starts", self.starts, sorted(STARTS))
+        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         prior: FeaturePrior = RelevantFeatures() if self.ard else PointFeatures()
         remedy = "raise max_iter or tol"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)

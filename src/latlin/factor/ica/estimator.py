@@ -16,6 +16,7 @@ from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.options import jobs, number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.visible import visible
@@ -189,12 +190,11 @@ class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {sorted(known)}, got {getattr(self, name)!r}")
-        if not isinstance(self.n_init, int | np.integer) or self.n_init < 1:
-            raise ValueError(f"n_init must be a positive integer, got {self.n_init!r}")
-        if not DF_RANGE[0] <= self.shape <= DF_RANGE[1]:
-            raise ValueError(f"shape must be from {DF_RANGE[0]:g} to {DF_RANGE[1]:g}, got {self.shape!r}")
+            one_of(name, getattr(self, name), known)
+        whole("n_init", self.n_init, 1)
+        number("shape", self.shape, least=DF_RANGE[0], most=DF_RANGE[1])
+        number("tol", self.tol, least=0.0)
+        jobs(self.n_jobs)
 
     def _options(self, dim: int) -> IcaOptions:
         count = dim if self.n_sources is None else self.n_sources

@@ -28,6 +28,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
+from latlin.numerics.options import number
 from latlin.numerics.quasi_newton import ascent_direction, remember
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
@@ -96,8 +97,7 @@ class AffineKL:
             raise ValueError(f"base must be one of {', '.join(['auto', *FAMILIES])}, or a Base, got {self.base!r}")
         if not self.optimise_shape and not isinstance(self.base, Base):
             raise ValueError(f"optimise_shape=False needs a base object with its shapes, got base={self.base!r}")
-        if not self.tol > 0.0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}")
+        number("tol", self.tol, above=0.0)
 
     def run(
         self,

@@ -57,7 +57,7 @@ def plan_of(options: Options) -> Plan | None:
         "subspace": _subspace,
         "low-rank": lambda o: LowRankPlan(_count(o.rank, "rank", o.covariance)),
     }
-    if options.covariance not in makers:
+    if not isinstance(options.covariance, str) or options.covariance not in makers:
         raise ValueError(f"covariance must be one of {', '.join(makers)}, got {options.covariance!r}")
     _refuse_unused(options)
     return makers[options.covariance](options)
