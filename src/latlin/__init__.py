@@ -33,6 +33,8 @@ _WHERE = {
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
+    "additive",
+    "covariances",
     "datasets",
     "design",
     "diagnostics",

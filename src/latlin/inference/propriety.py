@@ -46,6 +46,11 @@ def check_propriety(model: LatentLinearModel) -> None:
     )
 
 
+def has_overlap(model: LatentLinearModel) -> bool:
+    """Whether several Gaussian factors on w itself make a prior that does not integrate to one."""
+    return sum(factor.H is None for factor in model.gaussians) > 1 and not model.normalise_prior
+
+
 def flat_direction(model: LatentLinearModel) -> Array | None:
     """A direction along which no factor falls, or None where there is none or the model is too large to search."""
     fixing = [_falling_rows(factor) for factor in model.gaussians] + [constraint.A for constraint in model.constraints]

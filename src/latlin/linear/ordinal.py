@@ -71,6 +71,8 @@ class BayesianOrdinalRegression(Classification):
 
     _absorbs_shifts = True
 
+    _name = "ordinal"
+
     def __init__(
         self,
         *,
