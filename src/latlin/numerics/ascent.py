@@ -210,6 +210,21 @@ def _idleness(trace: list[float], measure: Measure, best: float, idle: int) -> t
     return best, idle + 1
 
 
+#: standard deviations from the optimum, in units of the tolerance, where rounding hides any gain
+HIDDEN = 1e-2
+
+
+def gradient_or_distance(gradient: float, gain: float, objective: float, distance: Callable[[], float]) -> float:
+    """The gradient; where a step has gained nothing but rounding, at most the distance from the optimum.
+
+    Terms of 10¹⁰ leave a gradient that no step can lower, however near the optimum: there it counts how many standard
+    deviations it is away, which must be a hundred times fewer than the tolerance.
+    """
+    if abs(gain) > 1e-2 * rounding(objective):
+        return gradient
+    return min(gradient, distance() / HIDDEN)
+
+
 def rounding(objective: float) -> float:
     """How far an objective of this size may fall by rounding alone."""
     return 1e-10 * (1.0 + abs(objective))
