@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, ndtr
 
 from latlin.numerics import quadrature
+from latlin.numerics.options import one_of
 from latlin.numerics.special import log_ndtr
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -54,8 +55,7 @@ class Binomial(Potential):
     link: str
 
     def __init__(self, successes: ArrayLike, trials: ArrayLike, link: str = "logit") -> None:
-        if link not in LINKS:
-            raise ValueError(f"link must be one of {', '.join(map(repr, LINKS))}, got {link!r}")
+        one_of("link", link, LINKS)
         y, n = check_trials(successes, trials)
         self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit")
 
