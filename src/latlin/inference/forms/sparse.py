@@ -11,6 +11,7 @@ diagonal, of typical standard deviations. Gradients and products that engines se
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -42,8 +43,12 @@ Index = NDArray[np.int64]
 LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+#: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
+SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
 #: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
 _KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
+#: digests of patterns whose factors fill
+_FILLED: deque[bytes] = deque(maxlen=16)
 IMPROPER = (
     "the posterior is improper: the factors leave some direction of w undetermined; "
     "add a GaussianFactor on w, a Constraint or more sites"
@@ -292,16 +297,29 @@ def _analysed(
     digest = blake2b(digest_size=16)
     for part in patterns:
         digest.update(np.ascontiguousarray(part, np.int64).tobytes())
-    known = _KNOWN.get(digest.digest())
+    key, optional = digest.digest(), not forced and not needs_sparse(model)
+    known = _KNOWN.get(key)
     if known is not None:
         return known
+    if optional and (key in _FILLED or _meets_everything(rows)):
+        return None
     pattern = _pattern(prior.precision, rows)
     plan = plan_elimination(pattern)
-    if not forced and not needs_sparse(model) and _fills(plan, model.dim):
+    if optional and _fills(plan, model.dim):
+        _FILLED.append(key)
         return None
     analysis = analyse(pattern, plan)
-    _KNOWN[digest.digest()] = analysis
+    _KNOWN[key] = analysis
     return analysis
+
+
+def _meets_everything(rows: sparse.csr_array) -> bool:
+    """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
+    if rows.shape[1] < SAMPLED:
+        return False
+    ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
+    some = sparse.csc_array(ones)[:, :: rows.shape[1] // SAMPLE]
+    return bool((some.T @ ones).nnz > DENSE * some.shape[1] * rows.shape[1])
 
 
 def _fills(plan: Plan, dim: int) -> bool:
