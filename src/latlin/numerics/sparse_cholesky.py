@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.numerics import supernodes
+from latlin.numerics import elimination, supernodes
 from latlin.numerics.arrays import Array
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
 from latlin.numerics.routines import ROUTINES, desk
@@ -102,10 +102,10 @@ def _graph(pattern: sparse.csr_array) -> tuple[Index, Index]:
 def _counted(graph: tuple[Index, Index], order: Index, most: int) -> Plan:
     """The elimination tree of an order, put into postorder so that supernodes are runs of columns."""
     indptr, indices = _permuted(graph, order)
-    parent, count = supernodes.elimination_tree(indptr, indices, most)
+    parent, count = elimination.elimination_tree(indptr, indices, most)
     if count.sum() > most:
         return Plan(order, parent, count)
-    post = supernodes.postorder(parent)
+    post = elimination.postorder(parent)
     label = np.empty_like(post)
     label[post] = np.arange(len(post))
     moved = np.where(parent[post] < 0, -1, label[parent[post]])
@@ -189,7 +189,7 @@ class Analysis:
 
     def entries(self, i: Index, j: Index) -> Index:
         """Which entries are (i, j), i ≥ j, in the order of elimination; −1 for pairs outside the pattern."""
-        return supernodes.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
+        return elimination.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
 
     @property
     def threads(self) -> AbstractContextManager[Any]:
@@ -234,10 +234,10 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     lower = sparse.csc_array((np.ones(int(keep.sum()), np.int8), (i[keep], j[keep])), shape=(n, n))
     lower.sort_indices()
     indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-    first = supernodes.runs_of_columns(plan.parent, plan.counts, SLACK)
-    rows, begin, of = supernodes.rows_of_runs(first, indptr, indices)
+    first = elimination.runs_of_columns(plan.parent, plan.counts, SLACK)
+    rows, begin, of = elimination.rows_of_runs(first, indptr, indices)
     place = np.concatenate([[0], np.cumsum(np.diff(first) * np.diff(begin))]).astype(np.int64)
-    source = supernodes.places_of(indptr, indices, first, begin, rows, place, of)
+    source = elimination.places_of(indptr, indices, first, begin, rows, place, of)
     return Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.elimination import entry_of
 from latlin.numerics.sparse_cholesky import Analysis
-from latlin.numerics.supernodes import entry_of
 from latlin.numerics.threads import run_together, share_out, threads_for
 
 Index = NDArray[np.int64]
