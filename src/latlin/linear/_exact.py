@@ -89,10 +89,17 @@ def spectrum(problem: Problem, relative: Any = 1.0) -> Spectrum:
     root = np.sqrt(weight)
     centre, width = problem.intercept if design.intercept else (0.0, 0.0)
     u, singular, _ = svd(root[:, None] * dense * (relative / design.spread), full_matrices=False)
-    pair = np.stack([root, root * (targets.residual() - centre)])
+    pair = np.stack([root, root * (_located(problem) - centre)])
     inside = pair @ u
     outside = pair - inside @ u.T
     return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
+
+
+def _located(problem: Problem) -> Array:
+    """Where the Gaussian noise puts the linear predictors: y, or its logarithm, less the offset."""
+    y, offset = problem.targets.response, problem.targets.offset
+    centre = np.log(y) if problem.family.link == "log" else y
+    return centre if offset is None else centre - offset
 
 
 def maximise_exact_evidence(

@@ -24,7 +24,6 @@ from latlin.linear._exact import maximise_exact_evidence, spectrum
 from latlin.linear._exact_engine import Exact
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
-from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
@@ -104,7 +103,7 @@ def _engine(
         return asked, ""
     chosen, reason = choose(problem.model(values))
     if isinstance(chosen, GaussianKL) and chosen.covariance == "full":
-        if type(problem.family.template) is Gaussian and isinstance(problem.prior, GaussianPrior):
+        if problem.family.template.gaussian and isinstance(problem.prior, GaussianPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):
