@@ -96,6 +96,18 @@ def test_maximising_is_too_narrow_and_the_average_is_not(conjugate):
     assert best.hessian[0, 0] == pytest.approx(-((shape + 1) ** 3) / scale**2, rel=1e-3)
 
 
+def test_with_many_rows_maximising_is_enough():
+    X = np.random.default_rng(0).standard_normal((400, 2))
+    y = X @ [1.0, -0.5] + 0.4 * np.random.default_rng(1).standard_normal(400)
+
+    def build(noise):
+        return LatentLinearModel([GaussianFactor(0.0, 1.0, dim=2), SiteFactor(X, potentials.Gaussian(y, noise))])
+
+    found = maximise_evidence(build, {"noise": 0.5})
+    assert found.posterior.caution is None
+    assert found.posterior.diagnose(random_state=0).verdict == "reliable"
+
+
 def test_the_mixture_answers_everything(conjugate, tmp_path):
     _, found = conjugate
     post = found.posterior
@@ -203,6 +215,24 @@ def test_eight_schools_maximised_say_so():
     diagnosis = found.posterior.diagnose(random_state=0)
     assert diagnosis.verdict == "do not use"
     assert "spread runs to the lower end" in diagnosis.reason
+
+
+def test_maximising_is_told_to_be_too_narrow():
+    """Six groups that differ: how much they do is far from certain, and so is their mean."""
+    y = np.array([-2.0, 3.1, 0.4, -1.2, 2.2, 0.3])
+    H = np.column_stack([np.ones(6), np.eye(6)])
+
+    def build(spread):
+        prior = GaussianFactor(0.0, np.array([100.0, *np.full(6, spread**2)]))
+        return LatentLinearModel([prior, SiteFactor(H, potentials.Gaussian(y, 0.8))])
+
+    given = {"spread": priors.Gamma(2.0, 0.5)}
+    best, average = (f(build, {"spread": 1.0}, priors=given) for f in (maximise_evidence, integrate_evidence))
+    diagnosis = best.posterior.diagnose(random_state=0)
+    assert diagnosis.verdict == "use with care"
+    assert "integrate over them" in diagnosis.reason
+    assert np.max(average.posterior.variance / best.posterior.variance) > 1.2
+    assert average.posterior.diagnose(random_state=0).verdict == "reliable"
 
 
 RNG = np.random.default_rng(8)

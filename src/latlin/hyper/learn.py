@@ -48,6 +48,7 @@ class Learnt:
 
     Attributes
     ----------
+    space : Space
     values : dict
         The penalised optimum, or posterior means when integrated.
     components : tuple of Component
@@ -61,11 +62,14 @@ class Learnt:
     hessian : ndarray of shape (m, m) or None
         Of log evidence + log prior in the coordinates, at the optimum.
     optimum : Optimum
+    sides : tuple of pairs
+        When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
     message : str
     caution : (str, str) or None
         A verdict that no diagnosis may improve on, and why.
     """
 
+    space: Space
     values: dict[str, float]
     components: tuple[Component, ...]
     table: HyperparameterTable
@@ -73,6 +77,7 @@ class Learnt:
     error: float
     hessian: Array | None
     optimum: Optimum
+    sides: tuple[tuple[Any, Any], ...]
     message: str
     caution: tuple[str, str] | None
 
@@ -108,7 +113,7 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = find_optimum(objective, gradient=gradient, gain=gain)
-        hessian = hessian_at(objective, optimum.u)[0] if curvature else None
+        hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
     _tell(optimum, space)
@@ -124,6 +129,7 @@ def maximise(
     log_prior = optimum.point.log_density - optimum.point.log_evidence
     part = Component(1.0, log_prior, values, optimum.point.fit)
     return Learnt(
+        space=space,
         values=values,
         components=(part,),
         table=HyperparameterTable(rows, "maximised", marginals, said),
@@ -131,6 +137,7 @@ def maximise(
         error=0.0,
         hessian=hessian,
         optimum=optimum,
+        sides=tuple((ahead.fit, behind.fit) for ahead, behind in sides),
         message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
         caution=caution,
     )
@@ -208,6 +215,7 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
     unsure = None if rule.error < 0.5 else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
     caution = ("do not use", at_end) if at_end else None if unsure is None else ("use with care", unsure)
     return Learnt(
+        space=space,
         values=values,
         components=components,
         table=HyperparameterTable(rows, "integrated", marginals, said),
@@ -215,6 +223,7 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
         error=rule.error,
         hessian=None,
         optimum=optimum,
+        sides=(),
         message="; ".join(filter(None, (f"hyperparameters integrated by {said}, error {rule.error:.1g} nat", at_end))),
         caution=caution,
     )
@@ -252,14 +261,17 @@ def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[st
     inside = np.flatnonzero(optimum.inside)
     if not len(inside):
         return {}
-    values, vectors = np.linalg.eigh(-hessian[np.ix_(inside, inside)])
-    # a direction without curvature is as wide as a search may be
-    spread = 1.0 / np.clip(values, WIDEST**-2, NARROWEST**-2)
-    sd = np.sqrt(np.einsum("ij,j,ij->i", vectors, spread, vectors))
+    sd = np.sqrt(np.diagonal(spread_of(hessian[np.ix_(inside, inside)])))
     members = [space.members[int(j)] for j in inside]
     return {
         m.name: normal_marginal(m, float(optimum.u[j]), float(s)) for m, j, s in zip(members, inside, sd, strict=True)
     }
+
+
+def spread_of(hessian: Array) -> Array:
+    """The covariance of the coordinates at an optimum; a direction without curvature is as wide as a search may be."""
+    values, vectors = np.linalg.eigh(-hessian)
+    return np.asarray((vectors / np.clip(values, WIDEST**-2, NARROWEST**-2)) @ vectors.T)
 
 
 def _tell(optimum: Optimum, space: Space) -> None:
