@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
-    from latlin.persistence import load
+    from latlin.numerics.archived import load
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,7 @@ _WHERE = {
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
     "integrate_evidence": "latlin.hyper.evidence",
-    "load": "latlin.persistence",
+    "load": "latlin.numerics.archived",
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (

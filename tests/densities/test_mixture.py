@@ -11,9 +11,9 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
 from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.stored import decode, encode
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.stored import Decoder, Encoder
 
 WEIGHTS = np.array([0.2, 0.5, 0.3])
 MEANS = np.array([[0.0, 1.0], [2.0, -1.0], [0.5, 4.0]])
@@ -85,8 +85,9 @@ def test_parts_of_other_shapes():
 
 
 def test_stored_and_read():
-    arrays = {}
-    again = decode(encode(MIXTURE, arrays, "density"), arrays)
+    encoder = Encoder()
+    header = encoder.encode(MIXTURE, "density")
+    again = Decoder(encoder.arrays).decode(header)
     points = np.random.default_rng(4).standard_normal((3, 2))
     np.testing.assert_array_equal(again.logpdf(points), MIXTURE.logpdf(points))
     np.testing.assert_array_equal(again.sample(5, 1), MIXTURE.sample(5, 1))

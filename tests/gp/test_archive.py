@@ -8,8 +8,8 @@ import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin import engines, potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
-from latlin.gp.archive import describe, rebuild
 from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.stored import Decoder, Encoder
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,16 @@ def test_a_saved_classifier_predicts_the_same(tmp_path):
 
 
 def test_only_known_things_are_made():
-    again = rebuild(describe(KERNEL))
+    encoder = Encoder()
+    stored = encoder.encode(KERNEL, "kernel")
+    again = Decoder(encoder.arrays).decode(stored)
     assert repr(again) == repr(KERNEL)
     np.testing.assert_array_equal(again.bounds, KERNEL.bounds)
-    for said in ({"kernel": "os.system", "parts": {}}, {"potential": "eval", "parts": {}}, {"other": 1}):
+    for wrong in ({"class": "os.system", "parts": {}}, {"class": "latlin.potentials.eval", "parts": {}}, {"other": 1}):
         with pytest.raises(ValueError, match="not a stored value"):
-            rebuild(said)
+            Decoder({}).decode(wrong)
     with pytest.raises(ValueError, match="cannot be saved"):
-        describe(object())
+        Encoder().encode(object(), "thing")
 
 
 def test_damaged_files_are_refused(tmp_path):
@@ -68,8 +70,8 @@ def test_damaged_files_are_refused(tmp_path):
     gp.save(path)
     with pytest.raises(ValueError, match="GaussianProcessRegressor"):
         GaussianProcessClassifier.load(path)
-    header, arrays = read_archive(path)
-    del header["fits"][0]["kernel"]
-    write_archive(path, header, arrays)
+    kind, header, arrays = read_archive(path)
+    del header["attributes"]["process_"]["parts"]["setting"]["parts"]["kernel"]
+    write_archive(path, kind, header, arrays)
     with pytest.raises(ValueError, match="not a readable"):
         latlin.load(path)

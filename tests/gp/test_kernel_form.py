@@ -6,12 +6,12 @@ from scipy import sparse
 
 from gp_problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
-from latlin.densities.stored import decode, encode
 from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.kernel import KernelForm
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.site_form import _proper, site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.numerics.stored import Decoder, Encoder
 
 N = 30
 
@@ -55,8 +55,9 @@ def test_every_quantity_is_that_of_the_whitened_form(kind):
     np.testing.assert_allclose(found.precision.unwhiten(b), wanted.precision.unwhiten(b), atol=1e-10)
     two = rng.standard_normal((N, 2))
     np.testing.assert_allclose(found.precision.solve(two), wanted.precision.solve(two), atol=1e-10)
-    arrays: dict[str, np.ndarray] = {}
-    stored = decode(encode(density, arrays, "density"), arrays)
+    encoder = Encoder()
+    header = encoder.encode(density, "density")
+    stored = Decoder(encoder.arrays).decode(header)
     np.testing.assert_allclose(stored.covariance(), plain.covariance(), atol=1e-10)
     again = ours.restored(parameters, ours.kept(found))
     assert again.log_det == pytest.approx(wanted.precision.log_det, abs=1e-10)

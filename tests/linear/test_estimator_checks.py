@@ -1,8 +1,13 @@
 """scikit-learn's own checks of every estimator, in several configurations, without exceptions."""
 
+import numpy as np
+from scipy.special import expit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latlin.linear import (
+    BayesianBinomialRegression,
+    BayesianCountRegression,
+    BayesianGammaRegression,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianOrdinalRegression,
@@ -11,6 +16,23 @@ from latlin.linear import (
     RobustRegression,
     SparseRegression,
 )
+
+
+class Chances(BayesianBinomialRegression):
+    """The checks bring numbers of any size: each becomes successes among ten trials."""
+
+    def _training(self, X, y, **options):
+        X, y = super()._training(X, y, **options)
+        return X, np.column_stack([np.round(10.0 * expit(0.2 * y)), np.full(len(y), 10.0)])
+
+    def _look_back(self):
+        """Made-up successes vary as they like."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
 
 CONFIGURATIONS = [
     BayesianLinearRegression(),
@@ -24,6 +46,9 @@ CONFIGURATIONS = [
     BayesianOrdinalRegression(engine="laplace", prior_scale=1.0),
     RobustRegression(prior_scale=1.0, noise_scale=1.0, engine="gkl"),
     SparseRegression(prior_scale=1.0, noise_scale=1.0, engine="gkl"),
+    BayesianCountRegression(engine="laplace"),
+    BayesianGammaRegression(engine="laplace", prior_scale=1.0),
+    Chances(engine="laplace", prior_scale=1.0),
 ]
 
 

@@ -58,6 +58,7 @@ def test_a_weight_of_two_is_a_duplicated_row(case):
     assert evidence(repeated) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
 def test_sparse_rows_give_the_answers_of_dense_ones(case):
     model, y = case
     model.set_params(standardise=False)
@@ -92,6 +93,7 @@ def test_units_of_the_features_do_not_matter(case):
     np.testing.assert_allclose(there.predict_latent(X * factor + 273.15), latent, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
 def test_an_offset_is_a_feature_of_coefficient_one(case):
     model, y = case
     shift = np.linspace(-1.0, 1.0, len(y))

@@ -251,6 +251,7 @@ def test_numbers_whose_squares_overflow_are_refused(estimator):
         estimator.fit(X, y).predict(1e200 * X)
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
 def test_exposures_may_have_any_unit():
     rng = np.random.default_rng(0)
     X, y, offset = rng.standard_normal((20, 2)), rng.poisson(3.0, 20), rng.standard_normal(20)

@@ -22,6 +22,7 @@ from latlin.densities.bases.base import Base
 from latlin.densities.characteristic import Grid, Regions, Table, Windows, expect, tabulate, windows
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 # --- Exact one-dimensional marginals of projections of an affine-independent density.
 #
@@ -135,6 +136,7 @@ class ProjectedMarginals:
 LEVEL = 2
 
 
+@storable
 @dataclass(frozen=True)
 class AffineIndependent:
     """The density of Av + b.

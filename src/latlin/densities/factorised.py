@@ -13,8 +13,10 @@ from scipy import sparse
 from latlin.densities.marginals import NormalMarginals
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 
+@storable
 class Table(NamedTuple):
     """Factors of some coordinates, each as masses at rising points of the line: (coordinates, points)."""
 
@@ -23,6 +25,7 @@ class Table(NamedTuple):
     masses: Array
 
 
+@storable
 @dataclass(frozen=True)
 class Factorised:
     """q(w) = ∏_d q_d(w_d).

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from latlin.densities.marginals import NormalMarginals
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 
 class Covariance(Protocol):
@@ -45,6 +46,7 @@ class Covariance(Protocol):
         ...
 
 
+@storable
 @dataclass(frozen=True)
 class Gaussian:
     """N(w | mean, S).

@@ -19,8 +19,10 @@ from scipy.special import logsumexp
 from latlin.numerics.arrays import Array
 from latlin.numerics.inversion import invert
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class Mixture:
     """Σ_k weight_k q_k(w).

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike
 from latlin.densities.marginals import NormalMarginals
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class PointMass:
     """All mass at `mean`: variance 0 everywhere, every draw the same, no density."""

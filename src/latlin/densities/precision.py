@@ -13,10 +13,12 @@ from scipy.linalg import blas
 from latlin.densities.whitening import Whitening
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky, gram, whitened_squares
+from latlin.numerics.stored import storable
 
 BLOCK = 1024
 
 
+@storable
 @dataclass(frozen=True)
 class PrecisionCovariance:
     """S = L P⁻¹ Lᵀ with P = CᵀC.
@@ -70,6 +72,7 @@ class PrecisionCovariance:
 # --- The precision P = I + LᵀΓL of a Gaussian process in coordinates whitened by its kernel matrix K = LLᵀ.
 
 
+@storable
 @dataclass(frozen=True)
 class KernelPrecision:
     """P = I + LᵀΓL through the factor of B; its own Cholesky factor is formed only if it is asked for.
@@ -131,6 +134,7 @@ def kernel_weights(K: Array, root: Array, inner: Cholesky, nu: Array) -> Array:
 # --- A full covariance whose diagonal is already known, as it is after every fit of a Gaussian process.
 
 
+@storable
 @dataclass(frozen=True)
 class MarginalCovariance(PrecisionCovariance):
     """S = L P⁻¹ Lᵀ with its diagonal; anything else goes through the factor of P.
@@ -168,6 +172,7 @@ def _is_identity(rows: Any, dim: int) -> bool:
 # projections. Nothing of size D×D is formed unless asked for.
 
 
+@storable
 @dataclass(frozen=True)
 class SubspaceCovariance:
     """S = L (Q M⁻¹ Qᵀ + c²(I − QQᵀ)) Lᵀ.

@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
 class Whitening(Protocol):
@@ -37,6 +38,7 @@ class Whitening(Protocol):
         ...
 
 
+@storable
 @dataclass(frozen=True)
 class DiagonalWhitening:
     """L = diag(scale)."""
@@ -61,6 +63,7 @@ class DiagonalWhitening:
         return h * self.scale
 
 
+@storable
 @dataclass(frozen=True)
 class CovarianceWhitening:
     """L = Cᵀ with C upper triangular, Σ = CᵀC."""
@@ -84,6 +87,7 @@ class CovarianceWhitening:
         return np.ascontiguousarray(blas.dtrmm(1.0, self.factor, _dense(h).T, lower=0).T)
 
 
+@storable
 @dataclass(frozen=True)
 class PrecisionWhitening:
     """L = C⁻¹ with C upper triangular, Σ⁻¹ = CᵀC."""

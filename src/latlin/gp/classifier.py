@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin import potentials
-from latlin.gp.archive import read, write
+from latlin.gp.archive import options_to_save
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.inference.engine import Engine
+from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
@@ -34,7 +34,7 @@ LINKS: dict[str, Potential] = {
 }
 
 
-class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     """Gaussian process classification with a choice of link and of engine.
 
     Parameters
@@ -79,6 +79,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
     ('lower bound', True)
     """
 
+    _saved = ("processes_", "_targets", "classes_[C]", "n_features_in_", "feature_names_in_?[D]")
+
     def __init__(
         self,
         kernel: Any = None,
@@ -121,7 +123,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         template = _template(self.link)
         self._engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
-        setting = Setting(kernel, Likelihood.of(template))
+        setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._targets = [(labels == one).astype(float) for one in ones]
         options = (
@@ -150,19 +152,15 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = max(one.n_iter for one in found)
         self.messages_, self.traces_ = [one.message for one in found], [one.trace for one in found]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model, training data included, to an archive that `load` and `latlin.load` read."""
+    def _check_before_saving(self) -> None:
         check_is_fitted(self)
-        write(path, self, self.processes_, self._targets)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; predictions are the same."""
-        model, processes, targets = read(path, cls)
-        model._engine = resolve_engine(model.engine, processes[0].setting.likelihood.template)
-        model._targets = targets
-        model._store(processes)
-        return model
+    def _options_to_save(self) -> dict[str, Any]:
+        return options_to_save(super()._options_to_save())
+
+    def _after_loading(self) -> None:
+        self._engine = resolve_engine(self.engine, self.processes_[0].setting.likelihood.template)
+        self._store(list(self.processes_))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each row."""

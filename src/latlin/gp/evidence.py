@@ -18,8 +18,10 @@ from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class Setting:
     """Kernel, likelihood, and the units of the latent function: N(w | mean, amplitude² K).

@@ -19,8 +19,10 @@ from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.stored import storable_by_arguments
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Exact:
     """The engine for models all of whose sites are Gaussian."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -11,13 +10,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.gp.archive import read, write
+from latlin.gp.archive import options_to_save
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.validation import choose_on_validation
 from latlin.inference.engine import Engine
+from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
@@ -26,7 +26,7 @@ from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
 
-class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
     """Gaussian process regression with a choice of noise and of engine.
 
     Parameters
@@ -91,6 +91,8 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
     >>> bool(abs(robust.predict(X[20:21])[0] - np.sin(X[20, 0])) < 0.1)
     True
     """
+
+    _saved = ("process_", "y_train_[N]", "n_features_in_", "feature_names_in_?[D]", "process_.X[N, D]")
 
     def __init__(
         self,
@@ -174,18 +176,15 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
         self.trace_ = found.trace
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model, training data included, to an archive that `load` and `latlin.load` read."""
+    def _check_before_saving(self) -> None:
         check_is_fitted(self)
-        write(path, self, [self.process_], [self.y_train_])
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; predictions are the same."""
-        model, processes, targets = read(path, cls)
-        model._engine = resolve_engine(model.engine, processes[0].setting.likelihood.template)
-        model._store(processes[0], targets[0])
-        return model
+    def _options_to_save(self) -> dict[str, Any]:
+        return options_to_save(super()._options_to_save())
+
+    def _after_loading(self) -> None:
+        self._engine = resolve_engine(self.engine, self.process_.setting.likelihood.template)
+        self._store(self.process_, self.y_train_)
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Array | tuple[Array, Array]:
         """Mean of the targets at new inputs.

@@ -45,12 +45,12 @@ def candidates(setting: Setting, grid: Mapping[str, Sequence[float]]) -> list[Se
     unknown = set(grid) - set(setting.likelihood.values)
     if unknown:
         raise ValueError(f"validation_grid names {sorted(unknown)}, but the likelihood has {template.parameters}")
-    kept = [name for name in template.parameters if name not in setting.likelihood.free]
+    ranges = dict(setting.likelihood.ranges)
+    kept = [name for name in template.free if name not in ranges]
     settings = []
     for values in product(*grid.values()):
-        given = {name: getattr(template, name) for name in template.parameters}
-        given |= dict(zip(grid, values, strict=True))
-        likelihood = Likelihood.of(type(template)(**given), [*kept, *grid])
+        given = dict(zip(grid, values, strict=True))
+        likelihood = Likelihood.of(template.replace(**given), [*kept, *grid], ranges)
         settings.append(replace(setting, likelihood=likelihood))
     return settings
 

@@ -22,6 +22,7 @@ from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.mean_field.engine import MeanField
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
+from latlin.numerics.stored import storable_by_arguments
 
 #: min(N, D) up to which a full covariance is fitted, and dimension up to which D×D may be formed at all
 FULL = 2000
@@ -34,6 +35,7 @@ RANK = 50
 PARAMETERS = 20_000_000
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Auto:
     """Chooses an engine for the model, runs it and says why in `Posterior.message`."""

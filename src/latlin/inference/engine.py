@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from functools import partial
+from inspect import getclosurevars
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -57,17 +61,65 @@ def fingerprint(model: LatentLinearModel, engine: object) -> str:
 
 
 def _digest(digest: hashlib._Hash, value: Any) -> None:
-    """Arrays by their bytes, operators by a product, potentials by their values; anything else by its repr."""
+    """Arrays by their bytes, operators by a product, potentials by all they hold and by values, functions by code."""
     if sparse.issparse(value):
         csr = sparse.csr_array(value)
         value = np.concatenate([csr.shape, csr.indptr, csr.indices, csr.data])
     elif isinstance(value, LinearOperator):
         value = value @ np.random.default_rng(0).standard_normal((value.shape[1], 3))
     elif isinstance(value, Potential):
-        digest.update(type(value).__name__.encode())
-        value = value.log_density(np.linspace(-3.0, 3.0, 7)[:, None] * np.ones(value.size or 1))
-    if isinstance(value, np.ndarray):
-        digest.update(f"{value.shape}{value.dtype}".encode())
+        digest.update(type(value).__qualname__.encode())
+        for name, part in sorted(vars(value).items()):
+            digest.update(name.encode())
+            _digest(digest, part)
+        for values in _values(value):
+            _digest(digest, values)
+        return
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        digest.update(f"{value.shape}{value.dtype.str}".encode())
         digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, FunctionType):
+        _digest_function(digest, value)
+    elif isinstance(value, tuple | list):
+        digest.update(f"{len(value)} parts".encode())
+        for part in value:
+            _digest(digest, part)
+    elif isinstance(value, partial):
+        _digest(digest, (value.func, value.args, sorted(value.keywords.items())))
+    elif callable(value):  # what it computes is in the values of its potential
+        digest.update(str(getattr(value, "__name__", type(value).__qualname__)).encode())
     else:
         digest.update(repr(value).encode())
+
+
+def _digest_function(digest: hashlib._Hash, function: FunctionType) -> None:
+    """Code, constants, defaults and the values that a function keeps from where it was made."""
+    _digest_code(digest, function.__code__)
+    kept = getclosurevars(function).nonlocals
+    _digest(digest, [function.__defaults__, *(function.__kwdefaults__ or {}).items(), *kept.items()])
+
+
+def _digest_code(digest: hashlib._Hash, code: CodeType) -> None:
+    digest.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _digest_code(digest, constant)
+        else:
+            digest.update(repr(constant).encode())
+
+
+def _values(potential: Potential) -> Iterator[np.ndarray]:
+    """log φ where the family bends, and on a logarithmic scale from 10⁻³ to 10⁶ on both sides of zero."""
+    ladder = np.concatenate([[0.0], 10.0 ** np.arange(-3.0, 6.5, 0.5)])
+    places: list[Any] = [sign * size for sign in (1.0, -1.0) for size in ladder]
+    for centre, width in potential.regions():
+        places += [centre + k * width for k in (-8.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 8.0)]
+    with np.errstate(all="ignore"):
+        yield from (_value(potential, np.broadcast_to(place, potential.size or 1)) for place in places)
+
+
+def _value(potential: Potential, x: np.ndarray) -> np.ndarray:
+    try:
+        return potential.log_density(x)
+    except ValueError:  # a function of the user's may have no value there
+        return np.full(x.shape, np.nan)

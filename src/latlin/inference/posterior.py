@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,17 +14,19 @@ from latlin.inference.approximation import Density, EvidenceKind
 from latlin.inference.diagnosis.kl_bound import gaussian_kl_bound
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
-from latlin.inference.stored_posterior import read, write
+from latlin.inference.stored_posterior import StoredModel, check_density
+from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
+from latlin.numerics.stored import storable_as
 
 if TYPE_CHECKING:
     from latlin.inference.diagnosis.diagnose import Diagnosis
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Archived):
     """An approximate (or exact) posterior of a `LatentLinearModel`.
 
     Attributes
@@ -154,9 +156,25 @@ class Posterior:
         >>> dataclasses.replace(same, model=model).diagnose(random_state=0).verdict
         'reliable'
         """
-        write(path, self)
+        super().save(path)
+
+    def _options_to_save(self) -> dict[str, Any]:
+        return {"dim": int(self.model.dim)}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Posterior:
-        """Read what `save` wrote; questions about the model, `diagnose` and `kl_bound`, need it given again."""
-        return cls(**read(path))
+    def _made_from(cls, options: dict[str, Any], attributes: dict[str, Any]) -> Posterior:
+        check_density(attributes["density"], options["dim"])
+        return cls(model=StoredModel(options["dim"]), **attributes)
+
+
+def _take_apart(posterior: Posterior) -> dict[str, Any]:
+    return posterior._options_to_save() | {name: getattr(posterior, name) for name in _STORED}
+
+
+def _put_together(dim: int, **attributes: Any) -> Posterior:
+    return Posterior._made_from({"dim": dim}, attributes)
+
+
+_STORED = tuple(part.name for part in fields(Posterior) if part.name != "model")
+Posterior._saved = _STORED
+storable_as(Posterior, _take_apart, _put_together)

@@ -1,6 +1,9 @@
 """Bayesian linear models with the face of scikit-learn: regression, classification, counts, ordered classes."""
 
+from latlin.linear.binomial import BayesianBinomialRegression
 from latlin.linear.classifiers import BayesianLogisticRegression, BayesianProbitRegression
+from latlin.linear.counts import BayesianCountRegression
+from latlin.linear.gamma import BayesianGammaRegression
 from latlin.linear.gaussian_regression import BayesianLinearRegression
 from latlin.linear.ordinal import BayesianOrdinalRegression
 from latlin.linear.poisson import BayesianPoissonRegression
@@ -8,6 +11,9 @@ from latlin.linear.robust import RobustRegression
 from latlin.linear.sparse import SparseRegression
 
 __all__ = [
+    "BayesianBinomialRegression",
+    "BayesianCountRegression",
+    "BayesianGammaRegression",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianOrdinalRegression",

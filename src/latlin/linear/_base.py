@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,7 +16,7 @@ from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear import _archive, _checks
+from latlin.linear import _checks
 from latlin.linear._arviz import inference_data
 from latlin.linear._block_fitting import block_design, fit_block_problem, numbered
 from latlin.linear._block_problem import BlockProblem, Summarised
@@ -24,22 +24,24 @@ from latlin.linear._block_table import Table, describe
 from latlin.linear._coding import Coding, Numbers
 from latlin.linear._design import Design, design_of
 from latlin.linear._evidence import Fit
-from latlin.linear._families import Family, Targets
+from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
 from latlin.linear._summary import Summary, coefficient_rows
+from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
 
 
-class LinearEstimator(BaseEstimator):
+class LinearEstimator(Archived, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 
     A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and
@@ -52,6 +54,18 @@ class LinearEstimator(BaseEstimator):
     _labelled = False
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
+    _saved: ClassVar[tuple[str, ...]] = (
+        "_design",
+        "_fits",
+        "_dtype",
+        "n_features_in_",
+        "feature_names_in_?[D]",
+        "classes_?[*]",
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls._saved = (*LinearEstimator._saved, *(f"{name}?" for name in cls._extras))
+        super().__init_subclass__(**options)
 
     def __init__(
         self,
@@ -87,6 +101,10 @@ class LinearEstimator(BaseEstimator):
     def _given(self) -> dict[str, Any]:
         """Hyperparameters by name, as the user gave them."""
         return {"prior_scale": self.prior_scale}
+
+    def _columns(self) -> int:
+        """Numbers that belong to the response of one row."""
+        return 1
 
     # --- fitting --------------------------------------------------------------------------------
 
@@ -143,7 +161,7 @@ class LinearEstimator(BaseEstimator):
     def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
         """`fit` for rows in blocks: a first pass for what all fits need, then one fit a response."""
         blocks = open_blocks(X, y, weight, offset)
-        table = describe(blocks, self._labelled)
+        table = describe(blocks, self._labelled, self._columns())
         remember_columns(self, X, blocks.n_columns)
         problems = self._block_problems(blocks, table, digest_of(blocks, checkpoint))
         if table.width not in (1, len(problems)):
@@ -226,7 +244,7 @@ class LinearEstimator(BaseEstimator):
 
     def _likelihood(self, index: int = 0) -> Potential:
         """The potential of a response at its hyperparameters, of no particular observation."""
-        return self._family().potential(0.0, self._fits[index].values)
+        return self._family().kind(self._fits[index].values)
 
     @rowwise
     def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -279,6 +297,11 @@ class LinearEstimator(BaseEstimator):
             raise AttributeError(f"the families of this {type(self).__name__} have no parameter {name!r}")
         return values[name]
 
+    @property
+    def parameters_(self) -> dict[str, Any]:
+        """The likelihood's own parameters, given or learnt, by name."""
+        return {name: self._fitted_value(name) for name in self._family().parameters}
+
     def _generator(self, random_state: RandomState) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
 
@@ -307,7 +330,8 @@ class LinearEstimator(BaseEstimator):
         total = float(np.sum(self.log_evidence_))
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
-        return ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one a class, for several classes.
@@ -330,13 +354,15 @@ class LinearEstimator(BaseEstimator):
         The training data are not in it: what was read back predicts and draws the very same numbers, but what needs
         the data (`posterior_.diagnose()`, `to_arviz()`) asks for a new fit.
         """
-        check_is_fitted(self, "posterior_")
-        _archive.write(path, self)
+        super().save(path)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
-        return _archive.read(path, cls)
+    def _check_before_saving(self) -> None:
+        check_is_fitted(self, "posterior_")
+
+    def _after_loading(self) -> None:
+        if any(len(fit.posterior.mean) != self._design.dim for fit in self._fits) or not self._fits:
+            raise ValueError(f"its posteriors are not over the {self._design.dim} coefficients of its design")
+        self._store(self._design, list(self._fits), self._dtype)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

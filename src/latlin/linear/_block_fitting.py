@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from latlin.distributed.blocks import Block
 from latlin.inference.auto import FULL, Auto
 from latlin.inference.block_infer import OnBlocks, choose_for_blocks, infer_blocks
-from latlin.inference.block_model import BlockModel, Reading, pieces
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._block_exact import block_spectrum, exact_posterior, sufficient
@@ -22,10 +20,9 @@ from latlin.linear._block_table import Table
 from latlin.linear._design import Design, standardised
 from latlin.linear._evidence import PLAIN, Fit, maximise_evidence
 from latlin.linear._exact import maximise_exact_evidence
-from latlin.linear._families import LOCATION
 from latlin.linear._fitting import FINE, FINER, SMALL, asked_engine
 from latlin.linear._priors import GaussianPrior
-from latlin.numerics.arrays import Array
+from latlin.potentials.gaussian import Gaussian
 
 Path = str | os.PathLike[str]
 
@@ -69,7 +66,7 @@ def fit_block_problem(
 def _in_closed_form(problem: BlockProblem, values: Mapping[str, Any], free: Sequence[str]) -> bool:
     """Gaussian prior and noise, and at most two hyperparameters to learn."""
     many = "prior_scale" in free and np.ndim(values["prior_scale"]) > 0
-    gaussian = problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior)
+    gaussian = type(problem.family.template) is Gaussian and isinstance(problem.prior, GaussianPrior)
     return gaussian and not many and problem.design.dim <= FULL
 
 
@@ -84,20 +81,3 @@ def _exact(problem: BlockProblem, values: Mapping[str, Any], free: Sequence[str]
 def numbered(checkpoint: Path | None, index: int, count: int) -> Path | None:
     """The file of one of several fits."""
     return checkpoint if checkpoint is None or count == 1 else f"{os.fspath(checkpoint)}.{index}"
-
-
-def pearson(model: BlockModel, mean: Array) -> tuple[float, float]:
-    """Σ weight (y − rate)²/rate of counts with rate exp(xᵀw), and Σ weight."""
-    statistic, weight = model.blocks.total(_pearson_sums, model.reading, mean)
-    return float(statistic), float(weight)
-
-
-def _pearson_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
-    statistic = weight = 0.0
-    for observed in pieces(block, reading):
-        sites = observed.sites
-        rate = np.exp(observed.times(mean) + sites.offset)
-        y = np.asarray(observed.potential.y)  # type: ignore[attr-defined]
-        statistic += float(np.sum(sites.weight * (y - rate) ** 2 / rate))
-        weight += float(sites.weight.sum())
-    return statistic, weight

@@ -18,11 +18,11 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._block_table import Table, column_of
 from latlin.linear._coding import Coding
 from latlin.linear._design import Design
-from latlin.linear._families import Family
 from latlin.linear._priors import Prior
 from latlin.linear._problem import hyper_slopes
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.families import Family
 
 Values = Mapping[str, Any]
 
@@ -49,7 +49,8 @@ class LinearReading:
     column: int
 
     def __call__(self, block: Block) -> Observed | None:
-        X, y, weight, offset = block.X, column_of(block.y), block.weight, block.offset
+        y = column_of(block.y, len(self.family.columns))
+        X, weight, offset = block.X, block.weight, block.offset
         if weight is not None:
             weight = np.asarray(weight, float)
             kept = weight > 0.0
@@ -63,7 +64,7 @@ class LinearReading:
         return Observed(self.design.rows(X), self.family.potential(self.coding(y), self.values), weight, offset)
 
     def kind(self) -> Potential:
-        return self.family.potential(0.0, self.values)
+        return self.family.kind(self.values)
 
 
 @dataclass(frozen=True)

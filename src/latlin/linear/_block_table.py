@@ -103,28 +103,30 @@ def _counted(place: NDArray[np.intp], weight: Array, length: int) -> Array:
     return np.bincount(place, weight, length).astype(float)
 
 
-def describe(blocks: Blocks, labelled: bool) -> Table:
-    """The table of all blocks."""
-    table = tree(blocks.each(_described, labelled), Table.merged)
+def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> Table:
+    """The table of all blocks, with so many numbers in the response of one row."""
+    table = tree(blocks.each(_described, labelled, columns), Table.merged)
     if table.n_rows == 0:
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
     return table
 
 
-def column_of(y: Any) -> NDArray[Any]:
-    """The response as a vector; a single column is taken as one."""
+def column_of(y: Any, columns: int = 1) -> NDArray[Any]:
+    """The response as a vector; a single column is taken as one. Where several numbers belong to a row, as a matrix."""
     if y is None:
         raise ValueError("y is missing: blocks of rows must come with their responses")
     values = np.asarray(y)
+    if values.ndim == 2 and 1 < values.shape[1] <= columns:
+        return values
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1:
         raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
     return values
 
 
-def _described(block: Block, labelled: bool) -> Table:
+def _described(block: Block, labelled: bool, columns: int) -> Table:
     count = block.n_rows
-    y = column_of(block.y)
+    y = column_of(block.y, columns)
     if len(y) != count:
         raise ValueError(f"X and y have different lengths: {count} and {len(y)} rows in a block")
     weight = None if block.weight is None else _weights(np.asarray(block.weight), count)
@@ -203,6 +205,7 @@ def _response(y: NDArray[Any], offset: Array | None, weight: Array) -> Moments:
     except (TypeError, ValueError) as error:
         raise ValueError(f"y must be numeric, got {y.dtype}") from error
     _refuse_missing("y", values, np.atleast_1d(values.sum()))
+    values = values if values.ndim == 1 else values[:, 0]
     residual = values if offset is None else values - offset
     return _dense_moments(np.column_stack([values, residual]), weight)
 

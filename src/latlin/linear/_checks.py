@@ -1,4 +1,4 @@
-"""Arguments that come with the rows: weights and offsets."""
+"""Arguments that come with the rows: weights, offsets and exposures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from latlin.distributed.opening import is_dask
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
 
@@ -40,6 +41,44 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     if not np.all(np.isfinite(array)):
         raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
     return np.asarray(summable("offset", array))
+
+
+def exposed(offset: Any, exposure: Any) -> Any:
+    """The offsets with the logarithms of the exposures; Dask arrays stay lazy."""
+    if exposure is None:
+        return offset
+    if is_dask(exposure):
+        added = np.log(exposure)
+        return added if offset is None else offset + added
+    array = np.asarray(exposure, float)
+    good = np.isfinite(array) & (array > 0.0)
+    if not np.all(good):
+        where = f" in {int(np.sum(~good))} rows, first in row {int(np.flatnonzero(~good)[0])}" if array.ndim else ""
+        raise ValueError(f"exposure must be positive and finite, got {array[~good].flat[0]:g}{where}")
+    return np.log(array) if offset is None else np.asarray(offset, float) + np.log(array)
+
+
+def beside(y: Any, **extra: Any) -> Any:
+    """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
+    given = {name: part for name, part in extra.items() if part is not None}
+    if not given:
+        return y
+    if is_dask(y):
+        import dask.array as da
+
+        columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, *given.values())]
+        return da.stack(columns, axis=1).rechunk({1: len(columns)})
+    first = np.asarray(y)
+    if first.ndim != 1:
+        raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
+    parts = [first]
+    for name, part in given.items():
+        array = np.asarray(part, float)
+        array = np.full(len(first), float(array)) if array.ndim == 0 else array
+        if array.shape != first.shape:
+            raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
+        parts.append(array)
+    return np.column_stack(parts)
 
 
 def column(offset: Array | None, index: int) -> Array | None:

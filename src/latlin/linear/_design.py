@@ -15,11 +15,13 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 #: rows that stay in the cache
 BLOCK = 512
 
 
+@storable
 @dataclass(frozen=True)
 class Design:
     """How features become rows.

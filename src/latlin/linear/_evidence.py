@@ -15,11 +15,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from latlin.inference.engine import Engine
+from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.linear._problem import Learnable
+from latlin.linear._priors import Prior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress, progress
+from latlin.numerics.stored import storable
+from latlin.potentials.families import Family
+from latlin.potentials.ranges import Positive, Range
 
 MAX_FITS = 100
 
@@ -42,6 +46,7 @@ class Accuracy(NamedTuple):
 PLAIN = Accuracy()
 
 
+@storable
 class Fit(NamedTuple):
     """A posterior and the hyperparameters it belongs to."""
 
@@ -50,72 +55,47 @@ class Fit(NamedTuple):
     n_fits: int = 1
 
 
-class Coordinate(Protocol):
-    """How a hyperparameter becomes unconstrained numbers."""
+class Learnable(Protocol):
+    """A problem whose hyperparameters can be learnt."""
 
-    def pack(self, value: Any) -> Array: ...
+    @property
+    def unit(self) -> float: ...
 
-    def unpack(self, theta: Array) -> Any: ...
+    @property
+    def family(self) -> Family: ...
 
-    def pull(self, theta: Array, slope: Any) -> Array:
-        """Derivatives in the numbers from those in the value."""
-        ...
+    @property
+    def prior(self) -> Prior: ...
 
-    def bounds(self, count: int) -> list[tuple[float, float]]: ...
+    def model(self, values: Mapping[str, Any]) -> LatentLinearModel: ...
 
-
-class Logarithm(NamedTuple):
-    """A positive number or a vector of them, between two ends."""
-
-    low: float
-    high: float
-
-    def pack(self, value: Any) -> Array:
-        return np.log(np.clip(np.atleast_1d(np.asarray(value, float)), self.low, self.high))
-
-    def unpack(self, theta: Array) -> Any:
-        return float(np.exp(theta[0])) if len(theta) == 1 else np.exp(theta)
-
-    def pull(self, theta: Array, slope: Any) -> Array:
-        scaled = np.exp(theta) * slope
-        return scaled if len(theta) > 1 else np.atleast_1d(np.sum(scaled))
-
-    def bounds(self, count: int) -> list[tuple[float, float]]:
-        return [(float(np.log(self.low)), float(np.log(self.high)))] * count
+    def gradient(self, posterior: Posterior, values: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
-class Increasing(NamedTuple):
-    """Cut points: the first, and the logarithms of the gaps."""
-
-    reach: float = 50.0
-
-    def pack(self, value: Any) -> Array:
-        cuts = np.asarray(value, float)
-        return np.concatenate([cuts[:1], np.log(np.diff(cuts))])
-
-    def unpack(self, theta: Array) -> Any:
-        return np.cumsum(np.concatenate([theta[:1], np.exp(theta[1:])]))
-
-    def pull(self, theta: Array, slope: Any) -> Array:
-        # cut k moves with the first and with every gap before it
-        after = np.cumsum(np.asarray(slope)[::-1])[::-1]
-        return np.concatenate([after[:1], np.exp(theta[1:]) * after[1:]])
-
-    def bounds(self, count: int) -> list[tuple[float, float]]:
-        return [(-self.reach, self.reach), *[(-12.0, float(np.log(self.reach)))] * (count - 1)]
-
-
-def coordinates(problem: Learnable) -> dict[str, Coordinate]:
-    """How each hyperparameter is sought, and between which ends."""
+def ranges_of(problem: Learnable) -> dict[str, Range]:
+    """Where each hyperparameter is sought."""
     unit = problem.unit
     return {
-        "prior_scale": Logarithm(1e-4 * unit, 1e3 * unit),
-        "scale": Logarithm(1e-4 * unit, 1e2 * unit),
-        "df": Logarithm(0.5, 200.0),
-        "prior_df": Logarithm(0.5, 200.0),
-        "prior_shape": Logarithm(0.3, 4.0),
-        "cuts": Increasing(),
+        "prior_scale": Positive(unit, 1e-4 * unit, 1e3 * unit),
+        **problem.family.ranges(unit),
+        **problem.prior.ranges(),
     }
+
+
+def _packed(span: Range, value: Any) -> Array:
+    """Free coordinates as a vector, within the ends of a search."""
+    theta = np.atleast_1d(span.to_free(value))
+    return np.clip(theta, *np.array(span.bounds(len(theta))).T)
+
+
+def _unpacked(span: Range, theta: Array, single: bool) -> Any:
+    value = span.from_free(theta)
+    return float(value[0]) if single else value
+
+
+def _chained(span: Range, value: Any, slope: Any) -> Array:
+    """Derivatives in the free coordinates; one number for all sites takes the sum of theirs."""
+    return np.atleast_1d(span.chain(value, slope if np.ndim(value) else np.sum(slope)))
 
 
 class _Search:
@@ -133,17 +113,17 @@ class _Search:
     ) -> None:
         self.checkpoint, self.bar = checkpoint, bar
         self.problem, self.engine, self.values, self.start = problem, engine, dict(values), start
-        known = coordinates(problem)
-        self.coordinates = {name: known[name] for name in free}
-        self.parts = [coordinate.pack(values[name]) for name, coordinate in self.coordinates.items()]
+        known = ranges_of(problem)
+        self.ranges = {name: known[name] for name in free}
+        self.parts = [_packed(span, values[name]) for name, span in self.ranges.items()]
         self.ends = np.cumsum([len(part) for part in self.parts])[:-1]
         self.best: Fit | None = None
         self.last: tuple[Array, tuple[float, Array]] | None = None
         self.n_fits = 0
 
     def bounds(self) -> list[tuple[float, float]]:
-        each = zip(self.coordinates.values(), self.parts, strict=True)
-        return [pair for coordinate, part in each for pair in coordinate.bounds(len(part))]
+        each = zip(self.ranges.values(), self.parts, strict=True)
+        return [pair for span, part in each for pair in span.bounds(len(part))]
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         if self.last is None or not np.array_equal(self.last[0], theta):
@@ -151,8 +131,9 @@ class _Search:
         return self.last[1]
 
     def _evaluate(self, theta: Array) -> tuple[float, Array]:
-        pieces = dict(zip(self.coordinates, np.split(theta, self.ends), strict=True))
-        values = self.values | {name: self.coordinates[name].unpack(piece) for name, piece in pieces.items()}
+        pieces = dict(zip(self.ranges, np.split(theta, self.ends), strict=True))
+        single = {name: np.ndim(self.values[name]) == 0 for name in pieces}
+        values = self.values | {n: _unpacked(self.ranges[n], piece, single[n]) for n, piece in pieces.items()}
         file = None if self.checkpoint is None else f"{os.fspath(self.checkpoint)}.{self.n_fits}"
         posterior = self.engine.run(self.problem.model(values), start=self.start, checkpoint=file)
         self.start, self.n_fits = posterior, self.n_fits + 1
@@ -160,7 +141,7 @@ class _Search:
         if self.best is None or posterior.log_evidence > self.best.posterior.log_evidence:
             self.best = Fit(posterior, values)
         slopes = self.problem.gradient(posterior, values)
-        gradient = [self.coordinates[name].pull(piece, slopes[name]) for name, piece in pieces.items()]
+        gradient = [_chained(span, values[name], slopes[name]) for name, span in self.ranges.items()]
         return -posterior.log_evidence, -np.concatenate(gradient)
 
 

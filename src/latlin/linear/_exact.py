@@ -19,8 +19,8 @@ from scipy import sparse
 from scipy.linalg import svd
 from scipy.optimize import minimize
 
-from latlin.linear._evidence import coordinates
-from latlin.linear._problem import Learnable, Problem
+from latlin.linear._evidence import Learnable, ranges_of
+from latlin.linear._problem import Problem
 from latlin.numerics.arrays import Array
 
 
@@ -107,7 +107,7 @@ def maximise_exact_evidence(
     data = decompose(1.0 if single else values["prior_scale"])
     start = np.log([values["prior_scale"] if single else 1.0, values["scale"]])
     kept = [i for i, name in enumerate(names) if name in free]
-    limits = coordinates(problem)
+    limits = ranges_of(problem)
     bounds = [limits[names[i]].bounds(1)[0] for i in kept]
 
     def objective(theta: Array) -> tuple[float, Array]:

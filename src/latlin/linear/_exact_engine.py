@@ -29,12 +29,14 @@ from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky
+from latlin.numerics.stored import storable_by_arguments
 
 #: entries of the rows up to which singular values are taken
 DECOMPOSED = 2_000_000
 Solved = tuple[Density, SiteParameters, float]
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Exact:
     """The exact posterior of a model of one Gaussian prior and one block of Gaussian sites."""

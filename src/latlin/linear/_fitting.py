@@ -19,12 +19,13 @@ from latlin.inference.mode.laplace import Laplace
 from latlin.inference.mode.map import MAP
 from latlin.inference.posterior import Posterior
 from latlin.linear._block_problem import BlockProblem
-from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence
+from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence, ranges_of
 from latlin.linear._exact import maximise_exact_evidence, spectrum
 from latlin.linear._exact_engine import Exact
-from latlin.linear._families import LOCATION
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
+from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
 #: entries of X up to which a fit goes on to nearly all digits, so that equal problems give equal answers
@@ -40,8 +41,9 @@ def settled(problem: Problem | BlockProblem, given: Mapping[str, Any], ard: bool
             f"ard=True learns one prior scale a feature: it needs prior_scale='auto', got {given['prior_scale']!r}"
         )
     scale = np.full(problem.design.n_features, problem.unit) if ard else problem.unit
-    first = {"prior_df": 3.0, "prior_shape": 0.8, "prior_scale": scale, **problem.family.first(problem.targets)}
-    known = {n: first[n] if _is_auto(v) else _checked(n, v, problem.design.n_features) for n, v in given.items()}
+    first = {"prior_scale": scale, **problem.prior.first(), **problem.family.first(problem.targets)}
+    ranges, count = ranges_of(problem), problem.design.n_features
+    known = {n: first[n] if _is_auto(v) else _checked(n, v, ranges[n], count) for n, v in given.items()}
     return known, [name for name, value in given.items() if _is_auto(value)]
 
 
@@ -53,21 +55,22 @@ def _is_auto(value: Any) -> bool:
 ARGUMENTS = {"scale": "noise_scale"}
 
 
-def _checked(name: str, value: Any, n_features: int) -> Any:
+def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
     argument = ARGUMENTS.get(name, name)
     try:
         array = np.asarray(value, float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{argument} must be a positive number or 'auto', got {value!r}") from error
-    if name == "cuts":
-        return array
+    if isinstance(span, Increasing):
+        return span.check(argument, array)
     shapes: tuple[tuple[int, ...], ...] = ((), (n_features,)) if name == "prior_scale" else ((),)
     if array.shape not in shapes:
         raise ValueError(
             f"{argument} must be 'auto' or have shape {' or '.join(map(str, shapes))}, got shape {array.shape}"
         )
-    if not np.all(np.isfinite(array) & (array > 0.0)):
+    if isinstance(span, Positive) and not np.all(np.isfinite(array) & (array > 0.0)):
         raise ValueError(f"{argument} must be positive and finite, got {value!r}")
+    span.check(argument, array)
     return float(array) if array.ndim == 0 else array
 
 
@@ -101,7 +104,7 @@ def _engine(
         return asked, ""
     chosen, reason = choose(problem.model(values))
     if isinstance(chosen, GaussianKL) and chosen.covariance == "full":
-        if problem.family == LOCATION["gaussian"] and isinstance(problem.prior, GaussianPrior):
+        if type(problem.family.template) is Gaussian and isinstance(problem.prior, GaussianPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):

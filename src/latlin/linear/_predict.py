@@ -16,7 +16,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian
-from latlin.potentials.predictive import CountPredictive, Predictive
+from latlin.potentials.predictive import LocationPredictive, Predictive
 
 
 class Latent(NamedTuple):
@@ -59,7 +59,7 @@ def predictive(potential: Potential, at: Latent) -> Predictive:
 
 def predictive_quantiles(potential: Potential, at: Latent, q: Array) -> Array:
     """Quantiles of new observations, shape (n, len(q))."""
-    if isinstance(potential, Gaussian):
+    if type(potential) is Gaussian:
         return at.mean[:, None] + np.sqrt(at.variance + potential.scale**2)[:, None] * ndtri(q)
     return np.asarray(predictive(potential, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
 
@@ -68,11 +68,22 @@ def predictive_covariance(potential: Potential, posterior: Posterior, rows: Any,
     """Covariance matrix of new observations at the rows, noise on the diagonal."""
     s = latent_covariance(posterior, rows)
     described = predictive(potential, at)
-    if isinstance(described, CountPredictive):
-        # cov(y_i, y_j) = ⟨e^{x_i}⟩⟨e^{x_j}⟩(e^{S_ij} − 1), and the Poisson variance on the diagonal
+    if not isinstance(described, LocationPredictive):
+        _refuse_other_means(potential)
+        # cov(y_i, y_j) = ⟨e^{x_i}⟩⟨e^{x_j}⟩(e^{S_ij} − 1), and the variance of an observation on the diagonal
         s = np.outer(described.mean, described.mean) * np.expm1(s)
     s[np.diag_indices(len(s))] = described.variance
     return s
+
+
+def _refuse_other_means(potential: Potential) -> None:
+    """Covariances of observations are known where their mean is a multiple of e^x."""
+    low, high = potential.predictive(np.array([0.0, 1.0]), np.zeros(2)).mean
+    if not np.isclose(high, np.e * low, rtol=1e-8):
+        raise ValueError(
+            f"return_cov has no closed form for {type(potential).__name__} observations; take the covariance of "
+            "draws of sample_y, or ask for return_std"
+        )
 
 
 def latent_covariance(posterior: Posterior, rows: Any) -> Array:

@@ -6,7 +6,7 @@ its own location and (wide) scale, which are never learnt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from latlin.linear._design import Design
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
+from latlin.potentials.ranges import Range
 
 Values = Mapping[str, Any]
 
@@ -29,6 +30,14 @@ class Prior(Protocol):
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of its parameters besides "prior_scale"."""
+        ...
+
+    def first(self) -> dict[str, Any]:
+        """Parameters to start a search from."""
+        ...
+
+    def ranges(self) -> dict[str, Range]:
+        """Where the parameters lie."""
         ...
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor | SiteFactor:
@@ -53,6 +62,12 @@ class GaussianPrior:
 
     parameters: tuple[str, ...] = ()
 
+    def first(self) -> dict[str, Any]:
+        return {}
+
+    def ranges(self) -> dict[str, Range]:
+        return {}
+
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
         mean, scale = _locations_and_scales(design, intercept, values)
         return GaussianFactor(mean, summable("prior_scale", scale) ** 2)
@@ -67,26 +82,35 @@ class GaussianPrior:
 class SitePrior:
     """One potential a coefficient, of its family's own scale prior_scale / spread_j."""
 
-    build: Callable[..., Potential]
-    #: name of the estimator's parameter → name of the potential's
-    names: tuple[tuple[str, str], ...] = ()
+    template: Potential
+
+    def _names(self) -> dict[str, str]:
+        """The estimator's name of each parameter of the potential but its scale."""
+        return {f"prior_{name}": name for name in self.template.free if name != "scale"}
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        return tuple(own for own, _ in self.names)
+        return tuple(self._names())
+
+    def first(self) -> dict[str, Any]:
+        return {own: float(self.template.value_of(name)) for own, name in self._names().items()}
+
+    def ranges(self) -> dict[str, Range]:
+        return {own: self.template.free[name] for own, name in self._names().items()}
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
         loc, scale = _locations_and_scales(design, intercept, values)
-        return SiteFactor(None, self.build(loc=loc, scale=scale, **{to: values[own] for own, to in self.names}))
+        shapes = {name: values[own] for own, name in self._names().items()}
+        return SiteFactor(None, self.template.replace(loc=loc, scale=scale, **shapes))
 
     def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
         found = slopes.sites[0]
-        named = {own: float(np.sum(found[to])) for own, to in self.names}
-        return {"prior_scale": found["scale"][: design.n_features] / design.spread, **named}
+        shapes = {own: float(np.sum(found[name])) for own, name in self._names().items()}
+        return {"prior_scale": found["scale"][: design.n_features] / design.spread, **shapes}
 
 
 SPARSE = {
-    "laplace": SitePrior(potentials.Laplace),
-    "student-t": SitePrior(potentials.StudentT, (("prior_df", "df"),)),
-    "generalised-normal": SitePrior(potentials.GeneralisedNormal, (("prior_shape", "shape"),)),
+    "laplace": SitePrior(potentials.Laplace()),
+    "student-t": SitePrior(potentials.StudentT(3.0)),
+    "generalised-normal": SitePrior(potentials.GeneralisedNormal(0.8)),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -13,22 +13,12 @@ from latlin.inference.evidence.gradient import EvidenceGradient, evidence_gradie
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
-from latlin.linear._families import Family, Targets
+from latlin.linear._families import Targets
 from latlin.linear._priors import Prior
+from latlin.potentials.families import Family
 
 #: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
 Values = Mapping[str, Any]
-
-
-class Learnable(Protocol):
-    """A problem whose hyperparameters can be learnt."""
-
-    @property
-    def unit(self) -> float: ...
-
-    def model(self, values: Values) -> LatentLinearModel: ...
-
-    def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]: ...
 
 
 def hyper_slopes(
@@ -36,7 +26,7 @@ def hyper_slopes(
 ) -> dict[str, Any]:
     """∂ log Z / ∂ hyperparameter from the derivatives in the factors' own parameters."""
     found = slopes.sites[-1]
-    likelihood = {name: found[name] if name == "cuts" else float(np.sum(found[name])) for name in family.parameters}
+    likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in family.parameters}
     return {**likelihood, **prior.gradient(design, values, slopes)}
 
 

@@ -36,6 +36,12 @@ class _Carried:
     posterior: Posterior
     parameters: tuple[str, ...] = ()
 
+    def first(self) -> dict[str, Any]:
+        return {}
+
+    def ranges(self) -> dict[str, Any]:
+        return {}
+
     def factor(self, design: Any, intercept: Any, values: Any) -> GaussianFactor:
         return GaussianFactor(self.posterior.mean, self.posterior.covariance())
 

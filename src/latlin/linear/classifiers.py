@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
-from latlin import potentials
 from latlin.distributed.answers import rowwise
 from latlin.linear import _checks
 from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Positive
-from latlin.linear._families import Binary, Family
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
+from latlin.potentials.families import FAMILIES, Family
 
 
 class OneVersusRest(StreamingClasses, Classification):
@@ -140,7 +139,7 @@ class BayesianLogisticRegression(OneVersusRest):
     """
 
     def _family(self) -> Family:
-        return Binary(potentials.Logit)
+        return FAMILIES["logit"]
 
     def _link(self, x: Array) -> Array:
         return np.asarray(expit(x))
@@ -160,7 +159,7 @@ class BayesianProbitRegression(OneVersusRest):
     """
 
     def _family(self) -> Family:
-        return Binary(potentials.Probit)
+        return FAMILIES["probit"]
 
     def _link(self, x: Array) -> Array:
         return np.asarray(ndtr(x))

@@ -12,11 +12,12 @@ from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Place
-from latlin.linear._families import Family, Ordered
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
 from latlin.numerics.rng import RandomState
+from latlin.potentials.families import Family, Ordered
+from latlin.potentials.ordinal import Ordinal
 
 
 class BayesianOrdinalRegression(Classification):
@@ -99,7 +100,7 @@ class BayesianOrdinalRegression(Classification):
         self.order = order
 
     def _family(self) -> Family:
-        return Ordered(self.link, len(self.classes_))
+        return Ordered(Ordinal(0.0, [0.0], self.link), "ordered", n_classes=len(self.classes_))
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, "cuts": self.cuts}

@@ -15,7 +15,6 @@ from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
-from latlin.mixture.archive import Archived
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
 from latlin.mixture.euclidean import Point
@@ -27,6 +26,7 @@ from latlin.mixture.schedules import StepRule
 from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import Rows, make_rows, slices, widen
+from latlin.numerics.archived import Archived
 from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
@@ -120,6 +120,12 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
     >>> mixture.n_active_
     2
     """
+
+    _saved = (
+        *("mixture_", "posterior_", "lower_bound_", "bound_kind_", "n_iter_", "n_active_", "n_features_in_"),
+        *("converged_?", "message_?", "n_seen_?", "trace_?", "_stream?", "feature_names_in_?[D]"),
+        "posterior_.components.mean[K, D]",
+    )
 
     def __init__(
         self,
@@ -284,6 +290,16 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.means_ = belief.components.mean
         self.covariances_ = mixture.components.covariances(belief.components)
         self.n_active_ = int((counts >= 1.0).sum())
+
+    def _check_before_saving(self) -> None:
+        check_is_fitted(self, "posterior_")
+
+    def _after_loading(self) -> None:
+        active = self.n_active_
+        self._store(self.mixture_, self.posterior_, np.zeros(0))
+        self.n_active_ = active
+        # a file that is not ours may hold numbers of other lengths: they must answer
+        self.score_samples(np.zeros((1, self.n_features_in_)))
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Absorb a block of a stream by stochastic natural gradients, one step a mini-batch.

@@ -25,10 +25,12 @@ from latlin.mixture.sweep import slices, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 SHORT_RUN = 10
 
 
+@storable
 class Trace(NamedTuple):
     """How a fit went, one entry an evaluation of the bound."""
 

@@ -20,8 +20,10 @@ from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import Rows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 class FixedParams(NamedTuple):
     """q(μ_k) = N(m_k, C_k)."""
 
@@ -29,6 +31,7 @@ class FixedParams(NamedTuple):
     covariance: Array  # (K, D, D)
 
 
+@storable
 @dataclass(frozen=True)
 class Fixed:
     """Known Σ; `scatter` is N_k tr(Σ⁻¹S_k), shape (K,)."""

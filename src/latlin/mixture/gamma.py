@@ -21,8 +21,10 @@ from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import Rows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 class GammaParams(NamedTuple):
     """q(μ_k, λ_k)."""
 
@@ -67,6 +69,7 @@ def _student(square: Array, dof: Array, dim: int, log_scale: Array) -> Array:
     return log_norm - log_scale - 0.5 * (dof + dim) * np.log1p(square / dof)
 
 
+@storable
 @dataclass(frozen=True)
 class Diagonal(_GammaPrior):
     """One precision a component and feature."""
@@ -146,6 +149,7 @@ class Diagonal(_GammaPrior):
         return prior, smaller
 
 
+@storable
 @dataclass(frozen=True)
 class Spherical(_GammaPrior):
     """One precision a component; each row counts D times for it."""

@@ -21,6 +21,7 @@ from latlin.mixture.block_rows import BlockRows
 from latlin.mixture.moments import Moments
 from latlin.mixture.sweep import IncompleteRows, Rows, slices
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable, storable_by_arguments
 
 # --- Mixing weights: a Dirichlet prior, or truncated stick-breaking of a Dirichlet process.
 #
@@ -40,6 +41,7 @@ class Weights(Protocol):
     def kl(self, params: Array) -> float: ...
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class DirichletWeights:
     """π ~ Dir(α₀, …, α₀)."""
@@ -61,6 +63,7 @@ class DirichletWeights:
         return float(dirichlet_kl(params, np.full(self.components, self.concentration)))
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class StickWeights:
     """π_k = v_k ∏_{j<k}(1 − v_j), v_k ~ Beta(1, γ), v_K = 1; parameters of shape (2, K−1)."""
@@ -95,6 +98,7 @@ Walkable = Rows | BlockRows
 Data = Walkable | IncompleteRows
 
 
+@storable
 class Belief(NamedTuple):
     """q(π) q(θ): parameters of the weights and of the components."""
 
@@ -109,6 +113,7 @@ class Evaluation(NamedTuple):
     moments: Moments
 
 
+@storable
 @dataclass(frozen=True)
 class Mixture:
     """Priors of a mixture."""

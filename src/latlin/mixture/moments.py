@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 _EMPTY = 1e-100
 
 
+@storable
 class Moments(NamedTuple):
     """Statistics of K components; the shape of `scatter` is the covariance structure's."""
 

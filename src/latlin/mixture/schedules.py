@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable_by_arguments
 
 
 class StepRule(Protocol):
@@ -35,6 +36,7 @@ class _Scheduled:
         return self.length(t) * gradient, memory
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class RobbinsMonro(_Scheduled):
     """scale · (t + delay)^−exponent.
@@ -51,6 +53,7 @@ class RobbinsMonro(_Scheduled):
         return float(self.scale * (t + self.delay) ** -self.exponent)
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Exponential(_Scheduled):
     """scale · exp(−decay t), the schedule of Gutteridge (2021), §6.2."""
@@ -62,6 +65,7 @@ class Exponential(_Scheduled):
         return float(self.scale * np.exp(-self.decay * t))
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Constant(_Scheduled):
     """The same length for ever."""
@@ -72,6 +76,7 @@ class Constant(_Scheduled):
         return self.scale
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Adam:
     """Moves of about scale·(1 + t/slowdown)^−exponent a coordinate, by running means of gradient and square."""

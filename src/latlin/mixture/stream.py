@@ -14,8 +14,10 @@ from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.moments import Moments, combine, scaled
 from latlin.mixture.schedules import RobbinsMonro, StepRule
 from latlin.mixture.sweep import Rows, slices
+from latlin.numerics.stored import storable
 
 
+@storable
 class Stream(NamedTuple):
     """Where a stream stands."""
 

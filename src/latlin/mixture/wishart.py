@@ -25,8 +25,10 @@ from latlin.mixture.surgery import Pooled, Separate
 from latlin.mixture.sweep import Rows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 class WishartParams(NamedTuple):
     """q(μ_k, Λ_k): `root` is lower triangular, Ψ = root rootᵀ; one matrix a component or one for all."""
 
@@ -110,6 +112,7 @@ class _WishartPrior:
         return params.mean[labels] + normal * np.sqrt(dof[labels] / rng.chisquare(dof[labels]))[:, None]
 
 
+@storable
 @dataclass(frozen=True)
 class Full(_WishartPrior):
     """One Wishart precision a component."""
@@ -159,6 +162,7 @@ class Full(_WishartPrior):
         return prior, smaller
 
 
+@storable
 @dataclass(frozen=True)
 class Tied(_WishartPrior):
     """One Wishart precision shared by all components; its scatter is pooled, shape (D, D)."""

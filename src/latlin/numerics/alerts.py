@@ -16,6 +16,10 @@ class NumericalWarning(RuntimeWarning):
     """A matrix had to be changed to be factorised; the text says by how much."""
 
 
+class MisfitWarning(UserWarning):
+    """The family of a likelihood does not describe the observations; the text has the numbers and a remedy."""
+
+
 def alert(message: str, category: type[Warning]) -> None:
     """Warn, pointing at the first line outside the library that led here."""
     frame, level = sys._getframe(1), 2

@@ -1,8 +1,9 @@
-"""Arrays on disk: written atomically, read without running anything.
+"""Arrays and JSON in one file: written all or nothing, sealed by digests, read without running anything.
 
-An archive is an `.npz` file whose entry `header` is JSON text. Loading never unpickles, and a write that
-fails (a full disk, a lost process) leaves the file that was there before. A sealed one says its kind and format, and a
-digest of its contents tells a damaged or edited file.
+An archive is an uncompressed zip file that `numpy.load` opens too. Its member `header` is JSON text and lists every
+other member with its kind of numbers, its shape and the SHA-256 digest of its bytes; the member `digest` is that of the
+header's bytes. As nothing is compressed, no member can be larger than the file itself, which is checked before anything
+is read; and as digests are of the bytes that are stored, they are the same for every version of NumPy.
 """
 
 from __future__ import annotations
@@ -10,79 +11,186 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import struct
 import zipfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-HEADER = "header"
+from latlin.numerics.atomic import replacing
 
-
-def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write arrays and a JSON header to `path`, all or nothing."""
-    target = Path(path)
-    text = np.frombuffer(json.dumps(header).encode("utf8"), dtype=np.uint8)
-    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+HEADER, DIGEST = "header", "digest"
+#: of the layout that this module writes
+FORMAT = 2
+#: largest header, in bytes
+LARGEST_HEADER = 64 * 2**20
+#: numbers, texts; never objects
+KINDS = "biufcSU"
+_CHUNK = 2**20
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of an archive; a ValueError says what is wrong with a damaged one."""
-    if not Path(path).exists():
-        raise FileNotFoundError(f"no file {os.fspath(path)}")
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            members = {name: archive[name] for name in archive.files}
-        # members that are no arrays belong to whoever added them
-        arrays = {name: member for name, member in members.items() if isinstance(member, np.ndarray)}
-        header = json.loads(arrays.pop(HEADER).tobytes().decode("utf8"))
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, TypeError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: {error}") from error
-    if not isinstance(header, dict):
-        raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: its header is no JSON object")
-    return header, arrays
+class Archive(NamedTuple):
+    """What a file holds."""
+
+    kind: str
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
 
 
-def write_sealed(
-    path: str | os.PathLike[str], kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]
+def write_archive(
+    path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write an archive that says what it holds, in which format, with a digest of all of it."""
-    header = {"kind": kind, "format": version, **header}
-    write_archive(path, {**header, "digest": digest_of(header, arrays)}, arrays)
+    """Write arrays and a JSON header to `path`; the old file is replaced when the new one has been read back."""
+    with replacing(path) as fresh:
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as file:
+            members = {name: _write_member(file, name, np.asarray(array)) for name, array in arrays.items()}
+            content = {"kind": kind, "format": FORMAT, "content": dict(header), "members": members}
+            text = np.frombuffer(json.dumps(content).encode("utf8"), dtype=np.uint8)
+            if text.nbytes > LARGEST_HEADER:
+                raise ValueError(f"the names and options of this {kind} take {text.nbytes} bytes, too many to be saved")
+            _write_member(file, HEADER, text)
+            _write_member(file, DIGEST, np.frombuffer(hashlib.sha256(text.tobytes()).digest(), dtype=np.uint8))
+        _verify(fresh, members)
 
 
-def read_sealed(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_sealed` wrote; another kind, a later format or a digest that does not match is a ValueError."""
-    header, arrays = read_archive(path)
-    where = os.fspath(path)
-    if header.get("kind") != kind:
-        raise ValueError(f"{where} holds {header.get('kind')!r:.80}, not {kind!r}")
-    if not isinstance(header.get("format"), int) or header["format"] > version:
-        raise ValueError(
-            f"{where} has format {header.get('format')!r:.20}; this latlin reads up to {version}: upgrade it"
-        )
-    stored = header.pop("digest", None)
-    if stored != digest_of(header, arrays):
-        raise ValueError(f"{where} was damaged or changed after it was saved: its digest does not match")
-    return header, arrays
+def read_archive(path: str | os.PathLike[str], kind: str | None = None) -> Archive:
+    """The content of an archive (of this kind); a ValueError of one sentence says what is wrong with a damaged one."""
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"there is no file {os.fspath(path)}")
+    with open(path, "rb") as opened, refusing(path), zipfile.ZipFile(opened) as file:
+        header = _read_header(file, os.fstat(opened.fileno()).st_size)
+        if kind is not None and header["kind"] != kind:
+            raise ValueError(f"it holds {header['kind']!r:.80}, not {kind!r}")
+        arrays = {name: _read_member(file, name, entry) for name, entry in header["members"].items()}
+        return Archive(header["kind"], header["content"], arrays)
 
 
-def digest_of(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-    """SHA-256 of a header without digest and of arrays, as they are stored."""
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name}{array.shape}{array.dtype.str}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+@contextmanager
+def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Whatever goes wrong inside is a ValueError of one sentence: a file can be damaged in any way."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{os.fspath(path)} is not a readable latlin archive: {reason:.300}") from error
+
+
+def _write_member(file: zipfile.ZipFile, name: str, array: NDArray[Any]) -> dict[str, Any]:
+    """Write one array in NumPy's format; what the header tells of it."""
+    if array.dtype.kind not in KINDS:
+        raise ValueError(f"{name} cannot be saved: an array of {array.dtype}")
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    # a reading in the order of memory, without a copy where there is one
+    flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1)
+    entry = {"dtype": array.dtype.str, "shape": list(array.shape), "fortran": fortran}
+    digest = hashlib.sha256()
+    with file.open(zipfile.ZipInfo(f"{name}.npy", _FIXED_TIME), "w", force_zip64=True) as member:
+        member.write(_prefix(entry))
+        for part in _chunks(flat):
+            member.write(part)
+            digest.update(part)
+    return {**entry, "sha256": digest.hexdigest()}
+
+
+def _prefix(entry: Mapping[str, Any]) -> bytes:
+    """The beginning of a file in NumPy's format 1.0, its length a multiple of 64."""
+    text = f"{{'descr': {entry['dtype']!r}, 'fortran_order': {entry['fortran']}, 'shape': {tuple(entry['shape'])}, }}"
+    padding = -(10 + len(text) + 1) % 64
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text) + padding + 1) + text.encode() + b" " * padding + b"\n"
+
+
+def _chunks(flat: NDArray[Any]) -> Iterator[memoryview]:
+    """The bytes of a flat array, a part at a time."""
+    if flat.nbytes:
+        raw = flat.view(np.uint8).data
+        for start in range(0, len(raw), _CHUNK):
+            yield raw[start : start + _CHUNK]
+
+
+def _read_header(file: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    """The checked header: of a known format, unchanged, and true about which members there are."""
+    infos = {info.filename: info for info in file.infolist()}
+    if any(info.compress_type != zipfile.ZIP_STORED for info in infos.values()):
+        raise ValueError("it has compressed members, which latlin does not write")
+    if len(infos) != len(file.infolist()) or sum(info.file_size for info in infos.values()) > size:
+        raise ValueError("its members are larger than the file")
+    if f"{HEADER}.npy" not in infos or infos[f"{HEADER}.npy"].file_size > LARGEST_HEADER + 128:
+        raise ValueError("it has no header")
+    with file.open(f"{HEADER}.npy") as member:
+        _skip_prefix(member)
+        text = member.read()
+    header = json.loads(text.decode("utf8"))
+    if not isinstance(header, dict):
+        raise ValueError("its header is no JSON object")
+    _check_format(header)
+    with file.open(f"{DIGEST}.npy") as member:
+        _skip_prefix(member)
+        if member.read(33) != hashlib.sha256(text).digest():
+            raise ValueError("it was damaged or changed after it was saved: its digest does not match")
+    members = header["members"]
+    if {f"{name}.npy" for name in [*members, HEADER, DIGEST]} != set(infos):
+        raise ValueError("it was damaged or changed after it was saved: it has other members than its header says")
+    return header
+
+
+def _check_format(header: Mapping[str, Any]) -> None:
+    version, kind = header.get("format", 1), header.get("kind")
+    if not isinstance(kind, str):
+        raise ValueError("its header does not say what it holds")
+    if version == 1 or "members" not in header:
+        raise ValueError("it was saved by latlin 0.1, whose files this version does not read: fit and save again")
+    if not isinstance(version, int) or version > FORMAT:
+        raise ValueError(f"it has format {version!r:.20}, and this latlin reads up to {FORMAT}: upgrade it")
+
+
+def _skip_prefix(member: IO[bytes]) -> None:
+    """Go on to the bytes of an array: the header says their shape, and their digest whether they are the right ones."""
+    begin = member.read(10)
+    if len(begin) < 10 or begin[:8] != b"\x93NUMPY\x01\x00":
+        raise ValueError("it was damaged: a member is no array")
+    member.read(struct.unpack("<H", begin[8:])[0])
+
+
+def _read_member(file: zipfile.ZipFile, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
+    """One array, in the memory order in which it was saved, if its bytes are those that were saved."""
+    dtype, shape = np.dtype(str(entry["dtype"])), tuple(entry["shape"])
+    size = file.getinfo(f"{name}.npy").file_size
+    if dtype.kind not in KINDS or any(not isinstance(n, int) or n < 0 for n in shape):
+        raise ValueError(f"{name} is no array of numbers or texts")
+    # lengths are multiplied as Python's integers, which do not overflow
+    count = 1
+    for n in shape:
+        count *= n
+    if count * dtype.itemsize > size:
+        raise ValueError(f"{name} claims the shape {list(shape)}, more than the file holds")
+    array = np.empty(shape[::-1] if entry["fortran"] else shape, dtype)
+    digest = hashlib.sha256()
+    with file.open(f"{name}.npy") as member:
+        _skip_prefix(member)
+        for part in _chunks(array.reshape(-1)):
+            if member.readinto(part) != len(part):  # type: ignore[attr-defined]
+                raise ValueError(f"{name} ends too early")
+            digest.update(part)
+        rest = member.read(1)
+    if rest or digest.hexdigest() != entry["sha256"]:
+        raise ValueError(f"it was damaged or changed after it was saved: the digest of {name} does not match")
+    return array.T if entry["fortran"] else array
+
+
+def _verify(path: str | os.PathLike[str], members: Mapping[str, Any]) -> None:
+    """Read back what was written, a part at a time, before it takes the place of an older file."""
+    with zipfile.ZipFile(path) as file:
+        _read_header(file, os.path.getsize(path))
+        for name, entry in members.items():
+            digest = hashlib.sha256()
+            with file.open(f"{name}.npy") as member:
+                _skip_prefix(member)
+                while part := member.read(_CHUNK):
+                    digest.update(part)
+            if digest.hexdigest() != entry["sha256"]:
+                raise OSError(f"{os.fspath(path)} could not be read back: {name} is not what was written")

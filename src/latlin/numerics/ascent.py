@@ -19,10 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning, alert
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archive import read_archive, refusing, write_archive
 from latlin.numerics.progress import progress
 
 State = TypeVar("State", bound=tuple)
+#: kind of file
+CHECKPOINT = "latlin.checkpoint"
+#: largest difference of an objective, relative to 1 + |objective|, between two evaluations of the same step
+SAME = 1e-7
 #: steps without any progress, to the last digit, after which more would be idle
 PATIENCE = 60
 
@@ -103,6 +107,7 @@ def ascend(
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
     warn: bool = True,
+    evaluate: Callable[[State], float] | None = None,
 ) -> Ascent[State]:
     """Repeat `step` until it converges by `rules`.
 
@@ -122,6 +127,10 @@ def ascend(
         Write the state there now and then, at the end, and at an interrupt (Ctrl-C); if the file exists, go on from it.
     warn : bool
         Give a `ConvergenceWarning` when the rules are not met; a rough start for another fit needs none.
+    evaluate : callable, optional
+        state → its objective, computed anew. A checkpoint whose objective differs is refused, as it belongs to another
+        model. Needed where a step that finds nothing better trusts the objective that is part of the state; without it
+        the last step before the checkpoint is done again.
 
     Examples
     --------
@@ -133,7 +142,7 @@ def ascend(
     16
     """
     started = time.perf_counter()
-    state, measure, trace = _beginning(checkpoint, state)
+    before, state, measure, trace = _beginning(checkpoint, state, step, evaluate)
     best, idle = measure.gradient, 0
     converged = _has_converged(trace, measure, rules)
     with progress(label, rules.max_iter, verbose) as bar, _Keeper(checkpoint, label) as keeper:
@@ -147,9 +156,9 @@ def ascend(
             if state is before or idle >= PATIENCE:
                 break
             bar.advance(f"objective {measure.objective:.6g}, gradient {measure.gradient:.1e}")
-            keeper.keep(state, measure, trace)
-    if checkpoint is not None:
-        _save(checkpoint, state, measure, trace)
+            keeper.keep(before, state, measure, trace)
+    if checkpoint is not None and trace:
+        _save(checkpoint, before, state, measure, trace)
     message = _verdict(trace, measure, converged, rules, label)
     if warn and not converged:
         alert(message, ConvergenceWarning)
@@ -157,11 +166,16 @@ def ascend(
     return Ascent(state, np.array(trace), float(measure.gradient), converged, len(trace), elapsed, message)
 
 
-def _beginning(checkpoint: Checkpoint | None, state: State) -> tuple[State, Measure, list[float]]:
+def _beginning(
+    checkpoint: Checkpoint | None,
+    state: State,
+    step: Callable[[State], tuple[State, Measure]],
+    evaluate: Callable[[State], float] | None,
+) -> tuple[State, State, Measure, list[float]]:
     """Where an earlier loop was, if there is a checkpoint of one, else where this one starts."""
     if checkpoint is not None and os.path.exists(checkpoint.path):
-        return _resume(checkpoint, state)
-    return state, Measure(-np.inf, np.inf), []
+        return _resume(checkpoint, state, step, evaluate)
+    return state, state, Measure(-np.inf, np.inf), []
 
 
 class _Keeper:
@@ -169,12 +183,12 @@ class _Keeper:
 
     def __init__(self, checkpoint: Checkpoint | None, label: str) -> None:
         self._checkpoint, self._label, self._saved = checkpoint, label, time.perf_counter()
-        self._reached: tuple[Any, Measure, list[float], int] | None = None
+        self._reached: tuple[Any, Any, Measure, list[float], int] | None = None
 
-    def keep(self, state: Any, measure: Measure, trace: list[float]) -> None:
-        self._reached = state, measure, trace, len(trace)
+    def keep(self, before: Any, state: Any, measure: Measure, trace: list[float]) -> None:
+        self._reached = before, state, measure, trace, len(trace)
         if self._checkpoint is not None and time.perf_counter() - self._saved > self._checkpoint.every:
-            _save(self._checkpoint, state, measure, trace)
+            _save(self._checkpoint, before, state, measure, trace)
             self._saved = time.perf_counter()
 
     def __enter__(self) -> Self:
@@ -183,8 +197,8 @@ class _Keeper:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if not isinstance(error, KeyboardInterrupt) or self._checkpoint is None or self._reached is None:
             return
-        state, measure, trace, steps = self._reached
-        _save(self._checkpoint, state, measure, trace[:steps])
+        before, state, measure, trace, steps = self._reached
+        _save(self._checkpoint, before, state, measure, trace[:steps])
         error.add_note(
             f"{self._label}: what {steps} steps reached is in {os.fspath(self._checkpoint.path)}; "
             "the same fit with the same checkpoint goes on from there"
@@ -234,10 +248,12 @@ def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules
     )
 
 
-def _save(checkpoint: Checkpoint, state: Any, measure: Measure, trace: list[float]) -> None:
-    header = {"kind": "checkpoint", "fingerprint": checkpoint.fingerprint, "state": type(state).__name__}
-    arrays = _flattened("state_", state) | {"trace": np.array(trace), "measure": np.array(measure)}
-    write_archive(checkpoint.path, header, arrays)
+def _save(checkpoint: Checkpoint, before: Any, state: Any, measure: Measure, trace: list[float]) -> None:
+    """Write what a loop has reached, and from where its last step went: that step is done again on resuming."""
+    header = {"fingerprint": checkpoint.fingerprint, "state": type(state).__name__}
+    numbers = {"trace": np.array(trace), "measure": np.array(measure)}
+    arrays = _flattened("state_", state) | _flattened("before_", before) | numbers
+    write_archive(checkpoint.path, CHECKPOINT, header, arrays)
 
 
 def _flattened(name: str, value: Any) -> dict[str, NDArray[Any]]:
@@ -255,11 +271,24 @@ def _like(template: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return type(template)(*(_like(part, f"{name}{field}.", arrays) for field, part in template._asdict().items()))
 
 
-def _resume(checkpoint: Checkpoint, template: Any) -> tuple[Any, Measure, list[float]]:
-    header, arrays = read_archive(checkpoint.path)
+def _resume(
+    checkpoint: Checkpoint,
+    template: Any,
+    step: Callable[[Any], tuple[Any, Measure]],
+    evaluate: Callable[[Any], float] | None,
+) -> tuple[Any, Any, Measure, list[float]]:
+    """What a checkpoint holds, if it has the same objective under the present model."""
+    _, header, arrays = read_archive(checkpoint.path, CHECKPOINT)
+    other = ValueError(
+        f"checkpoint {os.fspath(checkpoint.path)} belongs to another model or engine; "
+        "name another file, or delete this one to start anew"
+    )
     if header.get("fingerprint") != checkpoint.fingerprint or header.get("state") != type(template).__name__:
-        raise ValueError(
-            f"checkpoint {os.fspath(checkpoint.path)} belongs to another model or engine; "
-            "name another file, or delete this one to start anew"
-        )
-    return _like(template, "state_", arrays), Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()
+        raise other
+    with refusing(checkpoint.path):
+        state, before = (_like(template, name, arrays) for name in ("state_", "before_"))
+        measure, trace = Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()
+    again = float(step(before)[1].objective if evaluate is None else evaluate(state))
+    if not abs(again - trace[-1]) <= SAME * (1.0 + abs(trace[-1])):
+        raise other
+    return before, state, measure, trace

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: seconds after which an unfinished file is taken for abandoned where there are no locks
+ABANDONED = 86400.0
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A fresh path beside `path`, with its endings, that takes its place when the block ends well.
+
+    The new file has the mode that every new file of the user gets. Unfinished files of processes that were killed are
+    removed.
 
     Examples
     --------
@@ -23,14 +36,47 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     all of it
     """
     target = check_place(path)
-    fresh = target.with_name(f".{uuid.uuid4().hex}.{target.name}")
+    _remove_abandoned(target)
+    fresh = target.with_name(f".part-{uuid.uuid4().hex}-{target.name}")
+    handle = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)  # less what the umask takes away
     try:
+        _lock(handle)
         yield fresh
         with open(fresh, "rb") as file:
             os.fsync(file.fileno())
         os.replace(fresh, target)
     finally:
+        os.close(handle)
         fresh.unlink(missing_ok=True)
+
+
+def _lock(handle: int) -> bool:
+    """Whether this process has the file now; a lock ends with its process."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove unfinished files for `target` that no process is writing."""
+    name = re.compile(r"\.part-[0-9a-f]{32}-" + re.escape(target.name))
+    for path in target.parent.iterdir():
+        if name.fullmatch(path.name) and _is_abandoned(path):
+            path.unlink(missing_ok=True)
+
+
+def _is_abandoned(path: Path) -> bool:
+    try:
+        if fcntl is None:
+            return time.time() - path.stat().st_mtime > ABANDONED
+        with open(path, "rb") as file:
+            return _lock(file.fileno())
+    except OSError:  # another process was quicker, or the file is not ours
+        return False
 
 
 def check_place(path: str | os.PathLike[str]) -> Path:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cython_blas, lapack
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 # --- Two products of SciPy's BLAS that let other threads run meanwhile: SciPy's own wrappers hold Python's lock.
 #
@@ -72,6 +73,7 @@ def _check(rows: Array, square: Array) -> None:
 SMALL = 256
 
 
+@storable
 class Cholesky(NamedTuple):
     """A + jitter·I = CᵀC, C upper triangular; `jitter` is 0 unless A was numerically indefinite."""
 

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from latlin.numerics import differences, quadrature
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.checks import common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
 from latlin.potentials.ranges import Range
@@ -89,6 +90,10 @@ class Potential(ABC):
     smooth: bool = True
     #: φ is a Gaussian in x, so that a posterior of such sites is exact
     gaussian: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        storable_by_arguments(cls, lambda value: value.parameters)
 
     # --- what a family writes -------------------------------------------------------------------
 
@@ -276,6 +281,25 @@ class Potential(ABC):
             found = block._difference(name, lambda other: other._expected_log(m, v).value)
         return found.reshape((*found.shape[:-1], *shape))
 
+    def functional_derivative(self, name: str, value: Callable[[Self], Array], pull: Callable[[], Array]) -> Array:
+        """∂A[ψ]/∂parameter for any functional A of single sites, in the shape of `parameter_derivative`.
+
+        Parameters
+        ----------
+        name : str
+            A parameter in `free`.
+        value : callable
+            A of a block of the same family, one number per site.
+        pull : callable
+            A[ψ′] of this block, its slope when x moves; a family for which that is not enough does not call it.
+        """
+        self._refuse_fixed(name)
+        return self._difference(name, value)
+
+    def value_of(self, name: str) -> Any:
+        """The value of a parameter in `free`."""
+        return getattr(self, name)
+
     def replace(self, **values: Any) -> Self:
         """The same family with some of the constructor's arguments replaced."""
         return type(self)(**({name: getattr(self, name) for name in self.parameters} | values))
@@ -317,7 +341,7 @@ class Potential(ABC):
 
     def _difference(self, name: str, f: Callable[[Self], Array]) -> Array:
         """∂f/∂parameter by central differences in its free coordinates."""
-        span, value = self.free[name], np.asarray(self._value_of(name), dtype=float)
+        span, value = self.free[name], np.asarray(self.value_of(name), dtype=float)
         t, slope = span.to_free(value), span.slope(value)
 
         def along(direction: Array | float) -> Array:
@@ -328,10 +352,6 @@ class Potential(ABC):
         # ∂f/∂t = Jᵀ ∂f/∂value with J = ∂value/∂t
         lines = np.stack([along(unit) for unit in np.eye(t.size)])
         return np.tensordot(np.linalg.inv(slope).T, lines, axes=1)
-
-    def _value_of(self, name: str) -> Any:
-        """The value of a parameter in `free`."""
-        return getattr(self, name)
 
     def _no_predictive(self) -> NoReturn:
         raise ValueError(f"{type(self).__name__} does not describe observations: it has no predictive distribution")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Protocol, Self
 
@@ -109,15 +110,21 @@ class Ordinal(Potential):
         return TiltedMoments(log_z, m - v * first / root, v * (1 + v * rest) / (1 + v))
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array:
-        """The edges move together against x, ∂/∂lower + ∂/∂upper = −⟨ψ′⟩, and the width moves the upper one."""
-        pull = self._expected_log(m, v).d_mean
-        inner = np.broadcast_to(np.isfinite(self.lower) & np.isfinite(self.upper), m.shape)
+        return self.functional_derivative(
+            name, lambda block: block._expected_log(m, v).value, lambda: self._expected_log(m, v).d_mean
+        )
+
+    def functional_derivative(self, name: str, value: Callable[[Self], Array], pull: Callable[[], Array]) -> Array:
+        """The edges move together against x, ∂/∂lower + ∂/∂upper = −A[ψ′], and the width moves the upper one."""
+        self._refuse_fixed(name)
+        against = pull()
+        inner = np.broadcast_to(np.isfinite(self.lower) & np.isfinite(self.upper), against.shape)
         width = np.where(inner, self.upper - self.lower, 1.0)
-        opened = central_slope(lambda t: self.widened(float(np.exp(t)))._expected_log(m, v).value) / width
-        upper = np.where(inner, opened, np.where(np.isfinite(self.upper), -pull, 0.0))
+        opened = central_slope(lambda t: value(self.widened(float(np.exp(t))))) / width
+        upper = np.where(inner, opened, np.where(np.isfinite(self.upper), -against, 0.0))
         # class k lies between cuts k − 1 and k
         index = np.arange(self.cuts.size)[:, None]
-        return np.where(self.y == index, upper, 0.0) + np.where(self.y == index + 1, -pull - upper, 0.0)
+        return np.where(self.y == index, upper, 0.0) + np.where(self.y == index + 1, -against - upper, 0.0)
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         noise = rng.standard_normal(x.shape) if self.link == "probit" else rng.logistic(size=x.shape)

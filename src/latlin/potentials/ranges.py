@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 from latlin.potentials.checks import refuse
 
 
@@ -50,6 +51,7 @@ class Range(Protocol):
         ...
 
 
+@storable
 @dataclass(frozen=True)
 class Above:
     """Numbers above `low`, through t = log(value − low).
@@ -96,6 +98,7 @@ class Above:
         return array
 
 
+@storable
 class Positive(Above):
     """Positive numbers, through their logarithm, sought between `low` and `high`.
 
@@ -109,6 +112,7 @@ class Positive(Above):
         super().__init__(0.0, start, low, high)
 
 
+@storable
 @dataclass(frozen=True)
 class Between:
     """Numbers between two ends, through t = log((value − low)/(high − value)).
@@ -164,6 +168,7 @@ class Between:
         return array
 
 
+@storable
 class UnitInterval(Between):
     """Probabilities strictly between zero and one, through their logit.
 
@@ -177,6 +182,7 @@ class UnitInterval(Between):
         super().__init__(0.0, 1.0, start, margin)
 
 
+@storable
 @dataclass(frozen=True)
 class Increasing:
     """Cut points c_1 < c_2 < …: the first, and the logarithms of the gaps.

@@ -16,6 +16,7 @@ from scipy.special import ndtr, softmax
 
 from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.stored import storable
 
 #: entropy by the trapezoidal rule on ±REACH with this many nodes
 REACH, NODES = 16.0, 1601
@@ -23,6 +24,7 @@ REACH, NODES = 16.0, 1601
 SPREAD = 3.0
 
 
+@storable
 class Raw(NamedTuple):
     """Weights, means and scales before standardisation, each (rows, components), first component 0 and 1."""
 
@@ -31,6 +33,7 @@ class Raw(NamedTuple):
     scales: Array
 
 
+@storable
 class GaussianMixture(Base):
     """Σ_k π_k N(v | m_k, σ_k²), shifted and scaled to mean zero and variance one.
 

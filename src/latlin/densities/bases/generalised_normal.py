@@ -16,6 +16,7 @@ from scipy.special import digamma, expit, gammainc, gammaln, logit
 
 from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, shape_rows
 from latlin.densities.bases.shape_series import ShapeSeries, shape_series
+from latlin.numerics.stored import storable
 
 #: η of the ascent lies between these; the bound is differentiable only above one
 LOWEST, HIGHEST = 1.0, 6.0
@@ -24,6 +25,7 @@ POINTS = 32
 CENTRE = float(logit((2.0 - LOWEST) / (HIGHEST - LOWEST)))
 
 
+@storable
 class GeneralisedNormal(Base):
     """η/(2sΓ(1/η)) exp(−|v/s|^η) with s = √(Γ(1/η)/Γ(3/η)), so that the variance is one.
 

@@ -7,11 +7,13 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from latlin.densities.bases.base import Array, Base, Characteristic
+from latlin.numerics.stored import storable
 
 #: scale at which the variance is one
 SCALE = np.sqrt(3.0) / np.pi
 
 
+@storable
 class Logistic(Base):
     """q(v) = e^{−r}/(s(1 + e^{−r})²), r = v/s, s = √3/π."""
 

@@ -8,8 +8,10 @@ from scipy.special import ndtr
 
 from latlin.densities.bases.base import Array, Base, Characteristic
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.stored import storable
 
 
+@storable
 class Normal(Base):
     """N(v | 0, 1)."""
 

@@ -23,6 +23,7 @@ from scipy.special import ndtr as normal_cdf
 from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, shape_rows
 from latlin.densities.bases.shape_series import chebyshev_sum
 from latlin.numerics.special import LOG_SQRT_2PI, log_ndtr
+from latlin.numerics.stored import storable
 
 #: γ = PREFACTOR (μ/σ)³
 PREFACTOR = 0.5 * (4.0 - np.pi)
@@ -33,6 +34,7 @@ SMALL = 1e-8
 ROOT_2_PI = np.sqrt(2.0 / np.pi)
 
 
+@storable
 class SkewNormal(Base):
     """2 N(r) Φ(νr), r standardised to mean zero and variance one.
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.densities.bases.base import Array, Base, Characteristic
+from latlin.numerics.stored import storable
 
 
+@storable
 class Stacked(Base):
     """The first coordinates of one family, the next of another.
 

@@ -12,6 +12,7 @@ from scipy.special import betaln, digamma, expit, logit, polygamma, stdtr
 
 from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, shape_rows
 from latlin.densities.bases.shape_series import ShapeSeries, shape_series
+from latlin.numerics.stored import storable
 
 #: fewest degrees of freedom the series covers
 FEWEST = 2.25
@@ -20,6 +21,7 @@ LARGEST = 0.4
 POINTS = 40
 
 
+@storable
 class StudentT(Base):
     """t density with `df` degrees of freedom, scaled to variance one.
 

@@ -17,10 +17,12 @@ from latlin.densities.structured.base import Triangular
 from latlin.densities.structured.loadings import Loadings
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import solve_upper
+from latlin.numerics.stored import storable
 
 Index = NDArray[np.integer]
 
 
+@storable
 class Chevron(Loadings, Triangular):
     """S = CᵀC, C with K full rows.
 

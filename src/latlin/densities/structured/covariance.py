@@ -12,8 +12,10 @@ from latlin.densities.structured.base import Structure, variances_of
 from latlin.densities.structured.stacked_rows import as_rows
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 @dataclass(frozen=True)
 class StructuredCovariance:
     """S = L F(θ)ᵀF(θ) L; every answer but `dense` costs what the structure costs.

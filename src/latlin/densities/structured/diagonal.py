@@ -10,8 +10,10 @@ from scipy import sparse
 from latlin.densities.structured.base import Triangular
 from latlin.densities.structured.rows import Rows, Terms
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 class Diagonal(Triangular):
     """S = diag(θ²).
 

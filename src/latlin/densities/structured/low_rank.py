@@ -14,6 +14,7 @@ from scipy.linalg import qr
 from latlin.densities.structured.loadings import Image, Loadings
 from latlin.densities.structured.rows import Rows, product, row_dots
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 #: ε: an entry of d can be driven to zero (a Heywood case), where S would be singular but for this
 SMALLEST = 1e-4
@@ -32,6 +33,7 @@ class Decomposed(NamedTuple):
         return np.maximum(1.0 - row_dots(self.upper, self.upper), 0.0) / self.scale**2
 
 
+@storable
 class LowRank(Loadings):
     """S = ΘΘᵀ + diag(d²), d_j = √(t_j² + ε²); θ holds Θ and t.
 

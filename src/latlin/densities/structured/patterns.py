@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 Index = NDArray[np.integer]
 #: rows of C that are multiplied together as one dense block, at least
@@ -29,6 +30,7 @@ class Group(NamedTuple):
     position: Index
 
 
+@storable
 @dataclass(frozen=True)
 class Pattern:
     """The places (i, j), i ≤ j, of a factor's entries, column by column.

@@ -14,6 +14,7 @@ from scipy import sparse
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.rows import DenseRows, Rows, Terms
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
 class ReducedRows(NamedTuple):
@@ -30,6 +31,7 @@ class Image(NamedTuple):
     outside: float
 
 
+@storable
 class Subspace:
     """S = E CᵀC Eᵀ + c²(I − EEᵀ).
 

@@ -15,8 +15,10 @@ from latlin.densities.structured.base import Triangular
 from latlin.densities.structured.patterns import Pattern, banded, sparse_pattern
 from latlin.densities.structured.rows import Rows, Terms
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 
+@storable
 class PatternedTriangle(Triangular):
     """S = CᵀC; θ holds the entries of C on a pattern, column by column.
 

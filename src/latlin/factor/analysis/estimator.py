@@ -5,7 +5,6 @@ Sources: Brownlie (2021), chapter 3 (online algorithms, corrected); Challis (201
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,7 @@ from latlin.factor.analysis.moments import Moments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
 from latlin.factor.fit import Fit, canonical, parameter_count
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
@@ -39,7 +38,7 @@ def _streams(model: FactorAnalysis) -> bool:
     return True
 
 
-class FactorAnalysis(FactorQueries):
+class FactorAnalysis(Archived, FactorQueries):
     """Factor analysis in memory or on a stream, with missing data, evidence-ready likelihoods and exact queries.
 
     Parameters
@@ -113,6 +112,12 @@ class FactorAnalysis(FactorQueries):
     >>> model.transform(X).shape, model.converged_
     ((500, 2), True)
     """
+
+    _saved = (
+        *("mean_[D]", "components_[K, D]", "noise_variance_[D]", "n_features_in_", "feature_names_in_?[D]"),
+        *("n_samples_seen_", "log_likelihood_?", "trace_?[*]", "converged_?", "n_iter_?", "message_?"),
+        *("heywood_?", "n_floored_?", "_stream_state?"),
+    )
 
     def __init__(
         self,
@@ -229,36 +234,15 @@ class FactorAnalysis(FactorQueries):
         count = parameter_count(len(self.mean_), len(self.components_), self.noise == "isotropic")
         return float(-2.0 * scores.sum() + count * np.log(len(scores)))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model, and the state of its stream, to an archive that loading never executes."""
-        density = self._density
-        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | None)}
-        header = {"kind": "latlin.factor.FactorAnalysis", "params": params, "n": int(self.n_samples_seen_)}
-        arrays = {"mean": density.mean, "components": density.loadings, "noise": density.noise}
-        if hasattr(self, "stream_"):
-            arrays |= {f"stream_{name}": value for name, value in self.stream_.arrays().items()}
-        if hasattr(self, "log_likelihood_"):
-            header |= {"log_likelihood": self.log_likelihood_}
-        write_archive(path, header, arrays)
+    @property
+    def _stream_state(self) -> dict[str, Any]:
+        """What a stream needs to go on."""
+        return self.stream_.arrays()
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> FactorAnalysis:
-        """Read what `save` wrote; a stream goes on from where it stood."""
-        header, arrays = read_archive(path)
-        if header.get("kind") != "latlin.factor.FactorAnalysis":
-            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a FactorAnalysis")
-        model = cls(**header["params"])
-        model.mean_, model.components_ = arrays["mean"], arrays["components"]
-        model.noise_variance_ = arrays["noise"]
-        model.n_features_in_ = len(model.mean_)
-        model.n_samples_seen_ = header["n"]
-        if "log_likelihood" in header:
-            model.log_likelihood_ = header["log_likelihood"]
-        kept = {name[7:]: value for name, value in arrays.items() if name.startswith("stream_")}
-        if kept:
-            model.stream_ = open_stream(model, model.n_features_in_, model.mean_.dtype)
-            model.stream_.restore(kept)
-        return model
+    @_stream_state.setter
+    def _stream_state(self, arrays: dict[str, Any]) -> None:
+        self.stream_ = open_stream(self, self.n_features_in_, self.mean_.dtype)
+        self.stream_.restore(arrays)
 
     def _check_options(self) -> None:
         for name, known in (("method", _METHODS), ("noise", ("diagonal", "isotropic"))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.factor.binary.fit import STARTS, BinaryOptions, binary_fit
 from latlin.factor.binary.latents import MOST_ENUMERATED, Enumeration, LatentEngine, MeanField
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
@@ -21,10 +20,9 @@ from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
 
 _ENGINES: dict[str, LatentEngine] = {"mean-field": MeanField(), "exact": Enumeration()}
-_KIND = "latlin.factor.BinaryFactorAnalysis"
 
 
-class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Observations as sums of features that are on or off: x = Σ s_i μ_i + noise, s_i in {0, 1}.
 
     Parameters
@@ -84,6 +82,12 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     >>> model.n_active_, (model.components_.round(1) + 0.0).tolist()
     (2, [[0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]])
     """
+
+    _saved = (
+        *("components_[K, D]", "component_covariance_[K, K]", "relevance_[K]", "probabilities_[K]", "trace_[*]"),
+        *("noise_variance_", "n_active_", "lower_bound_", "evidence_kind_", "converged_", "n_iter_", "message_"),
+        *("n_features_in_", "feature_names_in_?[D]"),
+    )
 
     def __init__(
         self,
@@ -149,26 +153,8 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         noise = rng.standard_normal((n_samples, self.components_.shape[1]))
         return on @ self.components_ + np.sqrt(self.noise_variance_) * noise, on
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an archive that loading never executes."""
+    def _check_before_saving(self) -> None:
         check_is_fitted(self, "components_")
-        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | tuple | None)}
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        write_archive(path, {"kind": _KIND, "params": params, "numbers": numbers}, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> BinaryFactorAnalysis:
-        """Read what `save` wrote."""
-        header, arrays = read_archive(path)
-        if header.get("kind") != _KIND:
-            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a BinaryFactorAnalysis")
-        params = header["params"]
-        model = cls(**{**params, "starts": tuple(params["starts"])})
-        for name, value in {**header["numbers"], **{name: arrays[name] for name in _ARRAYS}}.items():
-            setattr(model, name, value)
-        model.n_features_in_ = model.components_.shape[1]
-        return model
 
     def _options(self) -> BinaryOptions:
         for name in ("n_components", "n_init"):
@@ -227,7 +213,3 @@ class BinaryFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @property
     def _n_features_out(self) -> int:
         return self.n_active_
-
-
-_ARRAYS = ("components_", "component_covariance_", "relevance_", "probabilities_", "trace_")
-_NUMBERS = ("noise_variance_", "n_active_", "lower_bound_", "evidence_kind_", "converged_", "n_iter_", "message_")

@@ -21,6 +21,7 @@ from latlin.distributed.blocks import Blocks
 from latlin.distributed.opening import is_blocked, open_side_by_side
 from latlin.factor.group.rows import Labels, RowsInMemory, RowSource
 from latlin.numerics.linalg import Array
+from latlin.numerics.stored import storable
 
 # --- Views in and out: a list, a dict or one matrix with groups become one matrix whose columns lie view by view.
 
@@ -28,6 +29,7 @@ Name = Hashable
 _ABSENT = "view {!r} is None: every view must be given to fit, NaN marks what is missing"
 
 
+@storable
 @dataclass(frozen=True)
 class Views:
     """Which columns belong to which view, and the form in which a user gives and gets them.

@@ -5,7 +5,6 @@ Source: Mancevo (2016), corrected; see `latlin.factor.group.updates` for the upd
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,16 +35,14 @@ from latlin.factor.group.queries import FactorActivity, GroupPosterior, GroupQue
 from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance, Relevance
 from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GroupModel, GroupState, bound
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 
-KIND = "latlin.factor.GroupFactorAnalysis"
 
-
-class GroupFactorAnalysis(GroupQueries):
+class GroupFactorAnalysis(Archived, GroupQueries):
     """Factors shared by all, some or one of several views, by variational Bayes.
 
     x_nd = μ_d + w_dᵀz_n + ε with z ~ N(0, I), loadings w_dk ~ N(0, 1/α_mk) for the features d of view m, and noise of
@@ -125,6 +122,14 @@ class GroupFactorAnalysis(GroupQueries):
     (3, 10)
     """
 
+    _saved = (
+        *("posterior_", "views_", "factor_activity_", "relevance_[V, K]", "trace_[*]", "latents_?[N, K]"),
+        *("lower_bound_", "evidence_kind_", "message_", "converged_", "n_iter_"),
+        *("posterior_.loading[D, K]", "posterior_.basis[C, K, K]", "posterior_.spread[D, K]", "posterior_.column[D]"),
+        *("posterior_.precision[D]", "posterior_.centre[D]", "posterior_.scale[D]", "views_.order[D]"),
+        *("factor_activity_.share[V, K]", "factor_activity_.signal[V, K]"),
+    )
+
     def __init__(
         self,
         n_components: int = 10,
@@ -196,39 +201,8 @@ class GroupFactorAnalysis(GroupQueries):
         self._store(model, ascent.state, views, scaling)
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an archive that loading never executes; names of views must be text or numbers."""
-        views, activity = self.views_, self.factor_activity_
-        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | tuple | None)}
-        layout = {"names": list(views.names), "sizes": list(views.sizes), "form": views.form}
-        results = {"lower_bound": self.lower_bound_, "evidence_kind": self.evidence_kind_, "message": self.message_}
-        header = {"kind": KIND, "params": params, "views": layout, "results": results, "converged": self.converged_}
-        arrays = {f"posterior_{name}": value for name, value in self.posterior_._asdict().items()}
-        arrays |= {"order": views.order, "share": activity.share, "signal": activity.signal}
-        arrays |= {"relevance": self.relevance_, "trace": self.trace_}
-        arrays |= {"latents": self.latents_} if hasattr(self, "latents_") else {}
-        write_archive(path, header, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> GroupFactorAnalysis:
-        """Read what `save` wrote."""
-        header, arrays = read_archive(path)
-        if header.get("kind") != KIND:
-            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a GroupFactorAnalysis")
-        params: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["params"].items()}
-        model = cls(**params)
-        layout = header["views"]
-        views = Views(tuple(layout["names"]), tuple(layout["sizes"]), layout["form"], arrays["order"])
-        model.posterior_ = GroupPosterior(*(arrays[f"posterior_{name}"] for name in GroupPosterior._fields))
-        model.factor_activity_ = FactorActivity(views.names, arrays["share"], arrays["signal"])
-        model.relevance_, model.trace_ = arrays["relevance"], arrays["trace"]
-        if "latents" in arrays:
-            model.latents_ = arrays["latents"]
-        model.n_iter_, model.converged_ = len(model.trace_), header["converged"]
-        for name, value in header["results"].items():
-            setattr(model, f"{name}_", value)
-        model._describe(views)
-        return model
+    def _after_loading(self) -> None:
+        self._describe(self.views_)
 
     def _check_options(self) -> None:
         for name, known in (("noise", ("view", "feature")), ("scale", ("view", "feature", "none"))):

@@ -20,10 +20,12 @@ from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 # --- Which factor acts in which view, and how much of the view it explains.
 
 
+@storable
 @dataclass(frozen=True)
 class FactorActivity:
     """Views × factors.
@@ -97,6 +99,7 @@ class FactorActivity:
 BLOCK = 2048
 
 
+@storable
 class GroupPosterior(NamedTuple):
     """q(W) and ⟨τ⟩ of the scaled columns: w_d ~ N(loading_d, B_c diag(spread_d) B_cᵀ), c the class of column d."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +12,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
 from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, SourceModel
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
-
-_KIND = "latlin.factor.NoisyICA"
 
 
 class Separation(NamedTuple):
@@ -31,7 +28,7 @@ class Separation(NamedTuple):
     residual: Array
 
 
-class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Independent heavy-tailed sources, mixed and observed with noise: x = c + Az + ε.
 
     Variational Bayes: the mixing matrix and the noise have a posterior, the shape of the sources is learnt, and so is
@@ -97,6 +94,12 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     >>> model.n_sources_
     2
     """
+
+    _saved = (
+        *("mean_[D]", "mixing_[D, K]", "mixing_std_[D, K]", "mixing_covariance_[K, K]", "relevance_[K]", "shape_[K]"),
+        *("noise_rate_[D]", "noise_variance_[D]", "trace_[*]", "noise_shape_", "n_sources_", "lower_bound_"),
+        *("converged_", "n_iter_", "message_", "n_features_in_", "feature_names_in_?[D]"),
+    )
 
     def __init__(
         self,
@@ -180,25 +183,8 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an archive that loading never executes."""
+    def _check_before_saving(self) -> None:
         check_is_fitted(self, "mixing_")
-        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | None)}
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        write_archive(path, {"kind": _KIND, "params": params, "numbers": numbers}, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> NoisyICA:
-        """Read what `save` wrote."""
-        header, arrays = read_archive(path)
-        if header.get("kind") != _KIND:
-            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a NoisyICA")
-        model = cls(**header["params"])
-        for name, value in {**header["numbers"], **{name: arrays[name] for name in _ARRAYS}}.items():
-            setattr(model, name, value)
-        model.n_features_in_ = len(model.mean_)
-        return model
 
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
@@ -252,10 +238,3 @@ class NoisyICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     @property
     def _n_features_out(self) -> int:
         return self.n_sources_
-
-
-_ARRAYS = (
-    *("mean_", "mixing_", "mixing_std_", "mixing_covariance_", "relevance_", "shape_"),
-    *("noise_rate_", "noise_variance_", "trace_"),
-)
-_NUMBERS = ("noise_shape_", "n_sources_", "lower_bound_", "converged_", "n_iter_", "message_")

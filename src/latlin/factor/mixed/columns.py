@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from latlin.factor.mixed.kernels import BINARY, COUNT, ORDINAL, REAL
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.stored import storable
 
 KINDS = {"real": REAL, "binary": BINARY, "count": COUNT, "ordinal": ORDINAL, "categorical": BINARY}
 
 
+@storable
 @dataclass(frozen=True)
 class Column:
     """One column of the user's table: its name, kind, levels in order, and the units of a real one."""
@@ -68,6 +70,7 @@ class Column:
         return np.asarray(summable(f"column {self.name!r}", numbers))
 
 
+@storable
 @dataclass(frozen=True)
 class Table:
     """The columns of a fitted model; `frame` says that the user's table was a data frame."""

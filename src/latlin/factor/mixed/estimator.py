@@ -5,7 +5,6 @@ Source: Challis (2013), §2.2.2 and A.3; see `latlin.factor.mixed.fit`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,12 +13,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.mixed.archive import describe_table, read_sites, read_table, site_arrays
 from latlin.factor.mixed.columns import Column, is_frame, make_table
 from latlin.factor.mixed.fit import Problem, climb, cold_posterior, make_engine
 from latlin.factor.mixed.kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
 from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
-from latlin.numerics.archive import read_archive, write_archive
+from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Rules
 from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
@@ -32,7 +30,7 @@ KIND = "latlin.factor.MixedFactorAnalysis"
 RESULTS = ("lower_bound", "evidence_kind", "n_iter", "converged", "message")
 
 
-class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """K latents behind a table of mixed columns, by approximate EM; missing entries are integrated out.
 
     Column j of a row depends on its latents w through η = b_j + f_jᵀw: real columns are N(η, ψ_j), binary ones
@@ -93,6 +91,11 @@ class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     >>> model.impute(X).shape, model.evidence_kind_
     ((300, 3), 'lower bound')
     """
+
+    _saved = (
+        *("table_", "sites_", "trace_[*]", "lower_bound_", "evidence_kind_", "n_iter_", "converged_", "message_"),
+        *("sites_.kind[D]", "sites_.loading[D, K]", "sites_.intercept[D]", "sites_.noise[D]", "sites_.cuts[D, *]"),
+    )
 
     def __init__(
         self,
@@ -195,30 +198,18 @@ class MixedFactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             for column, where in zip(self.table_.columns, self.table_.slices, strict=True)
         }
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an archive that loading never executes."""
+    def _check_before_saving(self) -> None:
         check_is_fitted(self, "sites_")
-        params = {k: v for k, v in self.get_params().items() if isinstance(v, int | float | str | None)}
-        results = {name: getattr(self, f"{name}_") for name in RESULTS}
-        header = {"kind": KIND, "params": params, "table": describe_table(self.table_), "results": results}
-        write_archive(path, header, {**site_arrays(self.sites_), "trace": self.trace_})
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> MixedFactorAnalysis:
-        """Read what `save` wrote; `types` are those of the fitted columns."""
-        header, arrays = read_archive(path)
-        if header.get("kind") != KIND:
-            raise ValueError(f"{os.fspath(path)} holds {header.get('kind')!r}, not a MixedFactorAnalysis")
-        table = read_table(header["table"])
-        model = cls(**{**header["params"], "types": {column.name: column.kind for column in table.columns}})
-        model.table_, model.sites_, model.trace_ = table, read_sites(arrays), arrays["trace"]
-        model.n_features_in_ = len(table.columns)
-        if table.frame:
-            model.feature_names_in_ = np.array([column.name for column in table.columns], dtype=object)
-        for name in RESULTS:
-            setattr(model, f"{name}_", header["results"][name])
-        model._describe()
-        return model
+    def _options_to_save(self) -> dict[str, Any]:
+        """`types` are those of the fitted columns."""
+        return super()._options_to_save() | {"types": {column.name: column.kind for column in self.table_.columns}}
+
+    def _after_loading(self) -> None:
+        self.n_features_in_ = len(self.table_.columns)
+        if self.table_.frame:
+            self.feature_names_in_ = np.array([column.name for column in self.table_.columns], dtype=object)
+        self._describe()
 
     @property
     def _n_features_out(self) -> int:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
 from latlin.numerics.quadrature import trapezoid
+from latlin.numerics.stored import storable
 from latlin.numerics.threads import thread_count
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, rule_table
 
@@ -49,6 +50,7 @@ def tables() -> Tables:
     return Tables(*rule_table(), len(HERMITE) + len(TRAPEZOID), *trapezoid(48, 7.0))
 
 
+@storable
 class Sites(NamedTuple):
     """The columns' parameters.
 

@@ -28,6 +28,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.quasi_newton import ascent_direction, remember
+from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
 MEMORY = 20
@@ -58,6 +59,7 @@ class Fit(NamedTuple):
     error: float
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class AffineKL:
     """The affine-independent density that maximises the lower bound on log Z.

@@ -23,6 +23,7 @@ from latlin.inference.forms.starts import inherited_parameters
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
+from latlin.numerics.stored import storable_by_arguments
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
 #: a step is shortened to no less than this share of the one asked for
@@ -30,6 +31,7 @@ SHORTEST = 0.02
 REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class ExpectationPropagation:
     """Gaussian whose marginals match the tilted moments of every site; the evidence is an approximation.

@@ -15,7 +15,7 @@ from latlin.inference.approximation import Density
 from latlin.inference.block_model import BlockModel, Reading, pieces
 from latlin.inference.evidence.gaussian import Turn, gaussian_gradients
 from latlin.inference.evidence.gradient import EvidenceGradient, note_of
-from latlin.inference.evidence.sites import SHAPES, parameter_gradients
+from latlin.inference.evidence.sites import parameter_gradients
 from latlin.inference.evidence.terms import CurvedTerm, ExpectedTerm, SiteTerm
 from latlin.inference.forms.blocks import BlockForm, block_form
 from latlin.inference.forms.projections import Projections
@@ -23,7 +23,6 @@ from latlin.inference.forms.site_form import whitened_projections
 from latlin.inference.forms.sites import Sites
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.potentials.base import Potential
 
 
 def block_evidence_gradient(posterior: Posterior) -> EvidenceGradient:
@@ -76,12 +75,8 @@ def _own(model: BlockModel, density: Density, move: Array | None) -> list[dict[s
     return [parameter_gradients(term, potential, span, sites.weight[span]) for span, potential in sites.blocks]
 
 
-def _names(potential: Potential) -> tuple[str, ...]:
-    return tuple(name for name in ("scale", "cuts", *SHAPES) if name in potential.parameters)
-
-
 def _observed(model: BlockModel, density: Density, move: Array | None) -> dict[str, Array]:
-    names = _names(model.reading.kind())
+    names = tuple(model.reading.kind().free)
     if not names:
         return {}
     return dict(zip(names, model.blocks.total(_parameter_sums, model.reading, density, move), strict=True))
@@ -89,13 +84,14 @@ def _observed(model: BlockModel, density: Density, move: Array | None) -> dict[s
 
 def _parameter_sums(block: Block, reading: Reading, density: Density, move: Array | None) -> tuple[Any, ...]:
     kind = reading.kind()
-    names = _names(kind)
-    total: tuple[Any, ...] = tuple(np.zeros(np.shape(kind.cuts) if name == "cuts" else ()) for name in names)  # type: ignore[attr-defined]
+    # one vector for all sites (cut points), or one number
+    shapes = {name: np.shape(kind.value_of(name)) for name in kind.free}
+    total: tuple[Any, ...] = tuple(np.zeros(shape) for shape in shapes.values())
     for observed in pieces(block, reading):
         count = observed.rows.shape[0]
         marginals, sites = density.project(observed.rows), observed.sites
         moved = None if move is None else observed.times(move)
         term = _term(marginals.mean + sites.offset, marginals.variance, sites.weight, moved)
         found = parameter_gradients(term, observed.potential, slice(0, count), sites.weight)
-        total = add(total, tuple(found[name] if name == "cuts" else np.sum(found[name]) for name in names))
+        total = add(total, tuple(found[name] if shape else np.sum(found[name]) for name, shape in shapes.items()))
     return total

@@ -1,9 +1,9 @@
 """What each engine's evidence makes of one block of sites, as a function of the potential.
 
 With everything else held at its optimum the evidence is a sum of site terms A[ψ_n]: an expectation under a marginal,
-the log of a tilted integral, a quadratic bound, or a value with its curvature. A term answers three questions: its
-value; its slope when x moves, A[ψ′]; and its slope when x is stretched about the potential's centre, A[(x − loc)ψ′].
-Location and scale need no more; other parameters are differences of the value (`latlin.inference.evidence.sites`).
+the log of a tilted integral, a quadratic bound, or a value with its curvature. A term answers four questions: its
+value; its slope when x moves, A[ψ′]; its slope when x is stretched about the potential's centre, A[(x − loc)ψ′]; and
+its slope in another parameter that the family declares, by differences of the value where there is no closed form.
 """
 
 from __future__ import annotations
@@ -36,6 +36,25 @@ class SiteTerm(Protocol):
 
     def motion(self, potential: Potential, span: slice) -> Motion: ...
 
+    def slope(self, potential: Potential, name: str, span: slice) -> Array:
+        """∂A/∂parameter, one number per site; a first axis more for a parameter that is one vector for all sites."""
+        ...
+
+
+class _Differenced:
+    """The slope in a parameter by differences of the value."""
+
+    def value(self, potential: Potential, span: slice) -> Array:
+        raise NotImplementedError
+
+    def motion(self, potential: Potential, span: slice) -> Motion:
+        raise NotImplementedError
+
+    def slope(self, potential: Potential, name: str, span: slice) -> Array:
+        return potential.functional_derivative(
+            name, lambda block: self.value(block, span), lambda: self.motion(potential, span).shift
+        )
+
 
 def centre_of(potential: Potential) -> Array:
     """The potential's loc, or zero."""
@@ -59,9 +78,12 @@ class ExpectedTerm:
         # ⟨(x − loc)ψ′⟩ = (m − loc) ∂/∂m + 2v ∂/∂v
         return Motion(weight * d_mean, weight * ((m - centre_of(potential)) * d_mean + 2.0 * v * d_var))
 
+    def slope(self, potential: Potential, name: str, span: slice) -> Array:
+        return self.weight[span] * potential.expected_parameter_derivative(name, self.at[span], self.variance[span])
+
 
 @dataclass(frozen=True)
-class BoundTerm:
+class BoundTerm(_Differenced):
     """weight ⟨−½a(ξ)x² + b(ξ)x + c(ξ)⟩ at the best ξ: local bounds, Challis (2013), eq. 3.8.1."""
 
     at: Array
@@ -86,7 +108,7 @@ class BoundTerm:
 
 
 @dataclass(frozen=True)
-class TiltedTerm:
+class TiltedTerm(_Differenced):
     """log ∫ N(x | at, variance) φ(x)^exponent dx / power: expectation propagation and free-form mean field."""
 
     at: Array
@@ -109,7 +131,7 @@ class TiltedTerm:
 
 
 @dataclass(frozen=True)
-class CurvedTerm:
+class CurvedTerm(_Differenced):
     """weight (ψ + ½s²ψ″ + cψ′) at the mode: the Laplace approximation, Challis (2013), §3.5.
 
     The last part is how the mode moves, c_n = h_nᵀS Σ_k h_k ½s_k²ψ_k‴.
@@ -134,7 +156,7 @@ class CurvedTerm:
 
 
 @dataclass(frozen=True)
-class AffineTerm:
+class AffineTerm(_Differenced):
     """weight ⟨ψ(x)⟩ under the marginals of an affine-independent density, Challis (2013), eq. 6.3.1."""
 
     marginals: ProjectedMarginals

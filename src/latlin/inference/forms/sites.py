@@ -15,10 +15,12 @@ from numpy.typing import ArrayLike
 
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import UnboundedExpectation
 
 
+@storable
 class SiteParameters(NamedTuple):
     """Gaussian stand-ins exp(−½γ_n x_n² + ν_n x_n) of the sites; γ may be negative where ψ is not concave."""
 
@@ -26,6 +28,7 @@ class SiteParameters(NamedTuple):
     nu: Array
 
 
+@storable
 @dataclass(frozen=True)
 class Sites:
     """Blocks of potentials over N sites.

@@ -18,11 +18,13 @@ from latlin.inference.gaussian_kl.ways import ALGORITHMS, way_of
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Rules
+from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class GaussianKL:
     """The Gaussian that maximises the lower bound on log Z.

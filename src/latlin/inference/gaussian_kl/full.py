@@ -69,7 +69,11 @@ def maximise_bound(
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, reached.gradient)
 
-    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    def bound(state: State) -> float:
+        again = evaluate(form, SiteParameters(state.gamma, state.nu), rules.gradient_tol)
+        return -np.inf if again is None else again.bound
+
+    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
 
 
 def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | None:

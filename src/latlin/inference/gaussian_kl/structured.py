@@ -157,7 +157,11 @@ def climb(
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, float(np.abs(reached.gradient).max()))
 
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    def bound(state: Any) -> float:
+        again = objective.evaluate(state.point)
+        return -np.inf if again is None else again.bound
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
 
 
 def _newton(objective: Climbed, state: Any) -> Any:

@@ -53,7 +53,13 @@ def maximise_bound_by_sums(
         reached = state if moved is None else moved
         return reached, Measure(reached.bound, reached.gradient)
 
-    return ascend(step, start, rules, label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn)
+    def bound(state: SumState) -> float:
+        again = state_at(form, state.m, state.precision, state.unit)
+        return -np.inf if again is None else again.bound
+
+    return ascend(
+        *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound
+    )
 
 
 def state_at(form: SumForm, m: Array, precision: Array, unit: Array | None = None) -> SumState | None:

@@ -98,7 +98,11 @@ def maximise_local_bound(
             return state, Measure(state.bound, state.gradient)
         return moved, Measure(moved.bound, moved.gradient)
 
-    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    def bound(state: State) -> float:
+        return _evaluate(family, centre, state.xi, state.u).bound
+
+    again = bound if rules.monotone else None  # estimated log determinants differ from start to start
+    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=again)
 
 
 def centres(sites: Sites) -> Array:

@@ -23,6 +23,7 @@ from latlin.inference.local_bound.lanczos_family import LanczosFamily
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
@@ -31,6 +32,7 @@ DEFAULT_RANK = 100
 CAREFUL = 1e-4
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class LocalBound:
     """The Gaussian of the best quadratic lower bounds of the sites.

@@ -19,12 +19,16 @@ from latlin.inference.mean_field.free_form import FreeForm, State, free_form
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Measure, Rules, ascend
+from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, or use engine 'gkl', which keeps the correlations"
 GAUSSIAN = "; the sites are on projections of w, so the factors are Gaussian: factorised Gaussian KL"
+#: largest gradient entry of the bound at convergence, in units of `tol`
+GRADIENT = 10.0
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class MeanField:
     """The density ∏_d q_d(w_d) that maximises the lower bound on log Z.
@@ -35,7 +39,8 @@ class MeanField:
     Parameters
     ----------
     tol : float
-        Largest move of a factor in a sweep at convergence, in its own standard deviations.
+        Largest move of a factor in a sweep at convergence, in its own standard deviations; for Gaussian factors a tenth
+        of the largest gradient entry of the bound, as in `GaussianKL`.
     max_iter : int
         Sweeps over the coordinates.
 
@@ -65,7 +70,7 @@ class MeanField:
         started = time.perf_counter()
         form = free_form(model)
         if form is None:
-            engine = GaussianKL(covariance="diagonal", max_iter=self.max_iter)
+            engine = GaussianKL(covariance="diagonal", tol=GRADIENT * self.tol, max_iter=self.max_iter)
             post = engine.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
             return replace(post, engine=self.name, message=post.message + GAUSSIAN)
         first = form.evaluate(_first_centre(form, start))

@@ -10,7 +10,7 @@ extrapolates the sweeps and is taken only when the bound rises further.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,9 @@ from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.stored import storable_as
 from latlin.potentials.base import TiltedMoments
+from latlin.potentials.custom import Custom
 
 MEMORY = 20
 BLOCK = 256
@@ -41,6 +43,43 @@ class State(NamedTuple):
     residual: float
     points: Array
     moves: Array
+
+
+@dataclass(frozen=True)
+class LogDensity:
+    """log ∏_d q_d at rows of w, from the parts of the `FreeForm` and the centres of its factors."""
+
+    origin: Array
+    centre: Array
+    precision: Array  # Λ_dd
+    sites: Sites
+    coordinates: NDArray[np.int64]
+    scale: Array
+    log_z: float  # Σ_d log Z_d
+
+    def __call__(self, w: Array) -> Array:
+        deviation = w - self.origin - self.centre
+        gaussian = 0.5 * np.sum(np.log(self.precision) - LOG_2PI - self.precision * deviation**2, axis=1)
+        x = (w - self.origin)[:, self.coordinates] * self.scale
+        return gaussian + self.sites.log_density(x).sum(axis=1) - self.log_z
+
+
+def _take_apart(density: LogDensity) -> dict[str, Any]:
+    """The parts; none where a potential is a function of the user's, which no file can hold."""
+    if any(isinstance(potential, Custom) for potential in density.sites.potentials):
+        return {}
+    return dict(vars(density))
+
+
+def _put_together(**parts: Any) -> Any:
+    return LogDensity(**parts) if parts else _refuse
+
+
+def _refuse(_: Array) -> NoReturn:
+    raise ValueError("the log density of this posterior is a function of yours and was not stored; fit again to use it")
+
+
+storable_as(LogDensity, _take_apart, _put_together)
 
 
 @dataclass(frozen=True)
@@ -137,12 +176,7 @@ class FreeForm:
         variance[self.coordinates] = tilted.variance / self.scale**2
         log_z = float(tilted.log_z.sum())
 
-        def log_density(w: Array) -> Array:
-            deviation = w - self.origin - state.centre
-            gaussian = 0.5 * np.sum(np.log(own) - LOG_2PI - own * deviation**2, axis=1)
-            x = (w - self.origin)[:, self.coordinates] * self.scale
-            return gaussian + self.sites.log_density(x).sum(axis=1) - log_z
-
+        log_density = LogDensity(self.origin, state.centre, own.copy(), self.sites, self.coordinates, self.scale, log_z)
         return Factorised(self.origin + state.mean, variance, log_density, self._tables(state))
 
     def _tables(self, state: State) -> tuple[Table, ...]:

@@ -34,7 +34,12 @@ def find_kinked_block_mode(
         lambda mode: mode.gradient,
         lambda mode, epsilon: _at(form, mode.u, epsilon),
     )
-    return ascend(step, _at(form, start, 1.0), rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+    def evaluate(mode: SmoothedBlockMode) -> float:
+        return _at(form, mode.u, mode.epsilon).objective
+
+    first = _at(form, start, 1.0)
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
 def _at(form: SumForm, u: Array, epsilon: float) -> SmoothedBlockMode:

@@ -64,7 +64,14 @@ def find_block_mode(
         reached = mode if moved is None else moved
         return reached, Measure(reached.objective, measure(reached))
 
-    return ascend(step, mode_at(form, start), rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    return ascend(
+        *(step, mode_at(form, start), rules),
+        label=label,
+        verbose=verbose,
+        checkpoint=checkpoint,
+        warn=warn,
+        evaluate=lambda mode: mode_at(form, mode.u).objective,
+    )
 
 
 def _newton_step(form: SumForm, mode: BlockMode) -> BlockMode | None:

@@ -57,7 +57,11 @@ def find_kinked_mode(
         lambda mode, epsilon: _at(form, mode.u, mode.x, epsilon),
     )
     first = _at(form, start, form.projections.times(start), 1.0)
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+    def evaluate(mode: SmoothedMode) -> float:
+        return _at(form, mode.u, form.projections.times(mode.u), mode.epsilon).objective
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
 def _at(form: SiteForm, u: Array, x: Array, epsilon: float) -> SmoothedMode:

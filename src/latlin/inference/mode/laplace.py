@@ -22,9 +22,11 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import symmetrise
+from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Laplace:
     """Gaussian at the mode; the evidence is an approximation (exact when every site is Gaussian).

@@ -18,8 +18,10 @@ from latlin.inference.mode.newton import find_mode
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.stored import storable_by_arguments
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class MAP:
     """The mode of the posterior.

@@ -55,7 +55,14 @@ def find_mode(
 
     x = form.projections.times(start)
     first = _mode(form, start, x, _log_joint(form, start, x))
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn)
+    return ascend(
+        *(step, first, rules),
+        label=label,
+        verbose=verbose,
+        checkpoint=checkpoint,
+        warn=warn,
+        evaluate=lambda mode: _log_joint(form, mode.u, form.projections.times(mode.u)),
+    )
 
 
 def _log_joint(form: SiteForm, u: Array, x: Array) -> float:

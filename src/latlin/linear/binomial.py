@@ -1,0 +1,219 @@
+"""Regression of successes among trials."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latlin.distributed.answers import rowwise
+from latlin.inference.engine import Engine
+from latlin.linear._checks import beside
+from latlin.linear._model_checks import Dispersed
+from latlin.linear._predict import Latent, levels, log_density, predictive, tails
+from latlin.linear._regression import Regression
+from latlin.numerics.arrays import Array
+from latlin.numerics.rng import RandomState
+from latlin.potentials.families import FAMILIES, Family, named
+from latlin.potentials.predictive import Predictive
+
+
+class BayesianBinomialRegression(Dispersed, Regression):
+    """Successes among trials with chance F(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²).
+
+    Parameters
+    ----------
+    family : {"binomial", "beta-binomial"}
+        "beta-binomial" chances vary from row to row about F, so that successes vary more.
+    link : {"logit", "probit", "cloglog"}
+        F is the logistic function, the normal distribution function, or 1 − exp(−e^x); "beta-binomial" has "logit".
+    precision : "auto" or float
+        Of "beta-binomial": how little the chances vary.
+    engine : str or engine object
+        "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
+    prior_scale : "auto", float or array of shape (n_features,)
+        Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
+        maximises the evidence.
+    ard : bool
+        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
+    fit_intercept : bool
+        Include an intercept, with a wide prior of its own around the value zero.
+    intercept_scale : float, optional
+        Standard deviation of that prior, 5 unless given.
+    standardise : bool
+        Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    warm_start : bool
+        Start from the last fit.
+    random_state : int, Generator, RandomState or None
+        For draws.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    parameters_ : dict
+        The family's own parameters, given or learnt, by name.
+    dispersion_ : float
+        Pearson's statistic of the training data per degree of freedom; 1 if successes vary as the family says.
+    finding_ : str
+        What that says where it is beyond chance, or empty.
+    coef_, coef_std_ : ndarray of shape (n_features,)
+    intercept_ : float
+        At x = 0.
+    posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
+        As of `BayesianLinearRegression`.
+
+    Notes
+    -----
+    Without `trials` every row is one trial, and predictions are of a chance: `predict` is the probability of a success.
+    With `trials` they are of successes among so many.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.linear import BayesianBinomialRegression
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> model = BayesianBinomialRegression(prior_scale=2.0).fit(X, [1, 3, 6, 9], trials=10)
+    >>> model.predict([[1.5]]).round(2), model.predict_interval([[1.5]], trials=10).tolist()
+    (array([0.46]), [[2.0, 8.0]])
+    """
+
+    def __init__(
+        self,
+        family: str = "binomial",
+        *,
+        link: str = "logit",
+        precision: Any = "auto",
+        engine: str | Engine = "auto",
+        prior_scale: Any = "auto",
+        ard: bool = False,
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        standardise: bool = True,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            engine=engine,
+            prior_scale=prior_scale,
+            ard=ard,
+            fit_intercept=fit_intercept,
+            intercept_scale=intercept_scale,
+            standardise=standardise,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.family = family
+        self.link = link
+        self.precision = precision
+
+    def _columns(self) -> int:
+        return 2
+
+    def _family(self) -> Family:
+        family = named(self.family, {name: FAMILIES[name] for name in CHANCES if name in FAMILIES})
+        return family.fixed(link=self.link) if "link" in family.template.parameters else family
+
+    def _given(self) -> dict[str, Any]:
+        given = {"precision": self.precision, "dispersion": self.precision}
+        return {"prior_scale": self.prior_scale, **{name: given[name] for name in self._family().parameters}}
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        trials: Any = None,
+        checkpoint: Any = None,
+    ) -> Self:
+        """Learn from rows X (n, n_features), dense or sparse, and successes y (n,).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
+        y : array of shape (n,) or (n, 2)
+            Successes, or successes and trials side by side (as blocks of rows hold them).
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two rows.
+        offset : array of shape (n,), optional
+            Added to the linear predictor with coefficient one.
+        trials : int or array of shape (n,), optional
+            One unless given.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        """
+        return super().fit(X, beside(y, trials=trials), sample_weight, offset, checkpoint=checkpoint)
+
+    def _new(self, at: Latent, trials: Any) -> Predictive:
+        """Successes of new rows among trials."""
+        count = np.broadcast_to(np.asarray(trials, float), at.mean.shape)
+        return predictive(self._likelihood().replace(trials=count), at)
+
+    def _chances(self, at: Latent, q: Array) -> Array:
+        """Quantiles of the chance, shape (n, len(q)); a chance rises with the linear predictor."""
+        x = at.quantile(q)
+        return np.asarray(self._likelihood().predictive(x, np.zeros_like(x)).mean)
+
+    @rowwise
+    def predict(
+        self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False, trials: Any = None
+    ) -> Any:
+        """The chance of a success in each row, posterior integrated; the mean number of them among trials.
+
+        `return_std` also gives the standard deviation of a new number of successes; there is no `return_cov`.
+        """
+        if return_cov:
+            raise ValueError("return_cov has no closed form for chances; take the covariance of draws of sample_y")
+        _, (at,), dtype = self._latents(X, offset)
+        described = self._new(at, 1.0 if trials is None else trials)
+        mean = np.asarray(described.mean).astype(dtype)
+        return (mean, np.sqrt(described.variance).astype(dtype)) if return_std else mean
+
+    def predict_quantiles(
+        self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, *, trials: Any = None
+    ) -> Array:
+        """Quantiles of the chance at each row, or of new successes among trials, shape (n, number of quantiles)."""
+        q = levels("quantiles", quantiles)
+        _, (at,), dtype = self._latents(X, offset)
+        if trials is None:
+            return self._chances(at, q).astype(dtype)
+        return self._new(at, trials).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean)))).T.astype(dtype)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, *, trials: Any = None) -> Array:
+        """The central interval of the chance, or of new successes among trials: columns low and high."""
+        return self.predict_quantiles(X, tails(coverage), offset, trials=trials)
+
+    def log_predictive_density(self, X: Any, y: Any, offset: Any = None, *, trials: Any = None) -> Array:
+        """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
+        _, (at,), _ = self._latents(X, offset)
+        observed = np.asarray(beside(y, trials=trials), float)
+        if observed.shape[:1] != at.mean.shape:
+            raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
+        return log_density(self._family().potential(observed, self._fits[0].values), at)
+
+    def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
+        _, (at,), _ = self._latents(X, offset)
+        observed = np.asarray(y, float)
+        successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
+        described = self._new(at, trials)
+        below, upto = described.cdf(successes - 1.0), described.cdf(successes)
+        share: Array = self._generator(random_state).random(len(successes))
+        return below + share * (upto - below)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = 1
+    ) -> Array:
+        """Joint draws of successes at the rows, shape (n, n_samples); a column is one draw of the coefficients."""
+        rng = self._generator(random_state)
+        x = self._drawn_predictors(X, n_samples, rng, offset)
+        count = np.broadcast_to(np.asarray(trials, float), x.shape[:1])
+        return self._likelihood().replace(trials=count).sample(x.T, rng).T
+
+
+CHANCES = ("binomial", "beta-binomial")

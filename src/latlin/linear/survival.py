@@ -1,0 +1,209 @@
+"""Regression of survival times, some of them censored."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latlin.inference.engine import Engine
+from latlin.linear._checks import beside
+from latlin.linear._choice import AUTO, ChosenFamily
+from latlin.linear._families import SURVIVAL
+from latlin.linear._predict import Latent, log_density, predictive
+from latlin.numerics.arrays import Array
+from latlin.numerics.rng import RandomState
+
+
+class BayesianSurvivalRegression(ChosenFamily):
+    """Times to an event with size exp(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²): an accelerated failure time model.
+
+    Parameters
+    ----------
+    family : {"weibull", "exponential", "log-logistic", "auto"}
+        exp(xᵀw + b) is the scale of a Weibull time (63 % of events come before it), the mean of an exponential one, the
+        median of a log-logistic one. "auto" keeps the family of highest evidence; `family_` and `choice_` say which and
+        why.
+    shape : "auto" or float
+        Of "weibull" times: above one the hazard grows. Of "log-logistic" times: log time has scale 1/shape.
+    engine : str or engine object
+        "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
+    prior_scale : "auto", float or array of shape (n_features,)
+        Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
+        maximises the evidence.
+    ard : bool
+        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
+    fit_intercept : bool
+        Include an intercept, with a wide prior of its own around the logarithm of the mean rate.
+    intercept_scale : float, optional
+        Standard deviation of that prior, 5 unless given.
+    standardise : bool
+        Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    warm_start : bool
+        Start from the last fit.
+    random_state : int, Generator, RandomState or None
+        For draws.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    family_, choice_ : str
+        The family that was fitted, and what "auto" chose and why.
+    parameters_ : dict
+        The family's own parameters, given or learnt, by name.
+    coef_, coef_std_ : ndarray of shape (n_features,)
+        exp(coefficient) multiplies the time when the feature grows by one unit.
+    intercept_ : float
+        At x = 0.
+    posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
+        As of `BayesianLinearRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.linear import BayesianSurvivalRegression
+    >>> X = np.array([[0.0], [0.5], [1.0], [1.5], [2.0], [2.5]])
+    >>> times, event = [1.0, 2.0, 2.0, 6.0, 9.0, 8.0], [1, 1, 1, 1, 1, 0]
+    >>> model = BayesianSurvivalRegression(prior_scale=1.0).fit(X, times, event=event)
+    >>> bool(np.all(np.diff(model.predict(X)) > 0.0)), model.predict_survival(X[:1], [0.0, 1e9]).tolist()
+    (True, [[1.0, 0.0]])
+    """
+
+    _families = SURVIVAL
+    _candidates = ("exponential", "weibull", "log-logistic")
+
+    def __init__(
+        self,
+        family: str = "weibull",
+        *,
+        shape: Any = AUTO,
+        engine: str | Engine = "auto",
+        prior_scale: Any = "auto",
+        ard: bool = False,
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        standardise: bool = True,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            engine=engine,
+            prior_scale=prior_scale,
+            ard=ard,
+            fit_intercept=fit_intercept,
+            intercept_scale=intercept_scale,
+            standardise=standardise,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.family = family
+        self.shape = shape
+
+    def _columns(self) -> int:
+        return 3
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        event: Any = None,
+        upper: Any = None,
+        checkpoint: Any = None,
+    ) -> Self:
+        """Learn from rows X (n, n_features), dense or sparse, and times y (n,).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
+        y : array of shape (n,), (n, 2) or (n, 3)
+            Positive times, or times, events and upper ends side by side (as blocks of rows hold them).
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two rows.
+        offset : array of shape (n,), optional
+            Added to the linear predictor, a logarithm, with coefficient one.
+        event : array of shape (n,), optional
+            1 or True where the event was seen at y, 0 where it comes later (right-censored), 2 where it came earlier,
+            3 where it lies between y and `upper`. All are seen unless given.
+        upper : array of shape (n,), optional
+            Ends of the intervals of events coded 3.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        """
+        if upper is not None and event is None:
+            raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
+        data = {"sample_weight": sample_weight, "offset": offset}
+        return self._fit_chosen(super().fit, X, beside(y, event=event, upper=upper), data, checkpoint)
+
+    def _centre(self, at: Latent) -> Array:
+        """The median: a mean need not exist."""
+        return predictive(self._likelihood(), at).quantile(np.full(len(at.mean), 0.5))
+
+    def predict_survival(self, X: Any, times: ArrayLike, offset: Any = None) -> Array:
+        """P(no event up to each time | x, data) for every row, posterior integrated, shape (n, number of times)."""
+        moments = np.atleast_1d(np.asarray(times, float))
+        if moments.ndim != 1 or not np.all(moments >= 0.0):
+            raise ValueError(f"times must hold numbers of at least zero, got {times!r}")
+        _, (at,), dtype = self._latents(X, offset)
+        described = predictive(self._likelihood(), at)
+        return (1.0 - described.cdf(np.broadcast_to(moments[:, None], (len(moments), len(at.mean))))).T.astype(dtype)
+
+    def log_predictive_density(
+        self, X: Any, y: Any, offset: Any = None, *, event: Any = None, upper: Any = None
+    ) -> Array:
+        """log density of each time, or log probability where it is censored, in nat, posterior integrated."""
+        _, (at,), _ = self._latents(X, offset)
+        observed = np.asarray(beside(y, event=event, upper=upper), float)
+        if observed.shape[:1] != at.mean.shape:
+            raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
+        return log_density(self._family().potential(observed, self._fits[0].values), at)
+
+    def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
+        """Of a time that comes later than y, drawn evenly above P(new ≤ y); of an earlier one, below it."""
+        _, (at,), _ = self._latents(X, offset)
+        observed = np.asarray(y, float)
+        table = observed if observed.ndim == 2 else observed[:, None]
+        event = table[:, 1] if table.shape[1] > 1 else np.ones(len(table))
+        described = predictive(self._likelihood(), at)
+        upto = described.cdf(table[:, 0])
+        above = described.cdf(np.where(event == 3.0, table[:, -1], table[:, 0]))
+        low = np.where(event == 2.0, 0.0, upto)
+        high = np.select([event == 0.0, event == 3.0], [1.0, above], upto)
+        share: Array = self._generator(random_state).random(len(table))
+        return low + share * (high - low)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, event: Any = None) -> float:
+        """Harrell's concordance: the share of pairs whose order is known and that are predicted in this order.
+
+        A pair is known where the earlier time is an event; half a point for equal predictions. ½ is chance, 1 perfect.
+        """
+        observed = np.asarray(beside(y, event=event), float)
+        time, seen = (observed[:, 0], observed[:, 1] == 1.0) if observed.ndim == 2 else (observed, None)
+        weight = np.ones(len(time)) if sample_weight is None else np.asarray(sample_weight, float)
+        return concordance(time, np.ones(len(time), bool) if seen is None else seen, self.predict_latent(X), weight)
+
+
+def concordance(time: Array, seen: NDArray[np.bool_], predicted: Array, weight: Array | None = None) -> float:
+    """Harrell's concordance of predictions that should grow with time.
+
+    >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), np.array([0.1, 0.3, 0.2]))
+    1.0
+    """
+    weight = np.ones(len(time)) if weight is None else weight
+    agreed = total = 0.0
+    for first in np.flatnonzero(seen):
+        # those that outlive this event; of equal times those that were censored
+        later = (time > time[first]) | ((time == time[first]) & ~seen)
+        shares = weight[first] * weight[later]
+        total += float(shares.sum())
+        agreed += float(shares @ (0.5 + 0.5 * np.sign(predicted[later] - predicted[first])))
+    if total == 0.0:
+        raise ValueError("concordance needs a pair of rows whose order is known: an event before another time")
+    return agreed / total

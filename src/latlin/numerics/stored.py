@@ -1,0 +1,194 @@
+"""Values as JSON and arrays, and back, without running anything that a file says.
+
+An object becomes the name of its class and its parts, down to arrays and numbers. Only classes that were registered
+with `storable` are ever made again, from the parts that they have and from no others. Arrays keep their memory order,
+so that what is read back computes the very same numbers.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.numerics.archive import KINDS
+
+Class = TypeVar("Class", bound=type)
+#: rooms whose classes a file may name before they were imported
+ROOMS = ("densities", "factor", "gp", "inference", "linear", "mixture", "numerics", "potentials")
+
+
+class Storing(NamedTuple):
+    """How objects of a class are taken apart and put together."""
+
+    cls: type
+    take_apart: Callable[[Any], dict[str, Any]]
+    put_together: Callable[[dict[str, Any]], Any]
+
+
+REGISTRY: dict[str, Storing] = {}
+
+
+def name_of(cls: type) -> str:
+    """The name of a class in files: of latlin's own the room and the class, so that files survive moved modules."""
+    module = cls.__module__
+    parts = module.split(".")
+    return f"{'.'.join(parts[:2]) if parts[0] == 'latlin' else module}.{cls.__qualname__}"
+
+
+def storable(cls: Class) -> Class:
+    """Objects of this class are stored by their parts and filled with them again, as they were.
+
+    For NamedTuples, dataclasses, and classes whose attributes are all there is.
+    """
+    return _register(Storing(cls, _parts, lambda parts: _filled(cls, parts)))
+
+
+def _field_names(value: Any) -> list[str]:
+    return [field.name for field in fields(value)]
+
+
+def storable_by_arguments(cls: Class, names: Callable[[Any], Iterable[str]] = _field_names) -> Class:
+    """Objects of this class are stored by the arguments of their constructor, which are attributes too."""
+    return _register(
+        Storing(cls, lambda value: {name: getattr(value, name) for name in names(value)}, lambda parts: cls(**parts))
+    )
+
+
+def storable_as(cls: Class, take_apart: Callable[[Any], dict[str, Any]], put_together: Callable[..., Any]) -> Class:
+    """Objects of this class are stored as these parts, and made again by a function of them."""
+    return _register(Storing(cls, take_apart, lambda parts: put_together(**parts)))
+
+
+def _register(storing: Storing) -> Any:
+    """Note how a class is stored; two classes of one name in one room could not be told apart in a file."""
+    known = REGISTRY.setdefault(name_of(storing.cls), storing)
+    if known.cls.__module__ != storing.cls.__module__:
+        raise TypeError(f"{storing.cls.__module__} and {known.cls.__module__} store a {storing.cls.__name__} each")
+    REGISTRY[name_of(storing.cls)] = storing
+    return storing.cls
+
+
+class Encoder:
+    """Turns values into JSON and collects their arrays; one array that occurs twice is stored once."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self._names: dict[int, str] = {}
+
+    def encode(self, value: Any, name: str) -> Any:
+        """`value` as JSON; `name` says in errors, and in the file, where it stood."""
+        if value is None or isinstance(value, bool | int | float | str):
+            return value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), name)
+        if isinstance(value, np.ndarray):
+            return self._encode_array(value, name)
+        if isinstance(value, np.dtype):
+            return {"dtype": value.str}
+        if isinstance(value, slice):
+            return {"slice": [value.start, value.stop, value.step]}
+        if isinstance(value, Mapping):
+            items = [[self.encode(k, name), self.encode(v, f"{name}.{k}")] for k, v in value.items()]
+            return {"mapping": items}
+        if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            return {kind: [self.encode(part, f"{name}.{i}") for i, part in enumerate(value)]}
+        return self._encode_object(value, name)
+
+    def _encode_array(self, value: NDArray[Any], name: str) -> Any:
+        if value.dtype == object:
+            return {"objects": [self.encode(part, name) for part in value.ravel().tolist()], "shape": value.shape}
+        if value.dtype.kind not in KINDS:
+            raise ValueError(f"{name} cannot be saved: an array of {value.dtype}")
+        stored = self._names.setdefault(id(value), name)
+        self.arrays[stored] = value
+        return {"array": stored}
+
+    def _encode_object(self, value: Any, name: str) -> Any:
+        kind = name_of(type(value))
+        if kind not in REGISTRY or REGISTRY[kind].cls is not type(value):
+            raise ValueError(f"{name} cannot be saved: {value!r:.80}")
+        parts = REGISTRY[kind].take_apart(value)
+        return {"class": kind, "parts": {part: self.encode(v, f"{name}.{part}") for part, v in parts.items()}}
+
+
+class Decoder:
+    """Makes values again from JSON and arrays; a ValueError where the JSON is not of `Encoder`."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._arrays = arrays
+
+    def decode(self, stored: Any) -> Any:
+        """What `Encoder.encode` took apart."""
+        if stored is None or isinstance(stored, bool | int | float | str):
+            return stored
+        match stored:
+            case {"array": str(name)} if name in self._arrays:
+                return self._arrays[name]
+            case {"objects": list(parts), "shape": list(shape)}:
+                return _object_array([self.decode(part) for part in parts], shape)
+            case {"dtype": str(name)}:
+                return np.dtype(name)
+            case {"slice": [start, stop, step]}:
+                return slice(start, stop, step)
+            case {"mapping": list(items)}:
+                return {self.decode(key): self.decode(value) for key, value in items}
+            case {"tuple": list(parts)}:
+                return tuple(self.decode(part) for part in parts)
+            case {"list": list(parts)}:
+                return [self.decode(part) for part in parts]
+            case {"class": str(kind), "parts": dict(parts)}:
+                return _find(kind).put_together({name: self.decode(part) for name, part in parts.items()})
+        raise ValueError(f"not a stored value: {stored!r:.80}")
+
+
+def _object_array(parts: list[Any], shape: list[int]) -> NDArray[Any]:
+    array = np.empty(len(parts), dtype=object)
+    array[:] = parts
+    return array.reshape(shape)
+
+
+def _find(kind: str) -> Storing:
+    """How objects of a class that a file names are made; the rooms of latlin are searched for it, nothing else."""
+    if kind not in REGISTRY:
+        package, _, rest = kind.partition(".")
+        room = rest.partition(".")[0]
+        if package == "latlin" and room in ROOMS:
+            import_room(room)
+    if kind not in REGISTRY:
+        raise ValueError(f"not a stored value: it names {kind!r:.80}, which latlin does not store")
+    return REGISTRY[kind]
+
+
+def import_room(room: str) -> None:
+    """Import every module of a room, so that its classes are registered."""
+    package = import_module(f"latlin.{room}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return dict(vars(value))
+
+
+def _filled(cls: Any, parts: dict[str, Any]) -> Any:
+    """An object with these parts and no others."""
+    expected = getattr(cls, "_fields", None) or ([f.name for f in fields(cls)] if is_dataclass(cls) else None)
+    if expected is not None and set(expected) != set(parts):
+        raise ValueError(f"not a stored value: {cls.__name__} has parts {sorted(expected)}, got {sorted(parts)}")
+    if hasattr(cls, "_fields"):
+        return cls(**parts)
+    value = object.__new__(cls)
+    for name, part in parts.items():
+        object.__setattr__(value, name, part)
+    return value

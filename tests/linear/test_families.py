@@ -1,0 +1,212 @@
+"""Estimators of counts, shares, amounts, times and quantiles: gradients, invariances, predictions, what they say."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import clone
+
+import latlin
+from latlin.engines import ExpectationPropagation, GaussianKL, Laplace
+from latlin.linear import (
+    BayesianBinomialRegression,
+    BayesianCountRegression,
+    BayesianGammaRegression,
+    BayesianPoissonRegression,
+)
+from latlin.linear._evidence import _Search
+from latlin.linear._fitting import settled
+from latlin.numerics.alerts import MisfitWarning
+
+N = 60
+rng = np.random.default_rng(7)
+X = rng.standard_normal((N, 2)) * [1.0, 3.0] + [0.0, 2.0]
+ETA = 0.6 * X[:, 0] - 0.2 * (X[:, 1] - 2.0)
+TRIALS = rng.integers(3, 12, N).astype(float)
+WEIGHT = rng.integers(0, 3, N).astype(float)
+OFFSET = 0.3 * rng.standard_normal(N)
+MEAN = np.exp(1.0 + ETA)
+Y = {
+    "counts": rng.poisson(MEAN * rng.gamma(2.0, 0.5, N)).astype(float),
+    "zeros": rng.poisson(MEAN * rng.gamma(2.0, 0.5, N)) * (rng.random(N) < 0.7),
+    "amounts": MEAN * rng.gamma(3.0, 1.0 / 3.0, N),
+    "successes": np.column_stack([rng.binomial(TRIALS.astype(int), 1.0 / (1.0 + np.exp(-ETA))), TRIALS]),
+}
+CASES = {
+    "negative-binomial": (BayesianCountRegression("negative-binomial"), "counts"),
+    "binomial": (BayesianBinomialRegression(), "successes"),
+    "binomial, probit": (BayesianBinomialRegression(link="probit"), "successes"),
+    "binomial, cloglog": (BayesianBinomialRegression(link="cloglog"), "successes"),
+    "gamma": (BayesianGammaRegression(), "amounts"),
+    "inverse-gaussian": (BayesianGammaRegression("inverse-gaussian"), "amounts"),
+    "log-normal": (BayesianGammaRegression("log-normal"), "amounts"),
+}
+ENGINES = {"laplace": Laplace(tol=1e-10), "ep": ExpectationPropagation(tol=1e-10), "gkl": GaussianKL(tol=1e-9)}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    model, response = CASES[request.param]
+    return clone(model), Y[response]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_gradient_of_the_evidence_is_that_of_finite_differences(case, engine):
+    model, y = case
+    model.family_ = getattr(model, "family", "")
+    (problem,) = model._problems(X, [y], None, OFFSET)
+    values, free = settled(problem, model._given(), False)
+    search = _Search(problem, ENGINES[engine], values, free, None)
+    theta = np.concatenate(search.parts) + 0.1
+    _, gradient = search(theta)
+    step = 1e-4
+    numeric = [(search(theta + step * u)[0] - search(theta - step * u)[0]) / (2 * step) for u in np.eye(len(theta))]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_learnt_is_a_maximum_of_the_evidence(case):
+    model, y = case
+    fitted = model.fit(X, y)
+    best, values = fitted.log_evidence_, fitted._fits[0].values
+    (problem,) = model._problems(X, [y], None, None)
+    for name, value in values.items():
+        for factor in (0.9, 1.1):
+            moved = values | {name: np.asarray(value) * factor}
+            assert GaussianKL(tol=1e-9).run(problem.model(moved)).log_evidence <= best + 1e-6
+
+
+def test_weights_are_repeated_rows_and_rows_of_weight_zero_do_not_count(case):
+    model, y = case
+    model.set_params(standardise=False)
+    weighted = clone(model).fit(X, y, sample_weight=WEIGHT, offset=OFFSET)
+    again = np.repeat(np.arange(N), WEIGHT.astype(int))
+    repeated = clone(model).fit(X[again], y[again], offset=OFFSET[again])
+    assert weighted.log_evidence_ == pytest.approx(repeated.log_evidence_, abs=1e-5)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_and_dask_give_the_fit_of_rows_in_memory(case):
+    model, y = case
+    model.set_params(engine=GaussianKL(tol=1e-9))
+    held = clone(model).fit(X, y, sample_weight=WEIGHT, offset=OFFSET)
+    parts = (da.from_array(part, chunks=(25, *part.shape[1:])) for part in (X, y, WEIGHT, OFFSET))
+    blocked = clone(model).fit(*parts)
+    assert blocked.log_evidence_ == pytest.approx(held.log_evidence_, abs=1e-6)
+    np.testing.assert_allclose(blocked.coef_, held.coef_, rtol=1e-5, atol=1e-6)
+    lazy = blocked.predict(da.from_array(X, chunks=(25, 2)))
+    np.testing.assert_allclose(lazy.compute(), held.predict(X), rtol=1e-5, atol=1e-6)
+
+
+def test_what_was_saved_answers_as_before(case, tmp_path):
+    model, y = case
+    model.fit(X, y).save(tmp_path / "model.latlin")
+    loaded = latlin.load(tmp_path / "model.latlin")
+    assert type(loaded) is type(model)
+    assert loaded.parameters_ == model.parameters_
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    np.testing.assert_array_equal(loaded.predict_interval(X), model.predict_interval(X))
+    assert str(loaded.summary()) == str(model.summary())
+
+
+def test_predictions_are_those_of_draws(case):
+    model, y = case
+    fitted = model.fit(X, y)
+    more = {"trials": TRIALS[:5]} if y.ndim == 2 else {}
+    drawn = fitted.sample_y(X[:5], 40_000, random_state=0, **more)
+    mean, sd = fitted.predict(X[:5], return_std=True, **more)
+    error = drawn.std(axis=1) / 200.0
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5.0 * error)
+    np.testing.assert_allclose(drawn.std(axis=1), sd, rtol=0.1)
+    ends = fitted.predict_interval(X[:5], 0.8, **more)
+    inside = np.mean((drawn >= ends[:, :1]) & (drawn <= ends[:, 1:]), axis=1)
+    assert np.all(inside > 0.79)
+
+
+def test_quantile_residuals_of_the_models_own_draws_are_normal(case):
+    model, y = case
+    fitted = model.fit(X, y)
+    rows = np.tile(X, (20, 1))
+    more = {"trials": np.tile(TRIALS, 20)} if y.ndim == 2 else {}
+    new = np.array([fitted.sample_y(rows, 1, random_state=k, **more)[:, 0] for k in (0,)])[0]
+    observed = np.column_stack([new, more["trials"]]) if more else new
+    # one draw of the coefficients moves all rows together, so that only the spread is looked at
+    residuals = fitted.quantile_residuals(rows, observed, random_state=1)
+    assert 0.9 < residuals.std() < 1.1
+    assert stats.kstest(residuals - residuals.mean(), "norm").pvalue > 1e-3
+
+
+def test_an_exposure_is_an_offset_of_its_logarithm():
+    exposure = np.exp(OFFSET)
+    for model, y in ((BayesianCountRegression("negative-binomial"), Y["counts"]), (BayesianPoissonRegression(), MEAN)):
+        by_exposure, by_offset = clone(model).fit(X, y, exposure=exposure), clone(model).fit(X, y, offset=OFFSET)
+        assert by_exposure.log_evidence_ == pytest.approx(by_offset.log_evidence_, abs=1e-9)
+        np.testing.assert_allclose(by_exposure.predict(X, exposure=exposure), by_offset.predict(X, OFFSET))
+        np.testing.assert_allclose(
+            by_exposure.predict_interval(X, exposure=2.0), by_offset.predict_interval(X, offset=np.log(2.0))
+        )
+        drawn = [
+            m.sample_y(X, 2, random_state=0, **o)
+            for m, o in ((by_exposure, {"exposure": exposure}), (by_offset, {"offset": OFFSET}))
+        ]
+        np.testing.assert_allclose(*drawn)
+
+
+def test_the_evidence_chooses_the_family_and_says_why():
+    model = BayesianCountRegression().fit(X, Y["counts"])
+    assert model.family_ == "negative-binomial"
+    assert "poisson" in model.choice_
+    assert model.choice_ in str(model.summary())
+    named = BayesianCountRegression(model.family_).fit(X, Y["counts"])
+    assert named.log_evidence_ == pytest.approx(model.log_evidence_, abs=1e-9)
+    plain = BayesianCountRegression().fit(X, np.random.default_rng(0).poisson(MEAN))
+    assert plain.family_ == "poisson"
+    assert (
+        BayesianGammaRegression("auto").fit(X, np.exp(ETA + 0.7 * np.random.default_rng(1).standard_normal(N))).family_
+        == "log-normal"
+    )
+
+
+def test_poisson_says_when_counts_vary_more():
+    y = np.random.default_rng(3).poisson(MEAN * np.random.default_rng(4).gamma(0.5, 2.0, N))
+    with pytest.warns(MisfitWarning, match="overdispersed: intervals are too narrow; try family='negative-binomial'"):
+        model = BayesianPoissonRegression().fit(X, y)
+    assert model.dispersion_ > 2.0
+    assert "overdispersed" in str(model.summary())
+    with pytest.warns(MisfitWarning, match="overdispersed"):
+        blocked = BayesianPoissonRegression().fit(da.from_array(X, chunks=(25, 2)), da.from_array(y, chunks=25))
+    assert blocked.dispersion_ == pytest.approx(model.dispersion_, rel=1e-6)
+    assert BayesianPoissonRegression().fit(X, np.random.default_rng(5).poisson(MEAN)).finding_ == ""
+
+
+def test_binomial_says_when_successes_vary_more():
+    chance = np.random.default_rng(1).beta(0.5, 0.5, N)
+    successes = np.random.default_rng(2).binomial(TRIALS.astype(int), chance)
+    with pytest.warns(MisfitWarning, match="try family='beta-binomial'"):
+        BayesianBinomialRegression().fit(X, successes, trials=TRIALS)
+
+
+def test_trials_beside_the_successes_or_among_them_are_the_same():
+    apart = BayesianBinomialRegression().fit(X, Y["successes"][:, 0], trials=TRIALS)
+    together = BayesianBinomialRegression().fit(X, Y["successes"])
+    assert apart.log_evidence_ == together.log_evidence_
+    density = apart.log_predictive_density(X, Y["successes"][:, 0], trials=TRIALS)
+    np.testing.assert_array_equal(density, together.log_predictive_density(X, Y["successes"]))
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "more", "said"),
+    [
+        (BayesianCountRegression("negative-binomial"), -np.ones(N), {}, "whole numbers"),
+        (BayesianCountRegression("negative-binomial"), MEAN, {}, "whole numbers"),
+        (BayesianCountRegression("student-t"), Y["counts"], {}, "family must be one of auto, poisson"),
+        (BayesianCountRegression(engine="map"), Y["counts"], {}, "evidence"),
+        (BayesianCountRegression("negative-binomial", dispersion=-1.0), Y["counts"], {}, "dispersion must be positive"),
+        (BayesianCountRegression("poisson"), Y["counts"], {"exposure": np.zeros(N)}, "exposure must be positive"),
+        (BayesianGammaRegression(), np.zeros(N), {}, "positive"),
+        (BayesianBinomialRegression(), TRIALS + 1.0, {"trials": TRIALS}, "at most trials"),
+        (BayesianBinomialRegression(), TRIALS, {"trials": TRIALS[:3]}, "one number per row"),
+    ],
+)
+def test_bad_input_gets_a_sentence(model, y, more, said):
+    with pytest.raises(ValueError, match=said):
+        model.fit(X, y, **more)
