@@ -188,8 +188,8 @@ def _method(method: str, count: int) -> str:
             f"{count} hyperparameters are too many to integrate over by {method!r}, which takes up to "
             f"{limits[method]}: maximise them, or let some share a value"
         )
-    if method == "composite" and count <= LATTICE:
-        raise ValueError(f"method 'composite' is for more than {LATTICE} hyperparameters, got {count}: use 'lattice'")
+    if method == "composite" and count == 1:
+        raise ValueError("method 'composite' is for two or more hyperparameters, got 1: use 'lattice'")
     return method
 
 

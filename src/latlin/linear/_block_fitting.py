@@ -18,9 +18,10 @@ from latlin.linear._block_exact import block_spectrum, exact_posterior, sufficie
 from latlin.linear._block_problem import BlockProblem
 from latlin.linear._block_table import Table
 from latlin.linear._design import Design, standardised
-from latlin.linear._evidence import PLAIN, Fit, maximise_evidence
-from latlin.linear._exact import maximise_exact_evidence
-from latlin.linear._fitting import FINE, FINER, SMALL, asked_engine
+from latlin.linear._evidence import Fit
+from latlin.linear._exact_engine import Exact
+from latlin.linear._fitting import FINER, SMALL, asked_engine, task_for
+from latlin.linear._learning import Learning, fixed_table, learn, learn_exactly
 from latlin.linear._priors import GaussianPrior
 from latlin.potentials.gaussian import Gaussian
 
@@ -44,21 +45,23 @@ def fit_block_problem(
     start: Posterior | None = None,
     verbose: bool = False,
     checkpoint: Path | None = None,
+    wish: Learning = Learning(),  # noqa: B008
 ) -> Fit:
-    """The posterior, at the hyperparameters of largest evidence where some are free."""
+    """The posterior, its free hyperparameters maximised or integrated."""
     small = problem.table.n_rows * problem.design.dim <= SMALL
     asked, reason = asked_engine(engine, free, small), ""
     if isinstance(asked, Auto):
         if _in_closed_form(problem, values, free):
-            return _exact(problem, values, free)
+            return _exact(problem, values, free, wish, small, verbose)
         asked, reason = choose_for_blocks(problem.model(values))
         asked = FINER["gkl"] if small and asked.covariance == "full" else asked
     if free:
-        accuracy = FINE if small else PLAIN
-        fit = maximise_evidence(problem, OnBlocks(asked), values, free, start, accuracy, checkpoint, verbose)
+        task = task_for(wish, asked, small, problem.design.dim, verbose)
+        fit = learn(problem, OnBlocks(asked), values, free, task, start, checkpoint)
     else:
         model = problem.model(values)
-        fit = Fit(infer_blocks(model, asked, start=start, verbose=verbose, checkpoint=checkpoint), dict(values))
+        posterior = infer_blocks(model, asked, start=start, verbose=verbose, checkpoint=checkpoint)
+        fit = Fit(posterior, dict(values), table=fixed_table(values))
     said = f"auto: {reason}; {fit.posterior.message}" if reason else fit.posterior.message
     return fit._replace(posterior=replace(fit.posterior, message=said))
 
@@ -70,12 +73,15 @@ def _in_closed_form(problem: BlockProblem, values: Mapping[str, Any], free: Sequ
     return gaussian and not many and problem.design.dim <= FULL
 
 
-def _exact(problem: BlockProblem, values: Mapping[str, Any], free: Sequence[str]) -> Fit:
+def _exact(
+    problem: BlockProblem, values: Mapping[str, Any], free: Sequence[str], wish: Learning, small: bool, verbose: bool
+) -> Fit:
     data = sufficient(problem, values)
-    found = dict(values)
-    if free:
-        found = maximise_exact_evidence(problem, partial(block_spectrum, problem, data), values, free)
-    return Fit(exact_posterior(problem, data, found), found)
+    posterior_at = partial(exact_posterior, problem, data)
+    if not free:
+        return Fit(posterior_at(values), dict(values), table=fixed_table(values))
+    task = task_for(wish, Exact(), small, problem.design.dim, verbose)
+    return learn_exactly(problem, partial(block_spectrum, problem, data), posterior_at, values, free, task)
 
 
 def numbered(checkpoint: Path | None, index: int, count: int) -> Path | None:

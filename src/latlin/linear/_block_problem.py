@@ -137,6 +137,14 @@ class BlockProblem:
         return hyper_slopes(self.design, self.family, self.prior, values, block_evidence_gradient(posterior))
 
     @cached_property
+    def feature_size(self) -> float:
+        """The root mean square of features that are not standardised; 1 where they are."""
+        if np.any(self.design.spread != 1.0):
+            return 1.0
+        moments = self.table.features
+        return float(np.sqrt(np.mean(moments.variance + moments.mean**2))) or 1.0
+
+    @cached_property
     def unit(self) -> float:
         """The natural size of a coefficient of a standardised feature."""
         return self.family.unit(self.targets)

@@ -10,16 +10,13 @@ wide prior is a rank-one update. Challis (2013), §2.2.1 and (2.2.10).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import svd
-from scipy.optimize import minimize
 
-from latlin.linear._evidence import Learnable, ranges_of
 from latlin.linear._problem import Problem
 from latlin.numerics.arrays import Array
 
@@ -93,29 +90,3 @@ def spectrum(problem: Problem, relative: Any = 1.0) -> Spectrum:
     inside = pair @ u
     outside = pair - inside @ u.T
     return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
-
-
-def maximise_exact_evidence(
-    problem: Learnable, decompose: Callable[[Any], Spectrum], values: Mapping[str, Any], free: Sequence[str]
-) -> dict[str, Any]:
-    """The values with the free ones of "prior_scale" and "scale" at the maximum of the exact log evidence.
-
-    `decompose` gives the spectrum of the problem for relative prior scales.
-    """
-    names = ("prior_scale", "scale")
-    single = np.ndim(values["prior_scale"]) == 0
-    data = decompose(1.0 if single else values["prior_scale"])
-    start = np.log([values["prior_scale"] if single else 1.0, values["scale"]])
-    kept = [i for i, name in enumerate(names) if name in free]
-    limits = ranges_of(problem)
-    bounds = [limits[names[i]].bounds(1)[0] for i in kept]
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        point = start.copy()
-        point[kept] = theta
-        value, gradient = data.log_evidence(*point)
-        return -value, -gradient[kept]
-
-    options = {"maxiter": 500, "gtol": 1e-9, "ftol": 1e-15}
-    result = minimize(objective, start[kept], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return dict(values) | {names[i]: float(np.exp(t)) for i, t in zip(kept, result.x, strict=True)}

@@ -19,9 +19,10 @@ from latlin.inference.mode.laplace import Laplace
 from latlin.inference.mode.map import MAP
 from latlin.inference.posterior import Posterior
 from latlin.linear._block_problem import BlockProblem
-from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence, ranges_of
-from latlin.linear._exact import maximise_exact_evidence, spectrum
+from latlin.linear._evidence import PLAIN, Accuracy, Fit, ranges_of
+from latlin.linear._exact import spectrum
 from latlin.linear._exact_engine import Exact
+from latlin.linear._learning import ARGUMENTS, NARROW, Learning, Task, fixed_table, learn, learn_exactly
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
 from latlin.potentials.gaussian import Gaussian
@@ -31,6 +32,7 @@ AUTO = "auto"
 #: entries of X up to which a fit goes on to nearly all digits, so that equal problems give equal answers
 SMALL = 20_000
 FINE = Accuracy(gradient=1e-7, gain=1e-15)
+FINER_STILL = Accuracy(gradient=1e-9, gain=1e-15)
 FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=1e-9), "lvb": LocalBound(tol=1e-9)}
 
 
@@ -49,10 +51,6 @@ def settled(problem: Problem | BlockProblem, given: Mapping[str, Any], ard: bool
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
-
-
-#: hyperparameter → the estimator's argument
-ARGUMENTS = {"scale": "noise_scale"}
 
 
 def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
@@ -81,18 +79,27 @@ def fit_problem(
     free: Sequence[str],
     start: Posterior | None = None,
     verbose: bool = False,
+    wish: Learning = Learning(),  # noqa: B008
 ) -> Fit:
-    """The posterior, at the hyperparameters of largest evidence where some are free."""
+    """The posterior, its free hyperparameters maximised or integrated."""
     small = problem.rows.shape[0] * problem.rows.shape[1] <= SMALL
     chosen, reason = _engine(problem, engine, values, free, small)
-    if isinstance(chosen, Exact) and not ("prior_scale" in free and np.ndim(values["prior_scale"])):
-        found = maximise_exact_evidence(problem, partial(spectrum, problem), values, free) if free else dict(values)
-        return Fit(chosen.run(problem.model(found)), found)
     if not free:
         posterior = chosen.run(problem.model(values), start=start, verbose=verbose)
-        return Fit(_explained(posterior, reason), dict(values))
-    fit = maximise_evidence(problem, chosen, values, free, start, FINE if small else PLAIN, verbose=verbose)
+        return Fit(_explained(posterior, reason), dict(values), table=fixed_table(values))
+    task = task_for(wish, chosen, small, problem.design.dim, verbose)
+    if isinstance(chosen, Exact) and not ("prior_scale" in free and np.ndim(values["prior_scale"])):
+        decompose, engine = partial(spectrum, problem), chosen
+        return learn_exactly(problem, decompose, lambda v: engine.run(problem.model(v)), values, free, task)
+    fit = learn(problem, chosen, values, free, task, start)
     return fit._replace(posterior=_explained(fit.posterior, reason))
+
+
+def task_for(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> Task:
+    """How far to go, and whether tens of fits are cheap: those of engines without inner loops on small problems."""
+    quick = isinstance(engine, Exact | GaussianKL | Laplace | LocalBound)
+    accuracy = FINER_STILL if isinstance(engine, Exact) else FINE if small else PLAIN
+    return Task(wish, accuracy, small and quick and dim <= NARROW, verbose)
 
 
 def _engine(

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from latlin.inference.evidence.gradient import EvidenceGradient, evidence_gradient
 from latlin.inference.model import LatentLinearModel, SiteFactor
@@ -62,6 +63,15 @@ class Problem:
     def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]:
         """∂ log Z / ∂ hyperparameter, re-optimised; one number a feature for "prior_scale"."""
         return hyper_slopes(self.design, self.family, self.prior, values, evidence_gradient(posterior))
+
+    @cached_property
+    def feature_size(self) -> float:
+        """The root mean square of features that are not standardised; 1 where they are."""
+        if np.any(self.design.spread != 1.0):
+            return 1.0
+        features = self.rows[:, : self.design.n_features]
+        squares = features.multiply(features) if sparse.issparse(features) else np.square(features)
+        return float(np.sqrt(squares.mean())) or 1.0
 
     @cached_property
     def unit(self) -> float:

@@ -20,7 +20,7 @@ from latlin.numerics.archive import KINDS
 
 Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
-ROOMS = ("densities", "factor", "gp", "inference", "linear", "mixture", "numerics", "potentials")
+ROOMS = ("densities", "factor", "gp", "hyper", "inference", "linear", "mixture", "numerics", "potentials", "priors")
 
 
 class Storing(NamedTuple):
