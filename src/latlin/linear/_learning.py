@@ -38,7 +38,7 @@ Manner = Literal["auto", "maximise", "integrate", "fixed"]
 #: hyperparameter → the estimator's argument
 ARGUMENTS = {"scale": "noise_scale"}
 #: most hyperparameters and unknowns of a fit that "auto" integrates, and most hyperparameters of a lattice there
-FEW, NARROW, FINEST = 3, 100, 2
+FEW, NARROW, FINEST = 3, 100, 1
 #: most hyperparameters whose curvature is looked for
 CURVED = 8
 #: sd of the logarithm of a parameter of which nothing is known
