@@ -181,7 +181,20 @@ def learn(
 
     Fits keep their states in the files `checkpoint` and ".0", ".1", … for one after the other.
     """
-    unknowns, number = Unknowns(problem, values, free, task.wish.priors), count()
+    unknowns = Unknowns(problem, values, free, task.wish.priors)
+    evaluate = evaluation(problem, engine, unknowns, start, checkpoint)
+    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap), unknowns)
+
+
+def evaluation(
+    problem: Learnable,
+    engine: Engine,
+    unknowns: Unknowns,
+    start: Posterior | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Evaluate:
+    """Fits of an engine as a function of the unknowns."""
+    number = count()
 
     def evaluate(numbers: dict[str, float], before: Any, slopes: bool) -> Evaluation:
         found = unknowns.assembled(numbers)
@@ -190,7 +203,7 @@ def learn(
         gradient = unknowns.slopes(problem.gradient(posterior, found)) if slopes else None
         return Evaluation(posterior.log_evidence, gradient, posterior)
 
-    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap), unknowns)
+    return evaluate
 
 
 def learn_exactly(

@@ -36,7 +36,8 @@ class AveragedPredictive(Predictive):
         first = self._parts[0]
         super().__init__(first._potential, first._m, first._v, first._shape)
         self.mean = self._average(lambda part: part.mean)
-        self.variance = self._average(lambda part: part.variance + (part.mean - self.mean) ** 2)
+        # where a family has no mean, nothing is known of how the means differ, and the variance is infinite anyway
+        self.variance = self._average(lambda part: part.variance + np.nan_to_num((part.mean - self.mean) ** 2))
         if all(isinstance(part, ClassPredictive) for part in parts):
             self.probabilities = self._average(lambda part: part.probabilities)
 
