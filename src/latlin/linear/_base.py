@@ -30,7 +30,7 @@ from latlin.linear._learning import Learning, fixed_table, learning
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import Problem
-from latlin.linear._summary import Summary, coefficient_rows
+from latlin.linear._summary import Summary, coefficient_rows, learnt_lines
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
@@ -354,7 +354,9 @@ class LinearEstimator(Archived, BaseEstimator):
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
         numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
-        return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
+        table = self.hyperparameters_
+        lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
+        return "\n".join(filter(None, [numbers, *lines, getattr(self, "finding_", "")]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one a class, for several classes.
