@@ -17,7 +17,7 @@ from latlin.hyper import importance, rules
 from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
 from latlin.hyper.objective import Evaluate, Objective, Point
-from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, running_away
+from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
 from latlin.hyper.space import Space
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -62,6 +62,8 @@ class Learnt:
     hessian : ndarray of shape (m, m) or None
         Of log evidence + log prior in the coordinates, at the optimum.
     optimum : Optimum
+    n_fits : int
+        All that were made.
     sides : tuple of pairs
         When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
     message : str
@@ -77,6 +79,7 @@ class Learnt:
     error: float
     hessian: Array | None
     optimum: Optimum
+    n_fits: int
     sides: tuple[tuple[Any, Any], ...]
     message: str
     caution: tuple[str, str] | None
@@ -116,6 +119,7 @@ def maximise(
         hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
+            optimum = polished(objective, optimum, hessian)
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
@@ -123,7 +127,7 @@ def maximise(
         row_of(m.name, values[m.name], marginals.get(m.name), int(side), repr(m.prior))
         for m, side in zip(space.members, optimum.at_bound, strict=True)
     ]
-    said = f"{optimum.n_fits} fits"
+    said = f"{objective.n_fits} fits"
     at_end = bound_message(space, optimum.at_bound, values, f"integrate over it, {INSTEAD}")
     caution = ("do not use", at_end) if at_end else None
     log_prior = optimum.point.log_density - optimum.point.log_evidence
@@ -137,6 +141,7 @@ def maximise(
         error=0.0,
         hessian=hessian,
         optimum=optimum,
+        n_fits=objective.n_fits,
         sides=tuple((ahead.fit, behind.fit) for ahead, behind in sides),
         message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
         caution=caution,
@@ -144,7 +149,14 @@ def maximise(
 
 
 def integrate(
-    space: Space, evaluate: Evaluate, *, method: str = "auto", random_state: int = 0, verbose: bool = False
+    space: Space,
+    evaluate: Evaluate,
+    *,
+    method: str = "auto",
+    gradient: float = 1e-3,
+    gain: float = 1e-10,
+    random_state: int = 0,
+    verbose: bool = False,
 ) -> Learnt:
     """Average over the posterior of the hyperparameters.
 
@@ -156,6 +168,8 @@ def integrate(
     method : {"auto", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
         sampling beyond.
+    gradient, gain : float
+        How far the search for the centre goes; see `find_optimum`.
     random_state : int
         Seed of the quasi-random points of importance sampling.
     verbose : bool
@@ -164,7 +178,7 @@ def integrate(
     chosen = _method(method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
-        optimum = find_optimum(objective)
+        optimum = find_optimum(objective, gradient=gradient, gain=gain)
         axes = axes_at(objective, optimum)
         objective.points, objective.keep = [optimum.point], True
         if chosen == "lattice":
@@ -223,6 +237,7 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
         error=rule.error,
         hessian=None,
         optimum=optimum,
+        n_fits=n_fits,
         sides=(),
         message="; ".join(filter(None, (f"hyperparameters integrated by {said}, error {rule.error:.1g} nat", at_end))),
         caution=caution,

@@ -30,6 +30,7 @@ class AveragedModel(LatentLinearModel):
 
     parts: tuple[LatentLinearModel, ...]
     log_weights: Array
+    centre: LatentLinearModel
 
     def __init__(self, parts: Sequence[LatentLinearModel], log_weights: ArrayLike, middle: int) -> None:
         weights = np.asarray(log_weights, float)
@@ -39,6 +40,7 @@ class AveragedModel(LatentLinearModel):
         for name, value in vars(parts[middle]).items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "parts", tuple(parts))
+        object.__setattr__(self, "centre", parts[middle])
         object.__setattr__(self, "log_weights", weights)
 
     def __repr__(self) -> str:

@@ -159,11 +159,11 @@ class Task(NamedTuple):
 
     def run(self, space: Space, evaluate: Evaluate, *, curvature: bool) -> Learnt:
         """Maximise or integrate."""
-        few = self.cheap and len(space) <= FEW
+        few, (gradient, gain) = self.cheap and len(space) <= FEW, self.accuracy
         if self.wish.manner == "integrate" or (self.wish.manner == "auto" and few):
             quick = self.wish.manner == "auto" and len(space) > FINEST
-            return integrate(space, evaluate, method="composite" if quick else "auto", verbose=self.verbose)
-        gradient, gain = self.accuracy
+            method = "composite" if quick else "auto"
+            return integrate(space, evaluate, method=method, gradient=gradient, gain=gain, verbose=self.verbose)
         curved = curvature and len(space) <= CURVED
         return maximise(space, evaluate, gradient=gradient, gain=gain, curvature=curved, verbose=self.verbose)
 
@@ -239,7 +239,7 @@ def _fit_of(learnt: Learnt, unknowns: Unknowns) -> Fit:
     if learnt.table.manner == "integrated":
         shares = tuple(Share(part.share, unknowns.assembled(part.values)) for part in learnt.components)
     values = unknowns.assembled(learnt.values)
-    return Fit(averaged_posterior(learnt), values, learnt.optimum.n_fits, shares, learnt.table)
+    return Fit(averaged_posterior(learnt), values, learnt.n_fits, shares, learnt.table)
 
 
 def fixed_table(values: Mapping[str, Any]) -> HyperparameterTable:

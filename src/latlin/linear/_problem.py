@@ -71,7 +71,8 @@ class Problem:
             return 1.0
         features = self.rows[:, : self.design.n_features]
         squares = features.multiply(features) if sparse.issparse(features) else np.square(features)
-        return float(np.sqrt(squares.mean())) or 1.0
+        size = np.average(np.asarray(squares.mean(axis=1)).ravel(), weights=self.targets.weight)
+        return float(np.sqrt(size)) or 1.0
 
     @cached_property
     def unit(self) -> float:
