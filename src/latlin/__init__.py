@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from latlin.hyper.evidence import integrate_evidence, maximise_evidence
     from latlin.inference.compare import Comparison, compare
     from latlin.inference.infer import infer
-    from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+    from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
     from latlin.numerics.archived import load
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",
+    "Constraint": "latlin.inference.model",
     "ConvergenceWarning": "latlin.numerics.alerts",
     "GaussianFactor": "latlin.inference.model",
     "LatentLinearModel": "latlin.inference.model",
@@ -32,6 +33,8 @@ _WHERE = {
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
+    "additive",
+    "covariances",
     "datasets",
     "design",
     "diagnostics",
@@ -49,6 +52,7 @@ _ROOMS = (
 
 __all__ = [
     "Comparison",
+    "Constraint",
     "ConvergenceWarning",
     "GaussianFactor",
     "LatentLinearModel",

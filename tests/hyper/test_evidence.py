@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.integrate import quad
 from scipy.special import expit, gammaln
 from scipy.stats import t as student
@@ -259,6 +260,22 @@ def test_gradients_of_a_users_own_model(engine):
         h = 1e-4
         ahead, behind = (infer(many_parts(**{**values, name: value + s * h}), tight).log_evidence for s in (1.0, -1.0))
         assert slopes[name] == pytest.approx((ahead - behind) / (2 * h), rel=2e-4, abs=2e-5)
+
+
+def test_gradients_in_the_precision_of_a_prior():
+    """A random walk with its own precision: tau moves an intrinsic prior, noise the sites."""
+    R = sparse.diags_array([np.r_[1.0, np.full(13, 2.0), 1.0], -np.ones(14), -np.ones(14)], offsets=[0, 1, -1]).tocsr()
+
+    def build(tau, noise):
+        prior = GaussianFactor(precision=tau * R, rank=14)
+        return LatentLinearModel([prior, SiteFactor(None, potentials.Gaussian(Y2, noise))])
+
+    values = {"tau": 2.0, "noise": 0.5}
+    slopes = evidence_slopes(build, values, infer(build(**values), "gkl"))
+    for name, value in values.items():
+        ends = (infer(build(**{**values, name: value + s * 1e-4}), "gkl").log_evidence for s in (1.0, -1.0))
+        ahead, behind = ends
+        assert slopes[name] == pytest.approx((ahead - behind) / 2e-4, rel=1e-4, abs=1e-5)
 
 
 def test_a_moving_design_falls_back_to_differences():

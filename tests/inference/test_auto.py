@@ -105,9 +105,9 @@ def test_within_a_tenth_of_a_nat_of_the_best_bound(name):
     assert post.message.startswith("auto: ")
 
 
-def big(n, d, potential):
+def big(n, d, potential, filled=5):
     rng = np.random.default_rng(0)
-    rows = sparse.random_array((n, d), density=5 / d, rng=rng, format="csr")
+    rows = sparse.random_array((n, d), density=filled / d, rng=rng, format="csr")
     return LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(rows, potential(n))])
 
 
@@ -117,9 +117,10 @@ def big(n, d, potential):
         (logistic(50, 20), "full", "a full covariance is affordable"),
         (big(3000, 3000, lambda n: potentials.Logit(np.arange(n) % 2)), "chevron", "H is sparse"),
         (big(3000, 3000, lambda n: potentials.StudentT(3.0, np.zeros(n))), "diagonal", "not log-concave"),
-        (big(3000, 500_000, lambda n: potentials.Logit(np.arange(n) % 2)), "diagonal", "or a chevron"),
+        (big(3000, 500_000, lambda n: potentials.Logit(np.arange(n) % 2), 200), "diagonal", "or a chevron"),
+        (big(3000, 500_000, lambda n: potentials.Logit(np.arange(n) % 2)), "full", "the precision is sparse"),
     ],
-    ids=["small", "sparse", "heavy tails", "huge"],
+    ids=["small", "sparse", "heavy tails", "huge", "thin"],
 )
 def test_size_and_kind_decide(model, covariance, why):
     engine, reason = choose(model)

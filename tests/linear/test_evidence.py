@@ -45,6 +45,8 @@ FAMILIES = {
     "sparse laplace": (SparseRegression(), "numbers", {"laplace"}),
     "sparse student-t": (SparseRegression("student-t", prior_df="auto"), "numbers", set()),
     "sparse power": (SparseRegression("generalised-normal", prior_shape="auto"), "numbers", {"laplace"}),
+    "sparse horseshoe": (SparseRegression("horseshoe"), "numbers", {"laplace", "lvb", "diagonal"}),
+    "spike and slab": (SparseRegression("spike-and-slab"), "numbers", {"lvb", "diagonal"}),
 }
 PAIRS = [
     (engine, family)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import latlin
-from latlin.cli.screen import one_sentence, plain, screen
+from latlin.cli.screen import one_sentence, plain, plain_lines, screen
 
 app = typer.Typer(
     help="Deterministic Bayesian inference in latent linear models.",
@@ -21,12 +21,15 @@ Data = Annotated[
     Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain.")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
 Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; can be given again.")]
 Categorical = Annotated[list[str] | None, typer.Option(help="A column whose numbers are levels; can be given again.")]
 Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
+Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
+Trials = Annotated[str, typer.Option(help="The column of trials, for the family binomial.")]
+Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
 ]
@@ -47,9 +50,16 @@ def latlin_command(
 @app.command()
 def fit(
     data: Data,
-    target: TargetName,
+    target: TargetName = "",
+    formula: Annotated[
+        str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
+    ] = "",
+    graph: Annotated[
+        Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
+    ] = None,
     family: Annotated[
-        str, typer.Option(help="auto, linear, robust, sparse, logistic, probit, poisson, ordinal.")
+        str,
+        typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …"),
     ] = "auto",
     engine: Annotated[str, typer.Option(help="auto, map, laplace, lvb, ep, gkl, ai-kl or mean-field.")] = "auto",
     prior_scale: PriorScale = "auto",
@@ -58,6 +68,9 @@ def fit(
     drop: Drop = None,
     categorical: Categorical = None,
     levels: Levels = "",
+    exposure: Exposure = "",
+    trials: Trials = "",
+    event: Event = "",
     folds: Annotated[
         int | None,
         typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless told, 0 for rows in blocks."),
@@ -68,6 +81,7 @@ def fit(
     debug: Debug = False,
 ) -> None:
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
+    target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.fit import Fitting, fit_model, save_and_tell
         from latlin.cli.models import checked_folds, prepare, scale_of
@@ -75,7 +89,12 @@ def fit(
         from latlin.numerics.atomic import check_place
 
         check_place(out)
-        choices = _choices(target, family, missing, drop, categorical, levels)
+        if formula:
+            from latlin.cli.formula import fit_formula
+
+            fit_formula(data, formula, family, engine, graph, out, screen())
+            return
+        choices = _choices(target, family, missing, drop, categorical, levels, (exposure, trials, event))
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose)
         if scheduler is None and not _is_pattern(data):
@@ -105,10 +124,18 @@ def predict(
 ) -> None:
     """Predict the rows of a table, with intervals."""
     with one_sentence(debug):
+        from latlin.cli.formula import additive_of, predict_formula
         from latlin.cli.model_file import load_model
         from latlin.cli.predict import Asking, predict_files
         from latlin.datasets.parts import appending, table_files
 
+        if (additive := additive_of(model)) is not None:
+            rows = predict_formula(additive, data, interval, keep)
+            if out is None:
+                _printing()(rows)
+            else:
+                _write_rows(out, rows.to_dict("records"))
+            return
         asked = (load_model(model), table_files(data), Asking(interval, missing, keep))
         if out is None:
             predict_files(*asked, _printing())
@@ -121,7 +148,13 @@ def predict(
 @app.command()
 def compare(
     data: Data,
-    target: TargetName,
+    target: TargetName = "",
+    formula: Annotated[
+        list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
+    ] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
+    ] = None,
     family: Annotated[
         str, typer.Option(help="Families, with commas between; those that suit the target unless told.")
     ] = "",
@@ -132,12 +165,16 @@ def compare(
     drop: Drop = None,
     categorical: Categorical = None,
     levels: Levels = "",
+    exposure: Exposure = "",
+    trials: Trials = "",
+    event: Event = "",
     folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
+    target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
         from latlin.cli.models import checked_folds, scale_of
@@ -146,8 +183,17 @@ def compare(
 
         if out is not None:
             table_ending(check_place(out))
+        if formula:
+            from latlin.cli.formula import compare_formulas
+
+            rows = compare_formulas(data, formula, family or "auto", engine or "auto", graph, screen())
+            if out is not None:
+                _write_rows(out, rows)
+            return
         families, engines = _list(family), _list(engine)
-        choices = _choices(target, families[0] if families else "auto", missing, drop, categorical, levels)
+        choices = _choices(
+            target, families[0] if families else "auto", missing, drop, categorical, levels, (exposure, trials, event)
+        )
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet)
         if scheduler is None and not _is_pattern(data):
             found = compare_table(read_table(data), choices, how, _answer())
@@ -170,10 +216,15 @@ def report(
 ) -> None:
     """Write one HTML page about a model: no network, no script, for screens, phones and paper."""
     with one_sentence(debug):
+        from latlin.cli.formula import additive_of, report_formula
         from latlin.cli.model_file import load_model
         from latlin.numerics.atomic import write_text
         from latlin.report.page import render
 
+        if (additive := additive_of(model)) is not None:
+            write_text(out, report_formula(additive, title))
+            screen().print(f"Saved {plain(out)}")
+            return
         facts = load_model(model).facts
         write_text(out, render(facts if title is None else facts.with_(title=title)))
         screen().print(f"Saved {plain(out)}")
@@ -189,9 +240,16 @@ def summary(
     """Print the coefficients of a model with their intervals, all of them."""
     with one_sentence(debug):
         from latlin.cli.fit import tell
+        from latlin.cli.formula import additive_of
         from latlin.cli.model_file import load_model
         from latlin.cli.models import checked_interval
 
+        if (additive := additive_of(model)) is not None:
+            found = additive.estimator.summary(checked_interval(interval))
+            screen().print(plain_lines(repr(found)))
+            if out is not None:
+                _write_rows(out, found.rows)
+            return
         loaded = load_model(model)
         rows = loaded.estimator.summary(checked_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
@@ -213,12 +271,24 @@ def demo(
         run_demo(_folder(out), screen())
 
 
+def _needed(target: str) -> str:
+    if not target:
+        raise typer.BadParameter("say what to explain: --target COLUMN, or --formula 'y ~ x + (1 | g)'")
+    return target
+
+
 def _choices(
-    target: str, family: str, missing: str, drop: list[str] | None, categorical: list[str] | None, levels: str
+    target: str,
+    family: str,
+    missing: str,
+    drop: list[str] | None,
+    categorical: list[str] | None,
+    levels: str,
+    others: tuple[str, str, str],
 ) -> Any:
     from latlin.cli.models import Choices
 
-    return Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)))
+    return Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)), *others)
 
 
 def _answer() -> Any:

@@ -51,6 +51,8 @@ class BlockRows(NamedTuple):
 
 def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> BlockRows:
     """Look at all rows once to learn how to encode them."""
+    if choices.others:
+        raise ValueError("--exposure, --trials and --event are for a table in memory, not for rows in blocks")
     frame = read_rows(pattern).X
     learnt = learn(summaries(frame, choices), choices, ask)
     rows = encoded(frame, learnt)

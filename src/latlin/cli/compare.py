@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,22 +14,26 @@ from rich.console import Console
 from latlin.cli.models import Choices, checked_engine, make_estimator, prepare
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.table import Frame
-from latlin.datasets.target import Guess, Target
+from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
+from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import held_out_score
 
 HEADINGS = ("family", "engine", "log evidence", "kind", "held out", "±", "seconds", "note")
 #: engines unless told, for rows in memory and for rows in blocks
 ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
-#: families whose log densities are of the same thing, so that they can be compared
-RIVALS = {
-    "linear": ("linear", "robust", "sparse"),
-    "robust": ("linear", "robust", "sparse"),
-    "sparse": ("linear", "robust", "sparse"),
-    "logistic": ("logistic", "probit"),
-    "probit": ("logistic", "probit"),
-    "ordinal": ("ordinal", "logistic"),
-    "poisson": ("poisson",),
+#: families that are tried unless told, by what the target holds; all of its kind can be compared
+USUAL = {
+    "numbers": ("linear", "robust", "sparse"),
+    "counts": ("poisson", "negative-binomial"),
+    "amounts": ("gamma", "log-normal", "inverse-gaussian"),
 }
+
+
+def rivals(family: str) -> tuple[str, ...]:
+    """Families whose log densities are of the same thing, so that they can be compared."""
+    if family in LABELLED:
+        return ("ordinal", "logistic") if family == "ordinal" else ("logistic", "probit")
+    return KINDS[kind_of(family)]
 
 
 class Candidate(NamedTuple):
@@ -44,12 +49,13 @@ def candidates(
     """Families that suit the target, each by the engines told, or else the usual ones; the linear family is exact."""
     for engine in engines:
         checked_engine(engine)
-    chosen = families or RIVALS[target.family]
+    suited = rivals(target.family)
+    chosen = families or USUAL.get(kind_of(target.family), suited)
     for family in chosen:
-        if family not in RIVALS[target.family]:
+        if family not in suited:
             raise ValueError(
                 f"family {family!r} cannot be compared with {target.family!r} on {target.name!r}; "
-                f"families must be among {', '.join(RIVALS[target.family])}"
+                f"families must be among {', '.join(suited)}"
             )
     lines = []
     for family in chosen:
@@ -83,6 +89,7 @@ class Trial(NamedTuple):
     y: Any
     prior_scale: float | str
     folds: int
+    offset: Any = None
 
 
 def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
@@ -92,7 +99,9 @@ def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Gu
         raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
     lines = candidates(rows.target, how.families, how.engines)
     return Found(
-        _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet), len(rows.y), rows.notes
+        _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds, rows.offset), lines, how.quiet),
+        len(rows.y),
+        rows.notes,
     )
 
 
@@ -131,12 +140,14 @@ def _row(trial: Trial, line: Candidate) -> dict[str, Any]:
     try:
         estimator = make_estimator(line.target, line.engine, trial.prior_scale)
         started = time.perf_counter()
-        estimator.fit(trial.X, trial.y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MisfitWarning)
+            estimator.fit(trial.X, trial.y, **({} if trial.offset is None else {"offset": trial.offset}))
         row["seconds"] = time.perf_counter() - started
         values = getattr(estimator, "log_evidence_", float("nan"))
         row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
         if trial.folds:
-            score = held_out_score(estimator, trial.X, trial.y, folds=trial.folds)
+            score = held_out_score(estimator, trial.X, trial.y, folds=trial.folds, offset=trial.offset)
             row |= dict(zip(("held out", "±"), score, strict=True))
     except ValueError as error:
         return row | {"note": " ".join(str(error).split())}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +13,15 @@ from rich.console import Console
 from latlin.cli.model_file import Model, save_model
 from latlin.cli.models import Prepared, diagnosis, make_estimator
 from latlin.cli.screen import decimal, plain, steps, table
-from latlin.report.assess import Assessment, assess
+from latlin.numerics.alerts import MisfitWarning
+from latlin.report.assess import Assessment, assess, held_out_score
 from latlin.report.facts import Facts, gather, is_intercept
 from latlin.report.words import gain_words
 
 SHOWN = 20
+#: families of counts among which one is chosen, from the simplest on, and nats by which one must beat a simpler one
+CANDIDATES = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
+GAIN = 1.0
 
 
 class Fitting(NamedTuple):
@@ -29,13 +35,15 @@ class Fitting(NamedTuple):
 
 
 def fit_model(prepared: Prepared, how: Fitting) -> Model:
-    """Fit, hold rows out, diagnose, and gather what is known."""
+    """Choose among families of counts if none was named, fit, hold rows out, diagnose, and gather what is known."""
+    if prepared.guessed and prepared.target.family in CANDIDATES:
+        prepared = choose_family(prepared, how)
     estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
     with steps("Fitting", how.folds + 2, how.quiet) as advance:
-        estimator.fit(prepared.X, prepared.y)
+        fit_quietly_told(estimator, prepared)
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
-        seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance)
+        seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
         found = diagnosis(estimator, len(prepared.y))
         advance("Done")
     facts = gather(
@@ -51,14 +59,56 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
     return Model(estimator, prepared.encoding, prepared.target, facts)
 
 
+def fit_quietly_told(estimator: Any, prepared: Prepared) -> None:
+    """Fit; what the fit says of its family is among the facts, not a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        more = {} if prepared.offset is None else {"offset": prepared.offset}
+        estimator.fit(prepared.X, prepared.y, **more)
+
+
+def choose_family(prepared: Prepared, how: Fitting) -> Prepared:
+    """The family of counts with the highest evidence, and a note that says so beside the best other one, held out."""
+    tried: list[tuple[float, str, Any]] = []
+    with steps("Choosing the family", len(CANDIDATES), how.quiet) as advance:
+        for family in CANDIDATES:
+            estimator = make_estimator(replace(prepared.target, family=family), how.engine, how.prior_scale)
+            try:
+                fit_quietly_told(estimator, prepared)
+                tried.append((float(estimator.log_evidence_), family, estimator))
+            except ValueError:
+                if family == CANDIDATES[0]:
+                    raise
+            advance()
+    most = max(value for value, _, _ in tried)
+    if most != most:  # an engine without an evidence has nothing to choose by
+        return prepared
+    best = next(line for line in tried if line[0] > most - GAIN)
+    others = sorted((line for line in tried if line is not best), reverse=True, key=lambda line: line[0])
+    told = ", ".join(f"{family} {value:.1f}" for value, family, _ in [best, *others])
+    note = f"Family {best[1]}, chosen by log evidence ({told}){_held_out(prepared, how, [best, *others[:1]])}."
+    return prepared._replace(target=replace(prepared.target, family=best[1]), notes=[note, *prepared.notes[1:]])
+
+
+def _held_out(prepared: Prepared, how: Fitting, lines: list[tuple[float, str, Any]]) -> str:
+    """Mean log densities of held-out rows, where rows are held out."""
+    if not how.folds:
+        return ""
+    scores = [
+        (family, held_out_score(estimator, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)[0])
+        for _, family, estimator in lines
+    ]
+    return "; held out, nat per row: " + ", ".join(f"{family} {score:.3f}" for family, score in scores)
+
+
 def assessed(
-    estimator: Any, X: Any, y: Any, folds: int, advance: Callable[[], None]
+    estimator: Any, X: Any, y: Any, folds: int, advance: Callable[[], None], offset: Any = None
 ) -> tuple[Assessment | None, list[str]]:
     """What the folds say; rows that cannot be split are fitted all the same, with a note."""
     if not folds:
         return None, []
     try:
-        return assess(estimator, X, y, folds=folds, advance=advance), []
+        return assess(estimator, X, y, folds=folds, advance=advance, offset=offset), []
     except ValueError as error:
         return None, [f"No rows were held out: {error}."]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,17 @@ from latlin import linear
 from latlin.datasets.columns import told
 from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
 from latlin.datasets.table import Frame
-from latlin.datasets.target import FAMILIES, Guess, Target, guess_family, learn_target
+from latlin.datasets.target import (
+    BESIDE,
+    EXPOSED,
+    FAMILIES,
+    KINDS,
+    Guess,
+    Target,
+    guess_family,
+    kind_of,
+    learn_target,
+)
 
 ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
@@ -22,6 +33,14 @@ ESTIMATORS: dict[str, type] = {
     "ordinal": linear.BayesianOrdinalRegression,
     "robust": linear.RobustRegression,
     "sparse": linear.SparseRegression,
+    "beta": linear.BayesianBetaRegression,
+}
+#: what a target holds → the estimator that takes the family as its argument
+BY_FAMILY: dict[str, type] = {
+    "counts": linear.BayesianCountRegression,
+    "amounts": linear.BayesianGammaRegression,
+    "times": linear.BayesianSurvivalRegression,
+    "successes": linear.BayesianBinomialRegression,
 }
 #: draws of a diagnosis, and rows × draws that it may cost
 DRAWS, EVALUATIONS = (400, 4000), 100_000_000
@@ -37,10 +56,18 @@ class Choices(NamedTuple):
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    exposure: str = ""
+    trials: str = ""
+    event: str = ""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns that belong to the target."""
+        return tuple(filter(None, (self.exposure, self.trials, self.event)))
 
 
 class Prepared(NamedTuple):
-    """Rows ready to fit, how they came about, and what to say about it."""
+    """Rows ready to fit, how they came about, and what to say about it; `guessed` if the family was."""
 
     X: Frame
     y: NDArray[Any]
@@ -48,6 +75,8 @@ class Prepared(NamedTuple):
     target: Target
     columns: list[dict[str, Any]]
     notes: list[str]
+    offset: NDArray[np.float64] | None = None
+    guessed: bool = False
 
     @property
     def spread(self) -> dict[str, float]:
@@ -64,20 +93,56 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
     """Encode a table; `ask` is called when the family cannot be told from the target."""
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
+    refuse_unknown(frame.columns, choices.others)
+    left = (*choices.drop, *choices.others)
     encoding = learn_encoding(
-        frame, choices.target, missing=choices.missing, drop=choices.drop, categorical=choices.categorical
+        frame, choices.target, missing=choices.missing, drop=left, categorical=choices.categorical
     )
     goal = frame[choices.target]
     family, notes = _family(goal, choices.family, ask)
     columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
     kept, more = _with_target(frame, choices)
     encoded = encoding.encode(kept)
-    target = learn_target(goal, family, choices.levels)
-    y = target.encode(kept[choices.target][encoded.kept])
+    target = with_columns(learn_target(goal, family, choices.levels), choices)
+    rows = kept[encoded.kept]
+    y = target.encode(rows[choices.target])
+    if target.beside:
+        y = np.column_stack([y, target.numbers(rows, target.beside)])
+    offset = log_exposure(target, rows)
+    guessed = bool(notes)
     notes = [*notes, *more, *told_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
-    return Prepared(encoded.matrix, y, encoding, target, columns, notes)
+    return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
+
+
+def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
+    """Columns that are named but not there."""
+    for name in names:
+        if name not in columns:
+            raise ValueError(f"the table has no column {name!r}; it has {told(columns)}")
+
+
+def with_columns(target: Target, choices: Choices) -> Target:
+    """The target with the columns that belong to it, if its family has such."""
+    kind = kind_of(target.family)
+    for wanted, name in (("trials", choices.trials), ("event", choices.event)):
+        if name and BESIDE.get(kind) != wanted:
+            suits = " or ".join(KINDS[next(k for k, w in BESIDE.items() if w == wanted)])
+            raise ValueError(f"--{wanted} is for the family {suits}, not for {target.family!r}")
+    if choices.exposure and target.family not in EXPOSED:
+        raise ValueError(f"--exposure is for counts and amounts, not for the family {target.family!r}")
+    return replace(target, beside=choices.trials or choices.event, exposure=choices.exposure)
+
+
+def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
+    """Logarithms of the exposures of rows, if there are any."""
+    if not target.exposure:
+        return None
+    exposure = target.numbers(rows, target.exposure)
+    if not np.all(exposure > 0.0):
+        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure.min():g}")
+    return np.asarray(np.log(exposure))
 
 
 def make_estimator(
@@ -92,7 +157,9 @@ def make_estimator(
     }
     if target.family == "ordinal":
         options["order"] = target.labels
-    return ESTIMATORS[target.family](**options)
+    if target.family in ESTIMATORS:
+        return ESTIMATORS[target.family](**options)
+    return BY_FAMILY[kind_of(target.family)](target.family, **options)
 
 
 def scale_of(words: str) -> float | str:
@@ -129,8 +196,9 @@ def checked_interval(interval: float) -> float:
 def diagnosis(estimator: Any, rows: int) -> list[tuple[str, str]]:
     """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
     posterior = estimator.posterior_
+    finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
     if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
-        return []
+        return finding
     found = posterior.diagnose(int(np.clip(EVALUATIONS // max(rows, 1), *DRAWS)), random_state=0)
     low, high = found.evidence_interval
     lines = [
@@ -139,7 +207,8 @@ def diagnosis(estimator: Any, rows: int) -> list[tuple[str, str]]:
         ("log evidence by importance sampling", f"{found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"),
         ("it lies between", f"{low:.3f} and {high:.3f}"),
     ]
-    return [*lines, ("engine to try next", found.next_engine)] if found.next_engine else lines
+    next_engine = [("engine to try next", found.next_engine)] if found.next_engine else []
+    return [*lines, *next_engine, *finding]
 
 
 def _family(goal: Any, family: str, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.cli.model_file import Model
-from latlin.cli.models import checked_interval
+from latlin.cli.models import checked_interval, log_exposure
 from latlin.datasets.columns import as_text
 from latlin.datasets.parts import Part, read_parts
 from latlin.datasets.table import Frame, need_pandas
-from latlin.datasets.target import LABELLED
+from latlin.datasets.target import BESIDE, LABELLED, kind_of
 
 
 class Asking(NamedTuple):
@@ -59,7 +59,10 @@ def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
     X = model.encoding.encode(frame, how.missing).matrix
     # where no row is complete, a made-up one says what the columns are
     asked = X if len(X) else pandas.DataFrame(0.0, index=[0], columns=X.columns)
-    columns = (_labels if model.target.family in LABELLED else _numbers)(model, asked, how.coverage)
+    if model.target.family in LABELLED:
+        columns = _labels(model, asked, how.coverage)
+    else:
+        columns = _numbers(model, asked, how.coverage, _beside_rows(model, frame, X))
     told = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
     if told.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
         told = told.astype({model.target.name: "Int64"})
@@ -73,9 +76,22 @@ def _beside(frame: Frame, told: Frame) -> Frame:
     return need_pandas().concat([frame, told], axis=1)
 
 
-def _numbers(model: Model, X: Frame, coverage: float) -> dict[str, Any]:
-    ends = model.estimator.predict_interval(X, coverage=coverage)
-    mean, sd = model.estimator.predict(X, return_std=True)
+def _beside_rows(model: Model, frame: Frame, X: Frame) -> dict[str, Any]:
+    """Exposures, and trials where the table has them: without trials the answer is a chance."""
+    target, rows = model.target, frame.loc[X.index]
+    if not len(rows):
+        return {}
+    found: dict[str, Any] = {}
+    if target.exposure:
+        found["offset"] = log_exposure(target, rows)
+    if target.beside in frame.columns and BESIDE.get(kind_of(target.family)) == "trials":
+        found["trials"] = target.numbers(rows, target.beside)
+    return found
+
+
+def _numbers(model: Model, X: Frame, coverage: float, more: dict[str, Any]) -> dict[str, Any]:
+    ends = model.estimator.predict_interval(X, coverage=coverage, **more)
+    mean, sd = model.estimator.predict(X, return_std=True, **more)
     return {model.target.name: mean, "sd": sd, "low": ends[:, 0], "high": ends[:, 1]}
 
 

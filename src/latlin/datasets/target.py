@@ -10,11 +10,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, level_counts, told
+from latlin.linear import (
+    BayesianBinomialRegression,
+    BayesianCountRegression,
+    BayesianGammaRegression,
+    BayesianSurvivalRegression,
+)
 
 FEW = 10
 #: families whose target is one of a few labels
 LABELLED = ("logistic", "probit", "ordinal")
-FAMILIES = ("linear", "robust", "sparse", "poisson", *LABELLED)
+#: what a target holds → the families that suit it
+KINDS: dict[str, tuple[str, ...]] = {
+    "numbers": ("linear", "robust", "sparse"),
+    "counts": BayesianCountRegression.families(),
+    "amounts": BayesianGammaRegression.families(),
+    "times": BayesianSurvivalRegression.families(),
+    "shares": ("beta",),
+    "successes": BayesianBinomialRegression.families(),
+    "labels": LABELLED,
+}
+FAMILIES = tuple(family for families in KINDS.values() for family in families)
+#: families whose size is e^x, so that an exposure multiplies it
+EXPOSED = (*KINDS["counts"], *KINDS["amounts"])
+#: kinds of targets with a second column, and what it holds
+BESIDE = {"successes": "trials", "times": "event"}
+
+
+def kind_of(family: str) -> str:
+    """What a target of a family holds."""
+    return next(kind for kind, families in KINDS.items() if family in families)
 
 
 class Guess(NamedTuple):
@@ -27,11 +52,30 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a fit: its name, its family, and its levels in order where it has levels."""
+    """The target of a fit: its name, its family, and its levels in order where it has levels.
+
+    `beside` is the column of trials or of events, `exposure` that of exposures, where there are any.
+    """
 
     name: str
     family: str
     levels: tuple[str, ...] = ()
+    beside: str = ""
+    exposure: str = ""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns that belong to the target and are no features."""
+        return tuple(filter(None, (self.beside, self.exposure)))
+
+    def numbers(self, frame: Any, name: str) -> NDArray[np.float64]:
+        """One of the other columns."""
+        if name not in frame.columns:
+            raise ValueError(f"the table has no column {name!r}, which belongs to the target {self.name!r}")
+        found = column_of_numbers(frame[name])
+        if found is None or not np.all(np.isfinite(found)):
+            raise ValueError(f"the column {name!r}, which belongs to the target {self.name!r}, must hold numbers")
+        return np.asarray(found, dtype=float)
 
     @property
     def labels(self) -> list[Any]:
@@ -48,8 +92,9 @@ class Target:
         numbers = column_of_numbers(series)
         if numbers is None or not np.all(np.isfinite(numbers)):
             raise ValueError(f"the target {self.name!r} must hold finite numbers for the family {self.family!r}")
-        if self.family == "poisson" and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
-            raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family 'poisson'")
+        is_count = kind_of(self.family) in ("counts", "successes")
+        if is_count and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
+            raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family {self.family!r}")
         return numbers
 
     def _labelled(self, series: Series) -> NDArray[Any]:
@@ -67,7 +112,8 @@ class Target:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Target:
         """Back from a JSON object."""
-        return cls(str(stored["name"]), str(stored["family"]), tuple(map(str, stored["levels"])))
+        others = (str(stored.get(name, "")) for name in ("beside", "exposure"))
+        return cls(str(stored["name"]), str(stored["family"]), tuple(map(str, stored["levels"])), *others)
 
 
 def guess_family(series: Series) -> Guess:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.densities.marginals import NormalMarginals
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
 
@@ -70,13 +70,23 @@ class Gaussian:
         return self.structure.diagonal()
 
     @property
+    def degrees(self) -> int:
+        """Dimension of the space on which this is a density: less than `dim` under linear constraints."""
+        return int(getattr(self.structure, "degrees", self.dim))
+
+    @property
     def entropy(self) -> float:
         """½ log det(2πe S)."""
-        return 0.5 * (self.dim * (1.0 + np.log(2.0 * np.pi)) + self.structure.log_det)
+        return 0.5 * (self.degrees * (1.0 + LOG_2PI) + self.structure.log_det)
 
     def covariance(self) -> Array:
         """S as a dense matrix."""
         return self.structure.dense()
+
+    def times_covariance(self, v: Array) -> Array:
+        """S v, without a dense S where the structure can do without."""
+        times = getattr(self.structure, "times", None)
+        return self.covariance() @ v if times is None else times(v)
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
         """Draws, one a row."""
@@ -86,7 +96,7 @@ class Gaussian:
         """log N(w | mean, S) for one vector or each row of a matrix."""
         points = np.asarray(w, float)
         square = self.structure.quadratic(np.atleast_2d(points) - self.mean)
-        log_density = -0.5 * (square + self.structure.log_det + self.dim * np.log(2.0 * np.pi))
+        log_density = -0.5 * (square + self.structure.log_det + self.degrees * LOG_2PI)
         return log_density if points.ndim == 2 else log_density[0]
 
     def project(self, rows: Any) -> NormalMarginals:

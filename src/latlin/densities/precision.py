@@ -51,6 +51,10 @@ class PrecisionCovariance:
         half = self.whitening.apply(self.precision.inverse())
         return self.whitening.apply(half.T)
 
+    def times(self, v: Array) -> Array:
+        """S v."""
+        return self.whitening.apply(self.precision.solve(np.ravel(self.whitening.rows(v[None, :]))))
+
     def project(self, rows: Any) -> Array:
         parts = [self._project_block(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK)]
         return np.concatenate(parts) if parts else np.zeros(0)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 from latlin.potentials.families import FAMILIES, Family, Ordered
-from latlin.potentials.ranges import Range
+from latlin.potentials.ranges import Positive, Range
 
 #: first scale of a named likelihood, in standard deviations of the targets
 FIRST_SCALE = 0.3
@@ -41,7 +42,7 @@ class Likelihood:
             raise ValueError(
                 f"fixed_likelihood names {sorted(unknown)}, but {type(template).__name__} has {template.parameters}"
             )
-        known = template.free if ranges is None else ranges
+        known = _ranges(template) if ranges is None else ranges
         return cls(template, tuple((n, known[n]) for n in template.free if n not in fixed and _is_shared(template, n)))
 
     @property
@@ -93,6 +94,15 @@ class Likelihood:
         return np.split(np.asarray(theta, float), ends[:-1]) if self.ranges else []
 
 
+def _ranges(template: Potential) -> dict[str, Range]:
+    """Where the parameters lie; the scale of a noise is sought around its first value, in the units of y."""
+    found = dict(template.free)
+    if template.location_scale and np.ndim(template.value_of("scale")) == 0:
+        first = float(template.value_of("scale"))
+        found["scale"] = Positive(first, 1e-4 * first, 1e4 * first)
+    return found
+
+
 def _is_shared(template: Potential, name: str) -> bool:
     """Whether all sites have one value of a parameter, which is then worth learning."""
     return np.ndim(template.value_of(name)) == 0 or name not in template.arrays
@@ -126,9 +136,10 @@ def _starting(family: Family, y: Array, given: Mapping[str, Any]) -> Potential:
     if isinstance(family, Ordered) and "cuts" not in given:
         if np.any(y != np.round(y)) or y.min() < 0:
             raise ValueError("y must hold classes 0, 1, 2, … for likelihood 'ordinal'")
-        family = replace(family, n_classes=int(y.max()) + 1)
-        # widened by a latent function of variance one
-        given = {"cuts": np.sqrt(2.0) * family.first(_Targets(y))["cuts"]} | dict(given)
+        shares = np.bincount(y.astype(int)).cumsum()[:-1] / len(y)
+        # the probit of the frequencies, widened by a latent function of variance one
+        cuts = np.sqrt(2.0) * ndtri(np.clip(shares, 0.5 / len(y), 1.0 - 0.5 / len(y)))
+        given = {"cuts": np.maximum.accumulate(cuts) + 1e-3 * np.arange(len(cuts))} | dict(given)
     first = {} if isinstance(family, Ordered) else family.first(_Targets(y), FIRST_SCALE)
     return family.template.replace(**(first | dict(given)))
 
@@ -150,4 +161,4 @@ def resolve_likelihood(
         template = _starting(family, y, given or {})
     except TypeError as error:
         raise ValueError(f"likelihood_params {sorted(given or {})} do not fit likelihood {likelihood!r}") from error
-    return Likelihood.of(template, fixed, family.ranges(family.unit(_Targets(y))))
+    return Likelihood.of(template, fixed)

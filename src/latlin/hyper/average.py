@@ -9,9 +9,8 @@ import numpy as np
 from latlin.densities.mixture import Mixture
 from latlin.hyper.learn import Learnt, spread_of
 from latlin.hyper.optimum import STEP
-from latlin.inference.approximation import EvidenceKind
 from latlin.inference.averaged import AveragedModel
-from latlin.inference.posterior import Posterior
+from latlin.inference.posterior import EvidenceKind, Posterior
 
 #: a posterior that would be wider by this factor is too narrow
 NARROW = 1.1
@@ -34,7 +33,7 @@ def averaged_posterior(learnt: Learnt, *, normalised: bool | None = None) -> Pos
     message = "; ".join(filter(None, (centre.message, learnt.message)))
     if learnt.table.manner != "integrated":
         return replace(centre, message=message, caution=learnt.caution or _too_narrow(learnt, centre))
-    proper = learnt.space.normalised if normalised is None else normalised
+    proper = (learnt.space is None or learnt.space.normalised) if normalised is None else normalised
     shares = np.array([component.share for component in learnt.components])
     model = AveragedModel([p.model for p in parts], [c.log_weight for c in learnt.components], middle)
     return Posterior(
@@ -61,7 +60,7 @@ def _too_narrow(learnt: Learnt, centre: Posterior) -> tuple[str, str] | None:
     variance v of a coordinate of w becomes v exp(gᵀCb + ½gᵀCg) + JCJᵀ.
     """
     inside = [j for j, pair in enumerate(learnt.sides) if learnt.optimum.inside[j] and None not in pair]
-    if learnt.hessian is None or not inside or not np.all(centre.variance > 0.0):
+    if learnt.space is None or learnt.hessian is None or not inside or not np.all(centre.variance > 0.0):
         return None
     spread = spread_of(learnt.hessian[np.ix_(inside, inside)])
     pairs = [learnt.sides[j] for j in inside]

@@ -48,7 +48,6 @@ class Learnt:
 
     Attributes
     ----------
-    space : Space
     values : dict
         The penalised optimum, or posterior means when integrated.
     components : tuple of Component
@@ -62,16 +61,17 @@ class Learnt:
     hessian : ndarray of shape (m, m) or None
         Of log evidence + log prior in the coordinates, at the optimum.
     optimum : Optimum
+    message : str
+    caution : (str, str) or None
+        A verdict that no diagnosis may improve on, and why.
+    space : Space or None
+        The hyperparameters, where there are some.
     n_fits : int
         All that were made.
     sides : tuple of pairs
         When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
-    message : str
-    caution : (str, str) or None
-        A verdict that no diagnosis may improve on, and why.
     """
 
-    space: Space
     values: dict[str, float]
     components: tuple[Component, ...]
     table: HyperparameterTable
@@ -79,10 +79,11 @@ class Learnt:
     error: float
     hessian: Array | None
     optimum: Optimum
-    n_fits: int
-    sides: tuple[tuple[Any, Any], ...]
     message: str
     caution: tuple[str, str] | None
+    space: Space | None = None
+    n_fits: int = 0
+    sides: tuple[tuple[Any, Any], ...] = ()
 
     @property
     def fit(self) -> Any:

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from latlin.inference.arguments import (
+    checked_matrix,
+    checked_precision,
+    checked_projection,
+    dense_operator,
+    finite_array,
+    positive_array,
+    positive_int,
+)
 from latlin.numerics.arrays import Array
+from latlin.numerics.constraints import independent_rows
+from latlin.numerics.intrinsic import generalised_log_det
 from latlin.numerics.linalg import cholesky
-from latlin.numerics.magnitude import summable
 from latlin.potentials.base import Potential
+
+#: why a question about a covariance has no answer
+BY_PRECISION = (
+    "this needs the covariance of a GaussianFactor that is given by a precision matrix; "
+    "use engine 'gkl', 'laplace', 'ep', 'lvb' or 'map' with full covariances"
+)
 
 
 class _Sealed:
@@ -36,58 +51,149 @@ class _Sealed:
 
 
 class GaussianFactor(_Sealed):
-    """N(Hw | mean, cov).
+    """N(Hw | mean, cov), or the same by its precision.
 
     Parameters
     ----------
     mean : float or array of shape (m,)
     cov : float, array of shape (m,) or array of shape (m, m)
         Variance, variances or covariance matrix.
-    H : array or sparse matrix of shape (m, dim), optional
-        Projection; without it the factor is on w itself.
+    H : array or sparse matrix of shape (m, dim), or slice, optional
+        Projection, or the coordinates of a part of w (a slice needs `dim`); without it the factor is on w itself.
     dim : int, optional
         Length of w; needed only when nothing else in the model says it.
+    precision : float, array of shape (m,), or array or sparse matrix of shape (m, m), optional
+        In place of `cov`. A matrix is kept sparse, and every engine that fits a full covariance then works at the cost
+        of a sparse Cholesky factorisation.
+    rank : int, optional
+        Of a precision that is only semi-definite (intrinsic, improper): the factor is
+        (2π)^−rank/2 |Q|₊^½ exp(−½(Hw − mean)ᵀQ(Hw − mean)), |Q|₊ the product of the positive eigenvalues.
+    log_det : float, optional
+        log |Q|₊ of a precision matrix, where it is known; else it is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> steps = sparse.diags_array([-np.ones(4), np.ones(4)], offsets=[0, 1], shape=(4, 5))
+    >>> GaussianFactor(precision=steps.T @ steps, rank=4)
+    GaussianFactor(sparse precision of rank 4 on w)
     """
 
-    def __init__(self, mean: ArrayLike = 0.0, cov: ArrayLike = 1.0, H: Any = None, dim: int | None = None) -> None:
-        self.mean = _finite(mean, "GaussianFactor mean", max_ndim=1)
-        self.cov = _finite(cov, "GaussianFactor cov", max_ndim=2)
-        self.H: Any = None if H is None else checked_matrix(dense_operator(H), "GaussianFactor H")
+    def __init__(
+        self,
+        mean: ArrayLike = 0.0,
+        cov: ArrayLike | None = None,
+        H: Any = None,
+        dim: int | None = None,
+        *,
+        precision: Any = None,
+        rank: int | None = None,
+        log_det: float | None = None,
+    ) -> None:
+        if cov is not None and precision is not None:
+            raise ValueError("GaussianFactor takes cov or precision, got both")
+        self.mean = finite_array(mean, "GaussianFactor mean", max_ndim=1)
+        self.precision: sparse.csr_array | None = None
+        self._cov: Array | None = None
+        if precision is None:
+            self._cov = finite_array(1.0 if cov is None else cov, "GaussianFactor cov", max_ndim=2)
+        elif sparse.issparse(precision) or np.ndim(precision) == 2 or rank is not None:
+            self.precision = checked_precision(precision, "GaussianFactor precision")
+        else:
+            self._cov = 1.0 / positive_array(precision, "GaussianFactor precision")
+        self.H: Any = None if H is None else checked_projection(H, dim)
         self.size = self._common_size(dim)
         self.dim = self.size if self.H is None else self.H.shape[1]
         if dim is not None and self.dim != dim:
             raise ValueError(f"GaussianFactor dim is {dim}, but its other arguments have dimension {self.dim}")
-        self.factor = self._check_covariance()
+        self.factor = None if self._cov is None else self._check_covariance(self._cov)
+        self.rank, self.log_det = self._check_rank(rank, log_det)
         self._seal()
 
+    @property
+    def cov(self) -> Array:
+        """Variance, variances or covariance matrix; a factor given by a precision matrix has none."""
+        if self._cov is None:
+            raise ValueError(BY_PRECISION)
+        return self._cov
+
     def _common_size(self, dim: int | None) -> int | None:
-        sizes = {"mean": self.mean.shape, "cov": self.cov.shape}
+        sizes = {"mean": self.mean.shape}
+        if self.precision is not None:
+            sizes["precision"] = self.precision.shape
+        elif self._cov is not None:
+            sizes["cov"] = self._cov.shape
         known = {name: shape[0] for name, shape in sizes.items() if shape}
         if self.H is not None:
             known["H"] = self.H.shape[0]
         elif dim is not None:
-            known["dim"] = _positive_int(dim, "GaussianFactor dim")
+            known["dim"] = positive_int(dim, "GaussianFactor dim")
         if len(set(known.values())) > 1:
             raise ValueError(f"GaussianFactor arguments differ in length: {known}")
         return next(iter(known.values()), None)
 
-    def _check_covariance(self) -> Array | None:
-        if self.cov.ndim < 2:
-            if np.any(self.cov <= 0.0):
-                raise ValueError(f"GaussianFactor cov must be positive, got {self.cov.min():g}")
+    def _check_covariance(self, cov: Array) -> Array | None:
+        if cov.ndim < 2:
+            if np.any(cov <= 0.0):
+                raise ValueError(f"GaussianFactor cov must be positive, got {cov.min():g}")
             return None
-        if self.cov.shape[0] != self.cov.shape[1]:
-            raise ValueError(f"GaussianFactor cov must be square, got shape {self.cov.shape}")
+        if cov.shape[0] != cov.shape[1]:
+            raise ValueError(f"GaussianFactor cov must be square, got shape {cov.shape}")
         # most are symmetric to the last bit, which is seen without making other matrices
-        asymmetry = 0.0 if np.array_equal(self.cov, self.cov.T) else float(np.abs(self.cov - self.cov.T).max())
-        if asymmetry and asymmetry > 1e-8 * float(np.abs(self.cov).max()):
+        asymmetry = 0.0 if np.array_equal(cov, cov.T) else float(np.abs(cov - cov.T).max())
+        if asymmetry and asymmetry > 1e-8 * float(np.abs(cov).max()):
             raise ValueError(f"GaussianFactor cov must be symmetric, got entries that differ by {asymmetry:g}")
-        return cholesky(self.cov, name="GaussianFactor cov").factor
+        return cholesky(cov, name="GaussianFactor cov").factor
+
+    def _check_rank(self, rank: int | None, log_det: float | None) -> tuple[int | None, float | None]:
+        """The rank of a precision matrix and its generalised log determinant; None, None without such a matrix."""
+        if self.precision is None:
+            if rank is not None or log_det is not None:
+                raise ValueError("GaussianFactor rank and log_det are for a precision, got them without one")
+            return None, None
+        size = self.precision.shape[0]
+        rank = size if rank is None else positive_int(rank, "GaussianFactor rank")
+        if rank > size:
+            raise ValueError(f"GaussianFactor rank must be at most {size}, the size of precision, got {rank}")
+        if log_det is None:
+            return rank, generalised_log_det(self.precision, rank, "GaussianFactor precision")
+        return rank, float(finite_array(log_det, "GaussianFactor log_det", max_ndim=0))
 
     def __repr__(self) -> str:
-        kind = ("scalar", "diagonal", "full")[self.cov.ndim]
         on = "w" if self.H is None else f"{self.H.shape[0]} projections of w"
+        if self.precision is not None:
+            return f"GaussianFactor(sparse precision of rank {self.rank} on {on})"
+        kind = ("scalar", "diagonal", "full")[self.cov.ndim]
         return f"GaussianFactor({kind} covariance on {on})"
+
+
+class Constraint(_Sealed):
+    """A w = e, exactly.
+
+    Parameters
+    ----------
+    A : array or sparse matrix of shape (k, dim), or array of shape (dim,)
+    e : float or array of shape (k,)
+
+    Examples
+    --------
+    >>> Constraint([1.0, 1.0, 1.0])
+    Constraint(1 row on 3 coordinates)
+    """
+
+    def __init__(self, A: Any, e: ArrayLike = 0.0) -> None:
+        rows = A if sparse.issparse(A) or isinstance(A, LinearOperator) else np.atleast_2d(A)
+        self.A = sparse.csr_array(checked_matrix(dense_operator(rows), "Constraint A"))
+        self.e = np.asarray(finite_array(e, "Constraint e", max_ndim=1))
+        if self.e.ndim and len(self.e) != self.A.shape[0]:
+            raise ValueError(f"Constraint e must have one number per row of A, {self.A.shape[0]}, got {len(self.e)}")
+        self.dim = self.A.shape[1]
+        self._seal()
+
+    def __repr__(self) -> str:
+        rows = self.A.shape[0]
+        return f"Constraint({rows} row{'s' if rows > 1 else ''} on {self.dim} coordinates)"
 
 
 class SiteFactor(_Sealed):
@@ -98,7 +204,7 @@ class SiteFactor(_Sealed):
     H : array, sparse matrix or LinearOperator of shape (n, dim), or None
         Rows are the projections h_n; None puts the sites on the coordinates of w.
     potential : Potential
-        One site a row, see `latlin.potentials`.
+        One site per row, see `latlin.potentials`.
     weight : float or array of shape (n,), optional
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional
@@ -115,8 +221,8 @@ class SiteFactor(_Sealed):
             raise ValueError(f"SiteFactor potential must be a latlin potential, got {type(potential).__name__}")
         self.potential = potential
         self.H: Any = None if H is None else checked_matrix(H, "SiteFactor H")
-        self.weight = None if weight is None else _finite(weight, "SiteFactor weight", max_ndim=1)
-        self.offset = None if offset is None else _finite(offset, "SiteFactor offset", max_ndim=1)
+        self.weight = None if weight is None else finite_array(weight, "SiteFactor weight", max_ndim=1)
+        self.offset = None if offset is None else finite_array(offset, "SiteFactor offset", max_ndim=1)
         if self.weight is not None and np.any(self.weight < 0.0):
             raise ValueError(f"SiteFactor weight must not be negative, got {self.weight.min():g}")
         self.size = self._common_size()
@@ -140,13 +246,68 @@ class SiteFactor(_Sealed):
         return f"SiteFactor({type(self.potential).__name__} on {on})"
 
 
+class Model(Protocol):
+    """What engines may ask of a model wherever its observations are; `LatentLinearModel` and `BlockModel` are such."""
+
+    @property
+    def dim(self) -> int:
+        """Length of w."""
+        ...
+
+    @property
+    def gaussians(self) -> tuple[GaussianFactor, ...]: ...
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        ...
+
+    @property
+    def log_concave(self) -> bool: ...
+
+    @property
+    def smooth(self) -> bool: ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        ...
+
+
+class SiteTraits:
+    """What holds for all sites of a model where it holds for each of its potentials."""
+
+    potentials: Any
+
+    @property
+    def log_concave(self) -> bool:
+        """Every site is log-concave."""
+        return all(potential.log_concave for potential in self.potentials)
+
+    @property
+    def smooth(self) -> bool:
+        """No site has a kink."""
+        return all(potential.smooth for potential in self.potentials)
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        return all(potential.gaussian for potential in self.potentials)
+
+
 @dataclass(frozen=True, init=False, repr=False)
-class LatentLinearModel:
+class LatentLinearModel(SiteTraits):
     """A product of Gaussian factors and blocks of sites; see the module.
 
     Parameters
     ----------
     factors : list of GaussianFactor and SiteFactor
+    constraints : list of Constraint
+        A w = e. The model is then a density on that part of space, and its evidence the integral over it in the units
+        of w, whatever the scale of the rows of A.
+    normalise_prior : bool
+        The Gaussian factors together are one prior that integrates to one (over the constraints), whatever they
+        integrate to one by one.
 
     Attributes
     ----------
@@ -167,8 +328,15 @@ class LatentLinearModel:
     gaussians: tuple[GaussianFactor, ...]
     sites: tuple[SiteFactor, ...]
     dim: int
+    constraints: tuple[Constraint, ...] = ()
+    normalise_prior: bool = False
 
-    def __init__(self, factors: Iterable[GaussianFactor | SiteFactor]) -> None:
+    def __init__(
+        self,
+        factors: Iterable[GaussianFactor | SiteFactor],
+        constraints: Iterable[Constraint] = (),
+        normalise_prior: bool = False,
+    ) -> None:
         if not isinstance(factors, Iterable):
             raise ValueError(f"factors must be a list of factors, got {type(factors).__name__}")
         listed = list(factors)
@@ -177,27 +345,71 @@ class LatentLinearModel:
                 raise ValueError(f"factors must be GaussianFactor or SiteFactor, got {type(factor).__name__}")
         if not listed:
             raise ValueError("factors must name at least one factor, got none")
+        held = _checked_constraints(constraints)
         object.__setattr__(self, "gaussians", tuple(f for f in listed if isinstance(f, GaussianFactor)))
         object.__setattr__(self, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
-        object.__setattr__(self, "dim", _common_dim(listed))
+        object.__setattr__(self, "dim", _common_dim([*listed, *held]))
+        object.__setattr__(self, "constraints", held)
+        object.__setattr__(self, "normalise_prior", bool(normalise_prior))
+        self.constraint_rows()
+
+    def constraint_rows(self) -> tuple[Array, Array] | None:
+        """A and e of all constraints together, independent rows only, or None without constraints."""
+        if not self.constraints:
+            return None
+        e = [np.broadcast_to(c.e, c.A.shape[0]) for c in self.constraints]
+        rows = sparse.csr_array(sparse.vstack([c.A for c in self.constraints]))
+        return independent_rows(rows, np.concatenate(e))
 
     def among(self, factors: Iterable[GaussianFactor | SiteFactor]) -> LatentLinearModel:
-        """Some of the factors, on a w of the same length."""
+        """Some of the factors, on a w of the same length and under the same constraints."""
         listed, part = list(factors), object.__new__(LatentLinearModel)
         object.__setattr__(part, "gaussians", tuple(f for f in listed if isinstance(f, GaussianFactor)))
         object.__setattr__(part, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
         object.__setattr__(part, "dim", self.dim)
+        object.__setattr__(part, "constraints", self.constraints)
+        object.__setattr__(part, "normalise_prior", self.normalise_prior)
         return part
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        return tuple(factor.potential for factor in self.sites)
 
     def site_count(self, factor: SiteFactor) -> int:
         """Number of sites of a factor; one on the coordinates has `dim` of them."""
         return self.dim if factor.size is None else factor.size
 
     def __repr__(self) -> str:
-        return f"LatentLinearModel(dim={self.dim}: {', '.join(map(repr, (*self.gaussians, *self.sites)))})"
+        parts = (*self.gaussians, *self.sites, *self.constraints)
+        return f"LatentLinearModel(dim={self.dim}: {', '.join(map(repr, parts))})"
 
 
-def _common_dim(factors: list[GaussianFactor | SiteFactor]) -> int:
+#: who can use rows in blocks
+IN_BLOCKS = (
+    "the observations are in blocks of rows, which engines 'gkl' (any covariance but \"subspace\"), 'exact', 'laplace' "
+    "and 'map' can use; for anything else take the rows into memory"
+)
+
+
+def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
+    """The model, whose rows are in memory; a sentence for one whose rows are in blocks."""
+    if isinstance(model, LatentLinearModel):
+        return model
+    raise ValueError(f"engine {engine!r} cannot be used: {IN_BLOCKS}" if engine else IN_BLOCKS)
+
+
+def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
+    if isinstance(constraints, Constraint):
+        raise ValueError("constraints must be a list of Constraint, got one alone")
+    held = tuple(constraints)
+    for constraint in held:
+        if not isinstance(constraint, Constraint):
+            raise ValueError(f"constraints must be a list of Constraint, got a {type(constraint).__name__} in it")
+    return held
+
+
+def _common_dim(factors: list[GaussianFactor | SiteFactor | Constraint]) -> int:
     dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
     if not dims:
         raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
@@ -205,50 +417,3 @@ def _common_dim(factors: list[GaussianFactor | SiteFactor]) -> int:
         said = ", ".join(f"{name} has {dim}" for name, dim in dims)
         raise ValueError(f"factors differ in the dimension of w: {said}")
     return int(dims[0][1])
-
-
-def _finite(value: ArrayLike, name: str, max_ndim: int) -> Array:
-    raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
-    if raw.dtype.kind not in "biufO":
-        raise ValueError(f"{name} must hold real numbers, got {raw.dtype}")
-    try:
-        array = raw.astype(float, copy=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numeric, got {value!r}") from error
-    if array.ndim > max_ndim:
-        raise ValueError(f"{name} must have at most {max_ndim} dimensions, got shape {array.shape}")
-    if array.size == 0:
-        raise ValueError(f"{name} is empty")
-    if not np.all(np.isfinite(array)):
-        bad = int(np.size(array) - np.isfinite(array).sum())
-        raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")
-    return np.asarray(summable(name, array))
-
-
-def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:
-    """A finite, non-empty matrix of `dim` columns: C-ordered array, CSR, or the LinearOperator as it came."""
-    if isinstance(value, LinearOperator):
-        if 0 in value.shape:
-            raise ValueError(f"{name} must be a non-empty matrix, got shape {value.shape}")
-        return value
-    if sparse.issparse(value):
-        matrix = sparse.csr_array(value, dtype=float)
-        _finite(matrix.data if matrix.nnz else [0.0], f"{name} data", max_ndim=1)
-    else:
-        matrix = np.ascontiguousarray(_finite(value, name, max_ndim=2))
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"{name} must be a non-empty matrix, got shape {matrix.shape}")
-    if dim is not None and matrix.shape[1] != dim:
-        raise ValueError(f"{name} must have {dim} columns, got shape {matrix.shape}")
-    return matrix
-
-
-def dense_operator(value: Any) -> Any:
-    """A LinearOperator as the array of its rows; anything else as it is."""
-    return np.asarray(value @ np.eye(value.shape[1]), float) if isinstance(value, LinearOperator) else value
-
-
-def _positive_int(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return int(value)

@@ -1,5 +1,6 @@
 """Bayesian linear models with the face of scikit-learn: regression, classification, counts, ordered classes."""
 
+from latlin.linear.beta import BayesianBetaRegression
 from latlin.linear.binomial import BayesianBinomialRegression
 from latlin.linear.classifiers import BayesianLogisticRegression, BayesianProbitRegression
 from latlin.linear.counts import BayesianCountRegression
@@ -7,10 +8,13 @@ from latlin.linear.gamma import BayesianGammaRegression
 from latlin.linear.gaussian_regression import BayesianLinearRegression
 from latlin.linear.ordinal import BayesianOrdinalRegression
 from latlin.linear.poisson import BayesianPoissonRegression
+from latlin.linear.quantile import BayesianQuantileRegression
 from latlin.linear.robust import RobustRegression
 from latlin.linear.sparse import SparseRegression
+from latlin.linear.survival import BayesianSurvivalRegression
 
 __all__ = [
+    "BayesianBetaRegression",
     "BayesianBinomialRegression",
     "BayesianCountRegression",
     "BayesianGammaRegression",
@@ -19,6 +23,8 @@ __all__ = [
     "BayesianOrdinalRegression",
     "BayesianPoissonRegression",
     "BayesianProbitRegression",
+    "BayesianQuantileRegression",
+    "BayesianSurvivalRegression",
     "RobustRegression",
     "SparseRegression",
 ]

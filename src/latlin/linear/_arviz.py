@@ -8,6 +8,7 @@ import numpy as np
 
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.sites import Sites
+from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 from latlin.numerics.arrays import Array
@@ -16,18 +17,17 @@ from latlin.numerics.arrays import Array
 def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str, dict[str, Array]]:
     """Groups of arrays with leading axes (chain, draw) for draws w of one posterior."""
     coef, intercept = design.coefficients(w)
-    model = posterior.model
+    model = in_memory(posterior.model)
     data = model.sites[-1]
     sites = Sites.of(model)
     (span, potential) = sites.blocks[-1]
     x = np.asarray(data.H @ w.T).T
     draws = {"coef": coef} | ({"intercept": intercept} if design.intercept else {})
-    name, _ = potential.observation
     return {
         "posterior": {key: value[None] for key, value in draws.items()},
         "sample_stats": {"lp": log_joint(model)(w)[None], "log_q": np.asarray(posterior.logpdf(w))[None]},
         "log_likelihood": {"y": sites.part(span).log_density(x)[None]},
-        "observed_data": {"y": np.asarray(getattr(potential, name))},
+        "observed_data": {"y": potential.observed},
     }
 
 

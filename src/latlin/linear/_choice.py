@@ -46,6 +46,11 @@ class ChosenFamily(Regression):
 
     family: str
 
+    @classmethod
+    def families(cls) -> tuple[str, ...]:
+        """Names of the families."""
+        return tuple(cls._families)
+
     def _family(self) -> Family:
         return named(getattr(self, "family_", self.family), self._families)
 
@@ -89,6 +94,9 @@ class ChosenFamily(Regression):
         others = sorted((each for each in tried if each is not best), key=lambda each: -each.log_evidence)
         against = f" against {', '.join(map(str, others))}" if others else ""
         return f"family {self.family_} was chosen by its log evidence: {best} ({self.evidence_kind_}){against}"
+
+    def family_name(self) -> str:
+        return str(getattr(self, "family_", self.family))
 
     def _footer(self) -> str:
         return "\n".join(filter(None, [super()._footer(), getattr(self, "choice_", "")]))

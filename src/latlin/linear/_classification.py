@@ -17,11 +17,11 @@ from latlin.distributed.opening import is_blocked
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
-from latlin.linear._block_problem import Summarised
 from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import Latent
+from latlin.linear._problem import Summarised
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 

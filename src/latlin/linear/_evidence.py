@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from latlin.hyper.table import HyperparameterTable
-from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.linear._priors import Prior
+from latlin.linear._problem import Problem
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
-from latlin.potentials.families import Family
 from latlin.potentials.ranges import Positive, Range
 
 
@@ -71,27 +68,7 @@ class Fit(NamedTuple):
         return np.array([share.weight for share in self.shares])
 
 
-class Learnable(Protocol):
-    """A problem whose hyperparameters can be learnt."""
-
-    @property
-    def unit(self) -> float: ...
-
-    @property
-    def feature_size(self) -> float: ...
-
-    @property
-    def family(self) -> Family: ...
-
-    @property
-    def prior(self) -> Prior: ...
-
-    def model(self, values: Mapping[str, Any]) -> LatentLinearModel: ...
-
-    def gradient(self, posterior: Posterior, values: Mapping[str, Any]) -> dict[str, Any]: ...
-
-
-def ranges_of(problem: Learnable) -> dict[str, Range]:
+def ranges_of(problem: Problem) -> dict[str, Range]:
     """Where each hyperparameter is sought."""
     unit = problem.unit
     return {

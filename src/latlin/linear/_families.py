@@ -77,6 +77,7 @@ COUNTS = {
     "poisson": AVERAGED_COUNTS,
     **_chosen(
         "negative-binomial",
+        "generalised-poisson",
         "zero-inflated-poisson",
         "zero-inflated-negative-binomial",
         "hurdle-poisson",

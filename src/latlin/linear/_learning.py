@@ -29,8 +29,9 @@ from latlin.hyper.space import Hyperparameter, Space
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import Accuracy, Fit, Learnable, Share, ranges_of
+from latlin.linear._evidence import Accuracy, Fit, Share, ranges_of
 from latlin.linear._exact import Spectrum
+from latlin.linear._problem import Problem
 from latlin.potentials.ranges import Above, Between, Increasing, Range
 from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
 
@@ -78,7 +79,7 @@ class Unknowns:
 
     Parameters
     ----------
-    problem : Problem or BlockProblem
+    problem : Problem
     values : dict
         Every hyperparameter; the free ones are where a search starts.
     free : sequence of str
@@ -88,7 +89,7 @@ class Unknowns:
 
     def __init__(
         self,
-        problem: Learnable,
+        problem: Problem,
         values: Mapping[str, Any],
         free: Sequence[str],
         priors: Mapping[str, Prior] | Prior | None,
@@ -169,7 +170,7 @@ class Task(NamedTuple):
 
 
 def learn(
-    problem: Learnable,
+    problem: Problem,
     engine: Engine,
     values: Mapping[str, Any],
     free: Sequence[str],
@@ -187,7 +188,7 @@ def learn(
 
 
 def evaluation(
-    problem: Learnable,
+    problem: Problem,
     engine: Engine,
     unknowns: Unknowns,
     start: Posterior | None = None,
@@ -207,7 +208,7 @@ def evaluation(
 
 
 def learn_exactly(
-    problem: Learnable,
+    problem: Problem,
     decompose: Callable[[Any], Spectrum],
     posterior_at: Callable[[dict[str, Any]], Posterior],
     values: Mapping[str, Any],
@@ -248,7 +249,7 @@ def fixed_table(values: Mapping[str, Any]) -> HyperparameterTable:
     return HyperparameterTable([row_of(name, float(v), None, 0, "given") for name, v in single.items()], "fixed")
 
 
-def default_priors(problem: Learnable, values: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Prior]:
+def default_priors(problem: Problem, values: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Prior]:
     """A weakly informative prior for each hyperparameter; see the module."""
     unit = problem.unit
     found: dict[str, Prior] = {name: _vague(span, values[name]) for name, span in ranges.items()}

@@ -13,7 +13,7 @@ import numpy as np
 
 from latlin.distributed.blocks import Block
 from latlin.inference.averaged import AveragedModel
-from latlin.inference.block_model import BlockModel, Observed, Reading, pieces
+from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
@@ -92,7 +92,7 @@ def _sums(observed: Observed, mean: Array) -> tuple[float, ...]:
     sites, potential = observed.sites, observed.potential
     x = np.asarray(observed.times(mean)) + sites.offset
     described = potential.predictive(x, np.zeros_like(x))
-    y = np.asarray(getattr(potential, potential.observation[0]))
+    y = potential.observed
     square = (y - described.mean) ** 2 / described.variance
     spread = 2.0 + _excess(potential, described.mean, described.variance)
     parts = float(np.sum(y != np.floor(y)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import expit
 
 from latlin import potentials
 from latlin.inference.evidence.gradient import EvidenceGradient
@@ -22,6 +23,8 @@ from latlin.potentials.base import Potential
 from latlin.potentials.ranges import Range
 
 Values = Mapping[str, Any]
+#: nodes over which the share of the slab is averaged
+NODES = 64
 
 
 class Prior(Protocol):
@@ -109,8 +112,48 @@ class SitePrior:
         return {"prior_scale": found["scale"][: design.n_features] / design.spread, **shapes}
 
 
-SPARSE = {
+@dataclass(frozen=True)
+class SpikePrior:
+    """w_j is next to nothing, or with a chance N(0, (prior_scale / spread_j)²); the intercept is wide for certain."""
+
+    #: standard deviation of the spike, as a share of the slab's, and the chance of the intercept's slab
+    spike: float = 0.02
+    certain: float = 1.0 - 1e-9
+    parameters: tuple[str, ...] = ("prior_probability",)
+
+    def first(self) -> dict[str, Any]:
+        return {"prior_probability": 0.2}
+
+    def ranges(self) -> dict[str, Range]:
+        return {"prior_probability": potentials.SpikeAndSlab.free["probability"]}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
+        loc, slab = _locations_and_scales(design, intercept, values)
+        # the spike and the slab are about zero: an intercept about another number has a slab that reaches it
+        slab = np.hypot(slab, loc)
+        chance = np.where(np.arange(len(slab)) < design.n_features, values["prior_probability"], self.certain)
+        return SiteFactor(None, potentials.SpikeAndSlab(chance, slab, self.spike * slab))
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        found, some = slopes.sites[0], slice(0, design.n_features)
+        wide = found["slab"][some] + self.spike * found["spike"][some]
+        return {"prior_scale": wide / design.spread, "prior_probability": float(np.sum(found["probability"][some]))}
+
+
+def slab_shares(mean: Array, sd: Array, scale: Array, chance: float) -> Array:
+    """⟨slab(w)/(slab(w) + spike(w))⟩ under N(w | mean, sd²), by Gauss–Hermite nodes."""
+    node, weight = np.polynomial.hermite_e.hermegauss(NODES)
+    w = mean[:, None] + sd[:, None] * node
+    slab = potentials.Gaussian(0.0, 1.0).log_density(w / scale[:, None]) + np.log(chance)
+    narrow = SpikePrior.spike
+    spike = potentials.Gaussian(0.0, 1.0).log_density(w / (narrow * scale[:, None])) + np.log((1.0 - chance) / narrow)
+    return np.asarray(expit(slab - spike) @ (weight / weight.sum()))
+
+
+SPARSE: dict[str, Prior] = {
     "laplace": SitePrior(potentials.Laplace()),
     "student-t": SitePrior(potentials.StudentT(3.0)),
     "generalised-normal": SitePrior(potentials.GeneralisedNormal(0.8)),
+    "horseshoe": SitePrior(potentials.Horseshoe()),
+    "spike-and-slab": SpikePrior(),
 }

@@ -63,6 +63,8 @@ class BayesianBetaRegression(Regression):
     True
     """
 
+    _name = "beta"
+
     def __init__(
         self,
         *,

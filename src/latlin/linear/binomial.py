@@ -120,16 +120,23 @@ class BayesianBinomialRegression(Dispersed, Regression):
         self.link = link
         self.precision = precision
 
+    @classmethod
+    def families(cls) -> tuple[str, ...]:
+        """Names of the families."""
+        return ("binomial", "beta-binomial")
+
+    def family_name(self) -> str:
+        return self.family
+
     def _columns(self) -> int:
         return 2
 
     def _family(self) -> Family:
-        family = named(self.family, {name: FAMILIES[name] for name in CHANCES if name in FAMILIES})
+        family = named(self.family, {name: FAMILIES[name] for name in self.families()})
         return family.fixed(link=self.link) if "link" in family.template.parameters else family
 
     def _given(self) -> dict[str, Any]:
-        given = {"precision": self.precision, "dispersion": self.precision}
-        return {"prior_scale": self.prior_scale, **{name: given[name] for name in self._family().parameters}}
+        return {"prior_scale": self.prior_scale, **{name: getattr(self, name) for name in self._family().parameters}}
 
     def fit(
         self,
@@ -224,6 +231,3 @@ class BayesianBinomialRegression(Dispersed, Regression):
         x, label = self._drawn_predictors(X, n_samples, rng, offset)
         count = np.broadcast_to(np.asarray(trials, float), x.shape[:1])
         return draw_observations(self._likelihood().replace(trials=count), x.T, label, rng).T
-
-
-CHANCES = ("binomial", "beta-binomial")

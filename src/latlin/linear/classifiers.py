@@ -138,6 +138,8 @@ class BayesianLogisticRegression(OneVersusRest):
     (['yes'], 'lower bound')
     """
 
+    _name = "logistic"
+
     def _family(self) -> Family:
         return FAMILIES["logit"]
 
@@ -157,6 +159,8 @@ class BayesianProbitRegression(OneVersusRest):
     >>> model.predict_proba([[0.0]]).round(2)
     array([[0.51, 0.49]])
     """
+
+    _name = "probit"
 
     def _family(self) -> Family:
         return FAMILIES["probit"]

@@ -21,13 +21,17 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
 
     Parameters
     ----------
-    family : {"auto", "poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial", \
-"hurdle-poisson", "hurdle-negative-binomial"}
-        "auto" fits the first four and keeps the one of highest evidence; `family_` and `choice_` say which and why.
+    family : str
+        "auto", "poisson", "negative-binomial", "generalised-poisson", "zero-inflated-poisson",
+        "zero-inflated-negative-binomial", "hurdle-poisson" or "hurdle-negative-binomial". "auto" fits Poisson, negative
+        binomial and both zero-inflated families and keeps the one of highest evidence; `family_` and `choice_` say
+        which and why.
     dispersion : "auto" or float
         Of a negative binomial count with mean μ the variance is μ + dispersion·μ².
     probability : "auto" or float
         Share of rows that are zero whatever their mean (zero-inflated), or share of zeros (hurdle).
+    clustering : "auto" or float
+        Of "generalised-poisson": between 0 (Poisson) and 1.
     engine : str or engine object
         "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
@@ -85,7 +89,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     """
 
     _families = COUNTS
-    _candidates = tuple(name for name in COUNTS if not name.startswith("hurdle"))
+    _candidates = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
     _extras = (*Dispersed._extras, *ExposedFamily._extras)
 
     def __init__(
@@ -94,6 +98,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         *,
         dispersion: Any = AUTO,
         probability: Any = AUTO,
+        clustering: Any = AUTO,
         engine: str | Engine = "auto",
         prior_scale: Any = "auto",
         ard: bool = False,
@@ -122,6 +127,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         self.family = family
         self.dispersion = dispersion
         self.probability = probability
+        self.clustering = clustering
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
         """An interval that holds a new count with probability `coverage` or little more: columns low and high.

@@ -71,6 +71,8 @@ class BayesianLinearRegression(Streaming, Regression):
     (array([ 1. , -0.5]), 'exact')
     """
 
+    _name = "linear"
+
     def __init__(
         self,
         *,

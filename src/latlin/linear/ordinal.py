@@ -77,6 +77,8 @@ class BayesianOrdinalRegression(Classification):
 
     _absorbs_shifts = True
 
+    _name = "ordinal"
+
     def __init__(
         self,
         *,

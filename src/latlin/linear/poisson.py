@@ -60,5 +60,7 @@ class BayesianPoissonRegression(Dispersed, Streaming, Exposed):
     [[6.0, 19.0]]
     """
 
+    _name = "poisson"
+
     def _family(self) -> Family:
         return AVERAGED_COUNTS

@@ -73,6 +73,8 @@ class BayesianQuantileRegression(Regression):
     0.9
     """
 
+    _name = "quantile"
+
     def __init__(
         self,
         quantile: float = 0.5,

@@ -75,6 +75,8 @@ class RobustRegression(Regression):
     array([2.])
     """
 
+    _name = "robust"
+
     def __init__(
         self,
         likelihood: str = "student-t",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
 from latlin.inference.engine import Engine
 from latlin.linear._families import LOCATION
-from latlin.linear._priors import SPARSE, Prior
+from latlin.linear._priors import SPARSE, Prior, slab_shares
 from latlin.linear._regression import Regression
+from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family
 
@@ -17,14 +21,17 @@ class SparseRegression(Regression):
 
     Parameters
     ----------
-    prior : {"laplace", "student-t", "generalised-normal"}
-        Family of the prior, of scale prior_scale/sd_j (the family's own scale parameter).
+    prior : {"laplace", "student-t", "generalised-normal", "horseshoe", "spike-and-slab"}
+        Family of the prior, of scale prior_scale/sd_j (the family's own scale parameter; of "spike-and-slab" the
+        standard deviation of the slab, fifty times that of the spike).
     likelihood : {"gaussian", "student-t", "laplace", "cauchy", "logistic"}
         Family of the noise.
     prior_df : "auto" or float
         Degrees of freedom of the prior "student-t".
     prior_shape : "auto" or float
         Power of the prior "generalised-normal": 1 is "laplace", less is sparser.
+    prior_probability : "auto" or float
+        Chance that a coefficient comes from the slab of "spike-and-slab".
     noise_scale : "auto" or float
         Scale of the noise; "auto" maximises the evidence.
     df : "auto" or float
@@ -61,7 +68,7 @@ class SparseRegression(Regression):
     intercept_ : float
         At x = 0.
     noise_scale_, df_, prior_df_, prior_shape_ : float
-        Those that the families have.
+        Those that the families have; also `prior_probability_`.
     posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
         As of `BayesianLinearRegression`.
 
@@ -77,6 +84,8 @@ class SparseRegression(Regression):
     1
     """
 
+    _name = "sparse"
+
     def __init__(
         self,
         prior: str = "laplace",
@@ -84,6 +93,7 @@ class SparseRegression(Regression):
         *,
         prior_df: Any = 3.0,
         prior_shape: Any = 0.8,
+        prior_probability: Any = "auto",
         noise_scale: Any = "auto",
         df: Any = 4.0,
         engine: str | Engine = "auto",
@@ -115,6 +125,7 @@ class SparseRegression(Regression):
         self.likelihood = likelihood
         self.prior_df = prior_df
         self.prior_shape = prior_shape
+        self.prior_probability = prior_probability
         self.noise_scale = noise_scale
         self.df = df
 
@@ -129,9 +140,13 @@ class SparseRegression(Regression):
         return SPARSE[self.prior]
 
     def _given(self) -> dict[str, Any]:
-        given = {"scale": self.noise_scale, "df": self.df, "prior_df": self.prior_df, "prior_shape": self.prior_shape}
-        names = (*self._family().parameters, *self._prior().parameters)
-        return {"prior_scale": self.prior_scale, **{name: given[name] for name in names}}
+        given = {"scale": self.noise_scale, "df": self.df}
+        likelihood = {name: given[name] for name in self._family().parameters}
+        return {
+            "prior_scale": self.prior_scale,
+            **likelihood,
+            **{name: getattr(self, name) for name in self._prior().parameters},
+        }
 
     @property
     def noise_scale_(self) -> float:
@@ -147,6 +162,23 @@ class SparseRegression(Regression):
     def prior_df_(self) -> float:
         """Degrees of freedom of a Student-t prior."""
         return self._fitted_value("prior_df")
+
+    @property
+    def prior_probability_(self) -> float:
+        """Chance that a coefficient comes from the slab."""
+        return self._fitted_value("prior_probability")
+
+    def inclusion_probabilities(self) -> Array:
+        """The chance that each coefficient comes from the slab of a "spike-and-slab" prior, given the data.
+
+        For a coefficient N(m, v) under the posterior, the average over it of slab density over total density.
+        """
+        if self.prior != "spike-and-slab":
+            raise ValueError(f"inclusion_probabilities() needs prior='spike-and-slab', got {self.prior!r}")
+        check_is_fitted(self, "posterior_")
+        fit = self._fits[0]
+        scale = np.broadcast_to(fit.values["prior_scale"], self._design.n_features) / self._design.spread
+        return slab_shares(self.coef_, self.coef_std_, scale, fit.values["prior_probability"])
 
     @property
     def prior_shape_(self) -> float:

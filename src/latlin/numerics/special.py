@@ -48,7 +48,7 @@ def log_ndtr(x: ArrayLike) -> Array:
     x = np.asarray(x, dtype=float)
     # Φ(x) = ½ erfcx(−x/√2) e^{−x²/2} on the left, 1 − Φ(−x) on the right
     left = np.minimum(x, 0.0)
-    with np.errstate(under="ignore"):
+    with np.errstate(under="ignore", over="ignore"):
         return np.asarray(
             np.where(
                 x < 0,

@@ -20,7 +20,19 @@ from latlin.numerics.archive import KINDS
 
 Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
-ROOMS = ("densities", "factor", "gp", "hyper", "inference", "linear", "mixture", "numerics", "potentials", "priors")
+ROOMS = (
+    "additive",
+    "densities",
+    "factor",
+    "gp",
+    "hyper",
+    "inference",
+    "linear",
+    "mixture",
+    "numerics",
+    "potentials",
+    "priors",
+)
 
 
 class Storing(NamedTuple):
@@ -72,6 +84,12 @@ def _register(storing: Storing) -> Any:
         raise TypeError(f"{storing.cls.__module__} and {known.cls.__module__} store a {storing.cls.__name__} each")
     REGISTRY[name_of(storing.cls)] = storing
     return storing.cls
+
+
+def is_storable(value: Any) -> bool:
+    """Whether objects of this class can be stored."""
+    kind = name_of(type(value))
+    return kind in REGISTRY and REGISTRY[kind].cls is type(value)
 
 
 class Encoder:

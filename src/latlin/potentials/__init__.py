@@ -5,6 +5,7 @@ the moments of its product with a Gaussian, its derivatives, a quadratic lower b
 a new observation.
 """
 
+from latlin.potentials.asymmetric_laplace import AsymmetricLaplace
 from latlin.potentials.base import (
     Derivatives,
     ExpectedLog,
@@ -21,6 +22,11 @@ from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.gaussian_mixture import GaussianMixture
 from latlin.potentials.generalised_normal import GeneralisedNormal
+from latlin.potentials.generalised_poisson import GeneralisedPoisson
+from latlin.potentials.horseshoe import Horseshoe
+from latlin.potentials.huber import Huber
+from latlin.potentials.hurdle import Hurdle
+from latlin.potentials.interval import Interval
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import Laplace
 from latlin.potentials.log_logistic import LogLogistic
@@ -32,12 +38,16 @@ from latlin.potentials.ordinal import Ordinal
 from latlin.potentials.poisson import Poisson
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.probit import Probit
+from latlin.potentials.spike_and_slab import SpikeAndSlab
 from latlin.potentials.step import Step
 from latlin.potentials.student_t import StudentT
+from latlin.potentials.truncated import Truncated
 from latlin.potentials.tweedie import Tweedie
 from latlin.potentials.weibull import Exponential, Weibull
+from latlin.potentials.zero_inflated import ZeroInflated
 
 __all__ = [
+    "AsymmetricLaplace",
     "Beta",
     "BetaBinomial",
     "Binomial",
@@ -50,6 +60,11 @@ __all__ = [
     "Gaussian",
     "GaussianMixture",
     "GeneralisedNormal",
+    "GeneralisedPoisson",
+    "Horseshoe",
+    "Huber",
+    "Hurdle",
+    "Interval",
     "InverseGaussian",
     "Laplace",
     "LogLogistic",
@@ -63,9 +78,12 @@ __all__ = [
     "Predictive",
     "Probit",
     "QuadraticBound",
+    "SpikeAndSlab",
     "Step",
     "StudentT",
     "TiltedMoments",
+    "Truncated",
     "Tweedie",
     "Weibull",
+    "ZeroInflated",
 ]

@@ -56,6 +56,7 @@ def find_mode(block: Potential, m: Array, v: Array, power: Array, start: Array) 
             unknown = np.isinf(low) | np.isinf(high)
             new = np.where(unknown, np.clip(newton, x - reach, x + reach), np.where(inside, newton, 0.5 * (low + high)))
             new = np.where(np.isfinite(new) & (slope != 0), new, x)
+            reach = 2.0 * reach
             if np.all(np.abs(new - x) <= 1e-15 * np.abs(x) + 1e-300):
                 break
             x = new

@@ -26,6 +26,7 @@ from latlin.numerics import differences, quadrature
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
+from latlin.potentials import extremes
 from latlin.potentials.checks import common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
 from latlin.potentials.ranges import Range
@@ -115,6 +116,10 @@ class Potential(ABC):
         """ψ(x + d) − ψ(x) − ψ′(x) d; a steep family knows it without cancellation."""
         value, slope, _ = self._expansion(x)
         return self.log_density(x + d) - value - slope * d
+
+    def _mode_start(self, m: Array, v: Array, power: Array) -> Array:
+        """A place from which the mode of N(x | m, v) φ(x)^power is looked for."""
+        return m
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
@@ -209,7 +214,9 @@ class Potential(ABC):
             var = 0 gives ψ(mean), ψ′(mean) and ½ψ″(mean).
         """
         block, (m, v), shape = self._flat(mean=mean, var=var)
-        return ExpectedLog(*(out.reshape(shape) for out in block._expected_log(m, v)))
+        with np.errstate(all="ignore"):
+            found = block._anywhere(extremes.parabola_expected, Potential._expected_log, m, v)
+        return ExpectedLog(*(out.reshape(shape) for out in found))
 
     def tilted_moments(self, mean: ArrayLike, var: ArrayLike, power: ArrayLike = 1.0) -> TiltedMoments:
         """log Z, mean and variance of N(x | mean, var) φ(x)^power / Z.
@@ -220,7 +227,9 @@ class Potential(ABC):
             var and power may be zero.
         """
         block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
-        return TiltedMoments(*(out.reshape(shape) for out in block._tilted_moments(m, v, p)))
+        with np.errstate(all="ignore"):
+            found = block._anywhere(extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
+        return TiltedMoments(*(out.reshape(shape) for out in found))
 
     def quadratic_bound(self, xi: ArrayLike) -> QuadraticBound:
         """(a, b, c) with ψ(x) ≥ −½ a x² + b x + c for all x, and equality where |x − loc| = ξ.
@@ -296,9 +305,15 @@ class Potential(ABC):
         self._refuse_fixed(name)
         return self._difference(name, value)
 
+    @property
+    def observed(self) -> Array:
+        """The stored observations; those of the base of a family around another."""
+        holder: Any = getattr(self, "base", self)
+        return np.asarray(getattr(holder, self.observation[0]), dtype=float)
+
     def value_of(self, name: str) -> Any:
         """The value of a parameter in `free`."""
-        return getattr(self, name)
+        return self._value_of(name)
 
     def replace(self, **values: Any) -> Self:
         """The same family with some of the constructor's arguments replaced."""
@@ -353,6 +368,10 @@ class Potential(ABC):
         lines = np.stack([along(unit) for unit in np.eye(t.size)])
         return np.tensordot(np.linalg.inv(slope).T, lines, axes=1)
 
+    def _value_of(self, name: str) -> Any:
+        """The value of a parameter in `free`; a family around another asks that."""
+        return getattr(self, name)
+
     def _no_predictive(self) -> NoReturn:
         raise ValueError(f"{type(self).__name__} does not describe observations: it has no predictive distribution")
 
@@ -377,6 +396,25 @@ class Potential(ABC):
         if size is None or len(shape) == 1:
             return self, flat, shape
         return self.select(np.tile(np.arange(size), flat[0].size // size)), flat, shape
+
+    def _anywhere(self, closed: Any, panels: Any, *arrays: Array) -> Any:
+        """The family's own answer; at extreme sites that of a parabola, and panels for what is not a number."""
+        own = getattr(type(self), panels.__name__)
+        far = extremes.is_extreme(*arrays[:2])
+        if not np.any(far):
+            found = own(self, *arrays)
+            if not np.isnan(found).any():
+                return found
+        out = np.full((3, arrays[0].size), np.nan)
+        some = np.flatnonzero(far)
+        if some.size:
+            values, good = closed(self.select(some), *(array[some] for array in arrays))
+            out[:, some[good]] = values[:, good]
+        for ask in (own, panels):
+            left = np.flatnonzero(np.isnan(out).any(axis=0))
+            if left.size:
+                out[:, left] = ask(self.select(left), *(array[left] for array in arrays))
+        return out
 
     def _in_blocks(self, function: Any, *arrays: Array) -> list[Array]:
         """Apply function(block, *arrays) to some hundred sites at a time: their nodes fit in the cache."""

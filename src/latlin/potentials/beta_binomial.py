@@ -90,6 +90,10 @@ class BetaBinomial(Potential):
         a, b = (np.maximum(self.precision * expit(side * x), 1e-300) for side in (1, -1))
         return rng.binomial(self.trials.astype(np.int64), rng.beta(a, b)).astype(float)
 
+    def _conditional_moments(self, x: Array) -> tuple[Array, Array]:
+        p, n, s = expit(x), self.trials, self.precision
+        return n * p, n * p * (1 - p) * (n + s) / (1 + s) + (n * p) ** 2
+
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ successes | x), summed count by count."""
         most = int(np.max(self.successes))

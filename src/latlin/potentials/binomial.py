@@ -135,6 +135,14 @@ class Binomial(Potential):
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         return rng.binomial(self.trials.astype(np.int64), self.probability(x)).astype(float)
 
+    def _mode_start(self, m: Array, v: Array, power: Array) -> Array:
+        form = self._form()
+        return form.wall._mode(m, v, power) if isinstance(form, Walled) else m
+
+    def _conditional_moments(self, x: Array) -> tuple[Array, Array]:
+        p, n = self.probability(x), self.trials
+        return n * p, n * p * (1 - p) + (n * p) ** 2
+
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ successes | x) = I_{1−p}(trials − successes, successes + 1)."""
         left = np.maximum(self.trials - self.successes, 1.0)

@@ -90,9 +90,14 @@ class Exponentials(NamedTuple):
         residue = np.where(np.abs(residue) * width < 0.1, residue, 0.0)
         log_sum, shift, variance = tilt_about_mode(EXPONENTIALS, spread, width, residue, sites)
         log_sum = log_sum - 0.5 * (LOG_2PI + np.log(spread))
-        wide = np.flatnonzero(np.isnan(log_sum))
+        wide = np.flatnonzero(np.isnan(log_sum) & np.isfinite(bend))
         for some in np.array_split(wide, -(-wide.size // SITES_PER_BLOCK)) if wide.size else ():
             log_sum[some], shift[some], variance[some] = _by_panels(v[some], sites[some])
+        # a wall so steep that nothing is left of it but the place where it stands
+        steep = np.isinf(bend)
+        log_sum, shift, variance = (
+            np.where(steep, level, part) for level, part in ((-np.inf, log_sum), (0.0, shift), (0.0, variance))
+        )
         point = v == 0
         with np.errstate(over="ignore"):
             log_z = power * self.log_density(mode) + np.where(point, 0.0, log_sum - 0.5 * away * away)

@@ -15,13 +15,20 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin.numerics.arrays import Array
+from latlin.potentials.asymmetric_laplace import AsymmetricLaplace
 from latlin.potentials.base import Potential
+from latlin.potentials.beta import Beta
+from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.generalised_poisson import GeneralisedPoisson
+from latlin.potentials.huber import Huber
+from latlin.potentials.hurdle import Hurdle
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import Laplace
+from latlin.potentials.log_logistic import LogLogistic
 from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
@@ -31,6 +38,9 @@ from latlin.potentials.poisson import Poisson
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Positive, Range
 from latlin.potentials.student_t import StudentT
+from latlin.potentials.tweedie import Tweedie
+from latlin.potentials.weibull import Exponential, Weibull
+from latlin.potentials.zero_inflated import ZeroInflated
 
 #: x is the centre of an observation, the logarithm of its size, mapped to a share, or cut into ordered classes
 Link = Literal["identity", "log", "share", "ordered"]
@@ -177,14 +187,27 @@ FAMILIES: dict[str, Family] = {
     "laplace": Family(Laplace(0.0)),
     "cauchy": Family(Cauchy(0.0)),
     "logistic": Family(Logistic(0.0)),
+    "huber": Family(Huber(0.0)),
+    "asymmetric-laplace": Family(AsymmetricLaplace(0.5)),
     "logit": Family(Logit(1.0), "share"),
     "probit": Family(Probit(1.0), "share"),
     "poisson": Family(Poisson(0.0), "log", wider="negative-binomial"),
     "negative-binomial": Family(NegativeBinomial(0.0, 1.0), "log"),
+    "zero-inflated-poisson": Family(ZeroInflated(Poisson(0.0), 0.2), "log"),
+    "zero-inflated-negative-binomial": Family(ZeroInflated(NegativeBinomial(0.0, 1.0), 0.2), "log"),
+    "hurdle-poisson": Family(Hurdle(Poisson(0.0), 0.3), "log"),
+    "hurdle-negative-binomial": Family(Hurdle(NegativeBinomial(0.0, 1.0), 0.3), "log"),
+    "generalised-poisson": Family(GeneralisedPoisson(0.0, 0.3), "log"),
     "binomial": Family(Binomial(0.0, 1.0), "share", ("successes", "trials"), wider="beta-binomial"),
+    "beta-binomial": Family(BetaBinomial(0.0, 1.0, 1.0), "share", ("successes", "trials")),
+    "beta": Family(Beta(0.5, 1.0), "share"),
     "gamma": Family(Gamma(1.0, 1.0), "log"),
     "inverse-gaussian": Family(InverseGaussian(1.0, 1.0), "log"),
     "log-normal": Family(LogNormal(1.0), "log"),
+    "tweedie": Family(Tweedie(1.0, 1.5, 1.0), "log"),
+    "weibull": Family(Weibull(1.0), "log", ("time", "event", "upper")),
+    "exponential": Family(Exponential(1.0), "log", ("time", "event", "upper")),
+    "log-logistic": Family(LogLogistic(1.0), "log", ("time", "event", "upper")),
     "ordinal": Ordered(Ordinal(0.0, [0.0]), "ordered"),
 }
 

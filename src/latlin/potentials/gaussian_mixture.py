@@ -7,7 +7,7 @@ where the quadrature puts its panels.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +35,7 @@ class GaussianMixture(Potential):
     [0.003, 1.98]
     """
 
-    parameters = ("weights", "locs", "scales")
+    parameters: ClassVar[tuple[str, ...]] = ("weights", "locs", "scales")
 
     weights: Array
     locs: Array
@@ -56,7 +56,9 @@ class GaussianMixture(Potential):
             found = ", ".join(f"{name} {value.shape}" for name, value in given.items())
             raise ValueError(f"weights, locs and scales must broadcast to one shape, got {found}") from error
         values = {name: np.broadcast_to(value, shape) for name, value in given.items()}
-        self._store(arrays=self.parameters if len(shape) == 2 else (), super_gaussian=_even(values), **values)
+        self._store(
+            arrays=("weights", "locs", "scales") if len(shape) == 2 else (), super_gaussian=_even(values), **values
+        )
 
     def _parts(self, x: ArrayLike) -> tuple[Array, Array, Array, Array]:
         """ψ, and by component (first axis): its share of φ, the slope of its log, its precision."""
@@ -165,7 +167,7 @@ class GaussianMixture(Potential):
         a = np.sum(share * precision, axis=0)
         return QuadraticBound(a, a * loc, top + 0.5 * a * (xi - loc) * (xi + loc))
 
-    def observe(self, y: ArrayLike) -> NoReturn:
+    def observe(self, y: ArrayLike) -> Any:
         raise ValueError("GaussianMixture does not know its observation: make a new one, with other locs")
 
 

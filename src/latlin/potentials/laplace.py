@@ -59,20 +59,16 @@ class Laplace(Potential):
         return Derivatives(first, np.zeros_like(first), np.zeros_like(first))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        s, d = np.sqrt(v), m - self.loc
-        some = np.where(v > 0, s, 1e-150)
-        a = np.clip(d / some, -50, 50)
-        density, sign = np.exp(-0.5 * a * a) / np.sqrt(2 * np.pi), erf(a / np.sqrt(2))
-        # ⟨|x|⟩ = 2σN(a) + d erf(a/√2), ∂/∂m = erf(a/√2), ∂/∂v = N(a)/σ
-        value = -(2 * s * density + d * sign) / self.scale - np.log(2 * self.scale)
-        return ExpectedLog(value, -sign / self.scale, np.where(v > 0, -density / some / self.scale, 0.0))
+        distance, sign, density = expected_distance(m - self.loc, v)
+        value = -distance / self.scale - np.log(2 * self.scale)
+        return ExpectedLog(value, -sign / self.scale, -density / self.scale)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         d = m - self.loc
         # a point mass is a Gaussian 1e-150 times as wide as it is far away
         s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(d), 1))
         a, k = d / s, power * s / self.scale
-        z = two_halves(_log_half(a, k), a - k, _log_half(-a, k), -a - k)
+        z = two_halves(log_half(a, k), a - k, log_half(-a, k), -a - k)
         return TiltedMoments(z.log_z - power * np.log(2 * self.scale), self.loc + s * z.mean, v * z.variance)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
@@ -92,7 +88,19 @@ class Laplace(Potential):
         return self.scale * rng.laplace(size=shape)
 
 
-def _log_half(a: Array, k: Array) -> Array:
+def expected_distance(d: Array, v: Array) -> tuple[Array, Array, Array]:
+    """⟨|x|⟩ for x ~ N(d, v) with its derivatives in d and in v.
+
+    With σ² = v and a = d/σ: ⟨|x|⟩ = 2σN(a) + d erf(a/√2), ∂/∂d = erf(a/√2), ∂/∂v = N(a)/σ.
+    """
+    s = np.sqrt(v)
+    some = np.where(v > 0, s, 1e-150)
+    a = np.clip(d / some, -50, 50)
+    density, sign = np.exp(-0.5 * a * a) / np.sqrt(2 * np.pi), erf(a / np.sqrt(2))
+    return 2 * s * density + d * sign, sign, np.where(v > 0, density / some, 0.0)
+
+
+def log_half(a: Array, k: Array) -> Array:
     """log ∫_0^∞ N(z|a, 1) e^{−kz} dz = ½k² − ka + log Φ(a − k), squares cancelled by hand where a < k."""
     near = np.minimum(a, k)
     far = np.maximum(a, k)

@@ -158,6 +158,14 @@ class NegativeBinomial(Potential):
         r = np.broadcast_to(self._shape_at(x)[0], x.shape)
         return draw_counts(mean * rng.standard_gamma(r) / np.maximum(r, 1e-290), rng)
 
+    def _mode_start(self, m: Array, v: Array, power: Array) -> Array:
+        return self._walled().wall._mode(m, v, power) if self.variance == "linear" else m
+
+    def _conditional_moments(self, x: Array) -> tuple[Array, Array]:
+        mean, a = np.exp(np.minimum(x, LOG_MOST)), self.dispersion
+        spread = mean + a * mean * mean if self.variance == "quadratic" else (1 + a) * mean
+        return mean, spread + mean * mean
+
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ y | x) = I_{1−p}(r, y + 1)."""
         if self.variance == "linear":

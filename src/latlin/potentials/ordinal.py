@@ -106,8 +106,10 @@ class Ordinal(Potential):
             return strip.tilted_moments(self, m, v, power, strip=link.strip, curvature=link.curvature)
         # x + noise ~ N(m, 1 + v): log Z = F((ends − m)/√(1+v)), mean = m + v ∂log Z/∂m, var = v + v² ∂²log Z/∂m²
         root = np.sqrt(1 + v)
-        log_z, first, _, _, rest = normal_interval((self.lower - m) / root, (self.upper - m) / root)
-        return TiltedMoments(log_z, m - v * first / root, v * (1 + v * rest) / (1 + v))
+        log_z, first, _, _, rest = normal_interval(
+            (self.lower - m) / root, (self.upper - m) / root, self._width() / root
+        )
+        return TiltedMoments(log_z, m - (v / root) * first, v * ((1 + v * rest) / (1 + v)))
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array:
         return self.functional_derivative(
@@ -133,9 +135,13 @@ class Ordinal(Potential):
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         return ClassPredictive(self, m, v, shape, n_classes=self.cuts.size + 1)
 
-    def _ends(self, x: ArrayLike) -> tuple[Array, Array]:
+    def _width(self) -> Array:
+        """Length of the intervals, which is lost in the difference of two ends far away."""
+        return np.asarray(self.upper - self.lower)
+
+    def _ends(self, x: ArrayLike) -> tuple[Array, Array, Array]:
         x = np.asarray(x, dtype=float)
-        return self.lower - x, self.upper - x
+        return self.lower - x, self.upper - x, self._width()
 
 
 class Link(Protocol):
@@ -145,19 +151,19 @@ class Link(Protocol):
     strip: float
     curvature: float
 
-    def log_mass(self, a: Array, b: Array) -> Array: ...
+    def log_mass(self, a: Array, b: Array, width: Array) -> Array: ...
 
-    def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]: ...
+    def derivatives(self, a: Array, b: Array, width: Array) -> tuple[Array, Array, Array]: ...
 
 
 class _ProbitLink:
     strip, curvature = 2.0, 1.0
 
-    def log_mass(self, a: Array, b: Array) -> Array:
-        return normal_interval(a, b).log_mass.reshape(a.shape)
+    def log_mass(self, a: Array, b: Array, width: Array) -> Array:
+        return normal_interval(a, b, width).log_mass.reshape(a.shape)
 
-    def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
-        mass = normal_interval(a, b)
+    def derivatives(self, a: Array, b: Array, width: Array) -> tuple[Array, Array, Array]:
+        mass = normal_interval(a, b, width)
         return tuple(part.reshape(a.shape) for part in mass[1:4])  # type: ignore[return-value]
 
 
@@ -166,10 +172,10 @@ class _LogitLink:
 
     strip, curvature = np.pi, 0.5
 
-    def log_mass(self, a: Array, b: Array) -> Array:
-        return np.asarray(log_sigmoid(b) + log_sigmoid(-a) + log1mexp(b - a))
+    def log_mass(self, a: Array, b: Array, width: Array) -> Array:
+        return np.asarray(log_sigmoid(b) + log_sigmoid(-a) + log1mexp(width))
 
-    def derivatives(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, a: Array, b: Array, width: Array) -> tuple[Array, Array, Array]:
         p, q, s, t = expit(b), expit(-b), expit(-a), expit(a)
         return q - t, -p * q - s * t, p * q * (p - q) - s * t * (s - t)
 

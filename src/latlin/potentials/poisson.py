@@ -58,6 +58,12 @@ class Poisson(Potential):
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         return self._form().tilted_moments(m, v, power)
 
+    def _remainder(self, x: Array, d: Array) -> Array:
+        return self._form().rest(x, d)
+
+    def _mode_start(self, m: Array, v: Array, power: Array) -> Array:
+        return self._form()._mode(m, v, power)
+
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         rate = expected_rate(m, v, RATE)
         # var y = ⟨e^x⟩ + var e^x = ⟨e^x⟩ + ⟨e^x⟩²(e^v − 1)
@@ -67,6 +73,10 @@ class Poisson(Potential):
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         return draw_counts(np.exp(np.minimum(x, LOG_MOST)), rng)
+
+    def _conditional_moments(self, x: Array) -> tuple[Array, Array]:
+        rate = np.exp(np.minimum(x, LOG_MOST))
+        return rate, rate + rate * rate
 
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ y | x), the regularised gamma function Q(y + 1, e^x)."""

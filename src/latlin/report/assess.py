@@ -7,7 +7,7 @@ stored with a model and shown later without the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from latlin.distributed.opening import is_blocked, open_blocks
@@ -40,6 +40,8 @@ class Assessment:
         Some rows, for numeric targets.
     unconverged : int
         Folds whose fit did not converge.
+    pit : list of float
+        Shares of probability integral transforms of held-out rows in even bins from zero to one; empty for labels.
     """
 
     folds: int
@@ -53,6 +55,7 @@ class Assessment:
     curve_kind: str
     points: list[list[float]]
     unconverged: int = 0
+    pit: list[float] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -73,6 +76,7 @@ class Assessment:
             curve_kind=str(stored["curve_kind"]),
             points=[[float(value) for value in point] for point in stored["points"]],
             unconverged=int(stored["unconverged"]),
+            pit=[float(share) for share in stored.get("pit", [])],
         )
 
 
@@ -84,6 +88,7 @@ def assess(
     folds: int = 5,
     random_state: int | None = 0,
     advance: Callable[[], None] = lambda: None,
+    offset: Any = None,
 ) -> Assessment:
     """K-fold cross-validation of a regression or classification estimator of `latlin.linear`.
 
@@ -100,9 +105,11 @@ def assess(
         For the split of rows in memory.
     advance : callable
         Called after each fold, for a progress bar.
+    offset : array of shape (n,), optional
+        Added to the linear predictors; rows in blocks hold their own.
     """
     task = task_of(estimator)
-    seen = _held_out(task, estimator, X, y, folds, random_state, advance)
+    seen = _held_out(task, estimator, X, y, folds, random_state, advance, offset)
     return Assessment(
         seen.folds,
         seen.log.density.count,
@@ -116,17 +123,24 @@ def assess(
 
 
 def held_out_score(
-    estimator: Any, X: Any, y: Any = None, *, folds: int = 5, random_state: int | None = 0
+    estimator: Any, X: Any, y: Any = None, *, folds: int = 5, random_state: int | None = 0, offset: Any = None
 ) -> tuple[float, float]:
     """Mean log predictive density of rows, by models fitted to the other folds, and its error: `assess` in short."""
     task = task_of(estimator).without_questions()
-    density = _held_out(task, estimator, X, y, folds, random_state, lambda: None).log.density
+    density = _held_out(task, estimator, X, y, folds, random_state, lambda: None, offset).log.density
     return density.mean, density.error
 
 
 def _held_out(
-    task: Task, estimator: Any, X: Any, y: Any, folds: int, seed: int | None, advance: Callable[[], None]
+    task: Task,
+    estimator: Any,
+    X: Any,
+    y: Any,
+    folds: int,
+    seed: int | None,
+    advance: Callable[[], None],
+    offset: Any,
 ) -> HeldOut:
     if is_blocked(X):
         return hold_out_blocks(task, estimator, open_blocks(X, y), folds, advance)
-    return hold_out(task, estimator, X, y, (folds, seed), advance)
+    return hold_out(task, estimator, X, y, (folds, seed), advance, offset)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, poisson
+from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
+from latlin.potentials.families import FAMILIES
 from latlin.report.held_out import Moments
 
 
@@ -83,3 +88,38 @@ class Rate(Bell):
 
     def log_density(self, y: NDArray[Any]) -> Array:
         return np.asarray(poisson.logpmf(y, self.seen.mean))
+
+
+@dataclass(frozen=True)
+class Same:
+    """The same family without features, fitted to the observations seen."""
+
+    estimator: Any
+    y: NDArray[Any]
+
+    @property
+    def count(self) -> int:
+        return len(self.y)
+
+    def __add__(self, other: Same) -> Same:
+        return Same(self.estimator, np.concatenate([self.y, other.y]))
+
+    def log_density(self, y: NDArray[Any]) -> Array:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # a feature that is the same everywhere, and next to no room for its coefficient
+            fitted = (
+                clone(self.estimator).set_params(prior_scale=1e-6, ard=False).fit(np.zeros((len(self.y), 1)), self.y)
+            )
+        return np.asarray(fitted.log_predictive_density(np.zeros((len(y), 1)), y))
+
+
+def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:
+    """What a model without features says: a normal density, Poisson counts, or else the same family."""
+    if not hasattr(estimator, "family_name"):
+        return Bell.of
+    name = estimator.family_name()
+    if name == "poisson":
+        return Rate.of
+    family = FAMILIES.get(name)
+    return Bell.of if family is None or family.link == "identity" else partial(Same, estimator)

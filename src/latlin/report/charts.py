@@ -154,6 +154,23 @@ def calibration_chart(assessment: Assessment) -> str:
     return chart.render()
 
 
+def pit_chart(assessment: Assessment) -> str:
+    """Shares of probability integral transforms: even if the model is right, U-shaped where it is too sure."""
+    shares = np.array(assessment.pit)
+    bars = len(shares)
+    even, error = 1.0 / bars, 2.0 * float(np.sqrt((1.0 - 1.0 / bars) / bars / assessment.rows))
+    top = float(max(shares.max(), even + 2.0 * error))
+    ends = f"shares from {shares.min():.3f} to {shares.max():.3f}, {even:.3f} if even"
+    alt = f"Histogram of probability integral transforms: {ends}."
+    chart = Chart((0.0, 1.0), (0.0, top), "probability integral transform", "share of held-out rows", alt=alt)
+    for height in (even - error, even, even + error):
+        chart.line([(0.0, height), (1.0, height)], "diagonal")
+    edges = np.linspace(0.0, 1.0, bars + 1)
+    steps = [(float(edge), float(share)) for place, share in enumerate(shares) for edge in edges[place : place + 2]]
+    chart.line([(0.0, 0.0), *steps, (1.0, 0.0)], "curve")
+    return chart.render()
+
+
 def scatter_chart(assessment: Assessment, target: str) -> str:
     """Held-out predictions against what was observed."""
     points = [(point[0], point[1]) for point in assessment.points if np.all(np.isfinite(point))]

@@ -13,16 +13,8 @@ from latlin.report.assess import Assessment
 
 COVERAGE = 0.9
 MOST_STEPS = 400
-#: estimator → family
-FAMILIES = {
-    "BayesianLinearRegression": "linear",
-    "BayesianLogisticRegression": "logistic",
-    "BayesianProbitRegression": "probit",
-    "BayesianPoissonRegression": "poisson",
-    "BayesianOrdinalRegression": "ordinal",
-    "RobustRegression": "robust",
-    "SparseRegression": "sparse",
-}
+#: parameters of families whose estimators call them otherwise
+LEARNT = {"scale": "noise scale"}
 
 
 @dataclass(frozen=True)
@@ -139,16 +131,16 @@ def gather(
     posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
     classes = [_label(label) for label in getattr(estimator, "classes_", [])]
     labels = classes if len(posteriors) > 1 else [""]
-    family = FAMILIES.get(model, model)
+    family = estimator.family_name() if hasattr(estimator, "family_name") else model
     return Facts(
-        title=title or f"Bayesian {family.replace('poisson', 'Poisson')} regression of {target}",
+        title=title or f"Bayesian {_written(family)} regression of {target}",
         target=target,
         family=family,
         model=model,
         rows=int(rows),
         features=int(estimator.n_features_in_),
         columns=[dict(column) for column in columns],
-        notes=[str(note) for note in notes],
+        notes=[*map(str, notes), *_findings(estimator)],
         positive=f"{target} = {classes[1]}" if len(classes) == 2 else "",
         log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
         evidence_kind=str(estimator.evidence_kind_),
@@ -194,12 +186,26 @@ def is_intercept(row: Mapping[str, Any]) -> bool:
     return str(row["name"]).rpartition(": ")[2] == "intercept"
 
 
+def _written(family: str) -> str:
+    """A family as people write it."""
+    return family.replace("poisson", "Poisson").replace("gaussian", "Gaussian").replace("weibull", "Weibull")
+
+
+def _findings(estimator: Any) -> list[str]:
+    """What the fit says of its family: which was chosen and why, and whether the observations vary more."""
+    return [words for name in ("choice_", "finding_") if (words := getattr(estimator, name, ""))]
+
+
 def _learnt(estimator: Any) -> list[tuple[str, float]]:
     """Fitted scalars that are neither coefficients nor how the fit went."""
-    names = ("prior_scale_", "noise_scale_", "df_", "prior_df_", "prior_shape_", "dispersion_")
-    values = {name: np.asarray(getattr(estimator, name, np.nan), float) for name in names}
-    is_shown = {name: value.ndim == 0 and bool(np.isfinite(value)) for name, value in values.items()}
-    return [(name.strip("_").replace("_", " "), float(value)) for name, value in values.items() if is_shown[name]]
+    named = {"prior scale": getattr(estimator, "prior_scale_", np.nan)}
+    named |= {LEARNT.get(name, name): value for name, value in getattr(estimator, "parameters_", {}).items()}
+    named |= {
+        name.strip("_").replace("_", " "): getattr(estimator, name, np.nan) for name in ("prior_df_", "prior_shape_")
+    }
+    named["Pearson dispersion"] = getattr(estimator, "dispersion_", np.nan)
+    values = {name: np.asarray(value, float) for name, value in named.items()}
+    return [(name, float(value)) for name, value in values.items() if value.ndim == 0 and np.isfinite(value)]
 
 
 def _thinned(trace: Any) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from latlin.report import words
 from latlin.report.assess import Assessment
-from latlin.report.charts import calibration_chart, scatter_chart, strip, trace_chart
+from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, trace_chart
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import bullets, figure, number, paragraph, section, table, text, tiles
 
@@ -126,6 +126,8 @@ def calibration(facts: Facts) -> str:
         some = "" if len(seen.points) == seen.rows else f" ({len(seen.points)} of {seen.rows} rows)"
         caption = f"Held-out rows: observed against predicted {facts.target}{some}."
         parts.append(figure(scatter_chart(seen, facts.target), caption))
+    if seen.pit:
+        parts.append(figure(pit_chart(seen), words.PIT))
     scores: dict[str, float] = {"log predictive density": seen.log_density, "baseline": seen.baseline, **seen.scores}
     rows = [(text(name), number(value)) for name, value in scores.items()]
     failed = f"{seen.unconverged} of {seen.folds} fits to the folds did not converge." if seen.unconverged else ""

@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from latlin.diagnostics.reliability import reliability_curve
 from latlin.numerics.arrays import Array
-from latlin.report.baselines import Baseline, Bell, Frequencies, Rate
+from latlin.report.baselines import Baseline, Frequencies, baseline_of
 from latlin.report.held_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MOST_POINTS = 300
+#: bars of a histogram of probability integral transforms
+BARS = 20
 
 
 class Task(NamedTuple):
@@ -24,7 +27,7 @@ class Task(NamedTuple):
 
     most_folds: Callable[[NDArray[Any]], int]
     split: Callable[[int, int | None], Any]
-    ask: Callable[[Any, Any], dict[str, Array]]
+    ask: Callable[..., dict[str, Array]]
     baseline: Callable[[NDArray[Any]], Baseline]
     sum_up: Callable[[HeldOut], dict[str, Any]]
 
@@ -41,9 +44,7 @@ def task_of(estimator: Any) -> Task:
     """By what the estimator predicts: labels, counts, or numbers."""
     if is_classifier(estimator) or hasattr(estimator, "predict_proba"):
         return Task(_rarest, _stratified, _ask_labels, Frequencies.of, _sum_up_labels)
-    if type(estimator).__name__ == "BayesianPoissonRegression":
-        return Task(len, _shuffled, _ask_numbers, Rate.of, _sum_up_numbers)
-    return Task(len, _shuffled, _ask_numbers, Bell.of, _sum_up_numbers)
+    return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), _sum_up_numbers)
 
 
 def checked_folds(folds: int, rows: int) -> int:
@@ -52,7 +53,7 @@ def checked_folds(folds: int, rows: int) -> int:
     return folds
 
 
-def _ask_nothing(fitted: Any, X: Any) -> dict[str, Array]:
+def _ask_nothing(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
     return {}
 
 
@@ -75,8 +76,8 @@ def _rarest(y: NDArray[Any]) -> int:
     return int(count.min())
 
 
-def _ask_labels(fitted: Any, X: Any) -> dict[str, Array]:
-    return {"probability": np.asarray(fitted.predict_proba(X), float)}
+def _ask_labels(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
+    return {"probability": np.asarray(fitted.predict_proba(X, **more), float)}
 
 
 def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
@@ -99,24 +100,29 @@ def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def _ask_numbers(fitted: Any, X: Any) -> dict[str, Array]:
-    tails = [0.5 + side * level / 2 for level in LEVELS for side in (-1, 1)]
-    ends = np.asarray(fitted.predict_quantiles(X, tails), float).reshape(-1, len(LEVELS), 2)
-    return {"mean": np.asarray(fitted.predict(X), float), "ends": ends}
+def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
+    """Point predictions, and probability integral transforms: even between zero and one if the model is right.
+
+    They are drawn anew where an observation has a probability of its own, so that intervals of counts can be asked
+    whether they hold what they promise.
+    """
+    residuals = fitted.quantile_residuals(X, y, random_state=0, **more)
+    return {"mean": np.asarray(fitted.predict(X, **more), float), "pit": np.asarray(ndtr(residuals))}
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
-    mean, ends, y = seen.told["mean"], seen.told["ends"], seen.y
+    mean, pit = seen.told["mean"], seen.told["pit"]
+    y = seen.y if seen.y.ndim == 1 else seen.y[:, 0]
     wrong = y - mean
     scores = {
         "root mean square error": float(np.sqrt(np.mean(wrong**2))),
         "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
     }
-    inside = (ends[:, :, 0] <= y[:, None]) & (y[:, None] <= ends[:, :, 1])
-    curve = [_covered(level, inside[:, place]) for place, level in enumerate(LEVELS)]
+    curve = [_covered(level, np.abs(pit - 0.5) <= 0.5 * level) for level in LEVELS]
     some = np.unique(np.linspace(0, len(y) - 1, min(MOST_POINTS, len(y))).astype(int))
     points = np.column_stack([mean, y])[some].tolist()
-    return {"scores": scores, "curve": curve, "curve_kind": "coverage", "points": points}
+    shares = np.histogram(pit, BARS, (0.0, 1.0))[0] / len(pit)
+    return {"scores": scores, "curve": curve, "curve_kind": "coverage", "points": points, "pit": shares.tolist()}
 
 
 def _covered(level: float, inside: NDArray[np.bool_]) -> dict[str, float]:

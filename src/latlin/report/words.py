@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latlin.potentials.families import FAMILIES
 from latlin.report.assess import Assessment
 
 EVIDENCE = {
@@ -36,6 +37,17 @@ COEFFICIENTS = {
     "others stay; positive means higher levels become more probable.",
 }
 
+#: for families that have no words of their own
+BY_LINK = {
+    "identity": "A coefficient is the change of the centre of {target} when the feature grows by one unit and the "
+    "others stay.",
+    "log": "A coefficient is the change of the log of the size of {target} when the feature grows by one unit and the "
+    "others stay: exp(coefficient) multiplies it.",
+    "share": "A coefficient is the change of the linear predictor of the mean share when the feature grows by one unit "
+    "and the others stay: of its log odds with a logistic link.",
+    "ordered": "A coefficient is the shift on the latent scale when the feature grows by one unit and the others stay.",
+}
+
 INTERVALS = (
     "Given the model, a coefficient lies in its {coverage:.0f} % interval with {coverage:.0f} % probability. P(> 0) is "
     "the probability that it is positive: near 0 or 1 its sign is clear, near ½ it is not."
@@ -48,8 +60,13 @@ HELD_OUT = (
 )
 
 OVERDISPERSED = (
-    "the counts vary more than a Poisson distribution does (over-dispersion), so that these intervals, and those of "
+    "the observations vary more than the family does (over-dispersion), so that these intervals, and those of "
     "the coefficients, are too narrow."
+)
+
+PIT = (
+    "Where held-out observations fall in their predicted distributions. Bars between the outer lines are even within "
+    "chance: high ends mean intervals that are too narrow, a high middle intervals that are too wide, a slope a bias."
 )
 
 CALIBRATION = {
@@ -69,7 +86,8 @@ def evidence_words(kind: str) -> str:
 def coefficient_words(family: str, target: str, positive: str) -> str:
     """How to read a coefficient; a family that is not known gets the general sentence."""
     general = "A coefficient is the change of the linear predictor when the feature grows by one unit."
-    return COEFFICIENTS.get(family, general).format(target=target, positive=positive or "each class against the rest")
+    known = COEFFICIENTS.get(family) or (BY_LINK[FAMILIES[family].link] if family in FAMILIES else general)
+    return known.format(target=target, positive=positive or "each class against the rest")
 
 
 def calibration_words(kind: str, positive: str) -> str:
@@ -94,7 +112,8 @@ def calibration_verdict(seen: Assessment, family: str) -> str:
     promised, held = f"{100 * group['predicted']:.0f} %", f"{100 * group['observed']:.0f} %"
     told = f"Intervals that promise {promised} hold {held} of the held-out rows"
     if group["high"] < group["predicted"]:
-        more = OVERDISPERSED if family == "poisson" else "they are too narrow."
+        wider = FAMILIES[family].wider if family in FAMILIES else ""
+        more = f"{OVERDISPERSED} Try the family {wider}." if wider else "they are too narrow."
         return f"{told}: {more}"
     return f"{told}: they are wider than they need to be." if group["low"] > group["predicted"] else f"{told}."
 

@@ -20,9 +20,11 @@ from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import best_start
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.forms.site_form import SiteForm, Solution, site_form
+from latlin.inference.evidence.engine_terms import AffineEvidence
+from latlin.inference.forms.gaussian_part import refuse_sparse
+from latlin.inference.forms.site import SiteForm, Solution, dense_form
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
@@ -98,7 +100,7 @@ class AffineKL:
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -106,8 +108,10 @@ class AffineKL:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
+        refuse_sparse(model)
         gaussian = GaussianKL().run(model, start=start, verbose=verbose)
-        form = site_form(model)
+        form = dense_form(model)
         assert gaussian.sites is not None  # the full Gaussian KL always has them
         solution = form.solve(gaussian.sites)
         assert solution is not None  # the Gaussian KL ascent ended there
@@ -170,15 +174,17 @@ class AffineKL:
             elapsed=time.perf_counter() - started,
             message=last.message + ("" if sites.log_concave else LOCAL),
             bound_error=fit.error,
+            evidence_term=AffineEvidence(),
         )
         # a gain that numerical errors may have made is none
-        doubt = fit.error if fit.error > 1e3 * self.tol else 0.0
-        lost = gaussian.log_evidence - fit.log_evidence + doubt
+        uncertain = fit.error if fit.error > 1e3 * self.tol else 0.0
+        lost = gaussian.log_evidence - fit.log_evidence + uncertain
         if lost <= 0.0:
             return posterior
         if fit.bound.base.has_gaussian and fit.bound.optimise_shape:
             message = f"{posterior.message}; the Gaussian was not improved upon"
             kept = {"density": gaussian.density, "log_evidence": gaussian.log_evidence, "sites": gaussian.sites}
+            kept["evidence_term"] = gaussian.evidence_term
             return replace(posterior, message=message, bound_error=0.0, **kept)  # type: ignore[arg-type]
         message = f"{posterior.message}; {lost:.3g} nat below Gaussian KL, which this base does not hold"
         return replace(posterior, message=message)

@@ -9,10 +9,19 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from scipy.special import logsumexp
 
+from latlin.densities.gaussian import Gaussian
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.forms.gaussian_part import factor_whitening
+from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.forms.sparse import (
+    expected_log_gaussians,
+    factor_precision,
+    log_integral,
+    needs_sparse,
+    quadratic_of,
+)
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 
 
@@ -29,10 +38,12 @@ class LogJoint:
         self._model = model
         sites = Sites.of(model)
         self._blocks = [sites.part(span) for span, _ in sites.blocks]
+        # of a prior that is normalised as a whole
+        self._constant = -log_integral(model, quadratic_of(model)) if model.normalise_prior else 0.0
 
     def __call__(self, w: Array) -> Array:
         """log p at each row of w; −∞ where a site is, an error where a value is not a number."""
-        total = np.zeros(len(w))
+        total = np.full(len(w), self._constant)
         for gaussian in self._model.gaussians:
             total += _log_gaussian(gaussian, w)
         for block, site in zip(self._blocks, self._model.sites, strict=True):
@@ -46,7 +57,7 @@ class AveragedLogJoint:
     """log Σ_k weight_k p_k(w) of a model whose hyperparameters are integrated out."""
 
     def __init__(self, model: AveragedModel) -> None:
-        self._parts = [LogJoint(part) for part in model.parts]
+        self._parts = [LogJoint(in_memory(part)) for part in model.parts]
         self._log_weights = model.log_weights
 
     def __call__(self, w: Array) -> Array:
@@ -61,6 +72,10 @@ def log_joint(model: LatentLinearModel) -> LogJoint | AveragedLogJoint:
 
 def _log_gaussian(factor: GaussianFactor, w: Array) -> Array:
     x = w if factor.H is None else _times(factor.H, w)
+    if factor.precision is not None:
+        precision, constant = factor_precision(factor, x.shape[1])
+        deviations = x - factor.mean
+        return constant - 0.5 * np.einsum("nd,dn->n", deviations, precision @ deviations.T)
     whitening = factor_whitening(factor, x.shape[1])
     root = whitening.solve(np.ascontiguousarray((x - factor.mean).T))
     return -0.5 * np.einsum("dn,dn->n", root, root) - 0.5 * x.shape[1] * LOG_2PI - whitening.log_det
@@ -75,3 +90,28 @@ def _times(matrix: Any, w: Array) -> Array:
     if sparse.issparse(matrix) or isinstance(matrix, LinearOperator):
         return np.asarray(matrix @ w.T).T
     return w @ matrix.T
+
+
+def gaussian_kl_bound(model: LatentLinearModel, density: Gaussian) -> float:
+    """The bound at a Gaussian over w, with every constant."""
+    marginals = density.project(stacked_rows(model))
+    sites = Sites.of(model).expected_log(marginals.mean, marginals.variance)
+    if needs_sparse(model):
+        return float(sites.value.sum()) + expected_log_gaussians(model, density) + density.entropy
+    gaussians = sum(_expected_log_factor(factor, density) for factor in model.gaussians)
+    return float(sites.value.sum()) + gaussians + density.entropy
+
+
+def _expected_log_factor(factor: GaussianFactor, density: Gaussian) -> float:
+    """⟨log N(Hw | μ, LLᵀ)⟩ = −½ log det(2πLLᵀ) − ½ Σ_i ⟨r_i²⟩, r = L⁻¹(Hw − μ)."""
+    rows = sparse.eye_array(density.dim, format="csr") if factor.H is None else factor.H
+    whitening = factor_whitening(factor, rows.shape[0])
+    constant = -0.5 * rows.shape[0] * LOG_2PI - whitening.log_det
+    residual = whitening.solve(rows @ density.mean - factor.mean)
+    if factor.factor is None:
+        # a diagonal L scales the variances
+        variance = density.project(rows).variance * whitening.solve(np.ones(rows.shape[0])) ** 2
+    else:
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        variance = density.project(np.ascontiguousarray(whitening.solve(dense))).variance
+    return constant - 0.5 * float(residual @ residual + variance.sum())

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from latlin.densities.density import Density
 from latlin.densities.factorised import Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
-from latlin.inference.approximation import Approximation
 from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.sparse import needs_sparse, prior_gaussian
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 
@@ -28,6 +30,39 @@ from latlin.numerics.linalg import cholesky
 SHARES = (0.5, 0.2, 0.15, 0.15)
 #: degrees of freedom and stretch of the copies
 NEAR, FAR = (3.0, 1.5), (1.0, 3.0)
+
+
+class Approximation(Protocol):
+    """A posterior as a diagnosis sees it; `latlin.Posterior` is one."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def density(self) -> Density: ...
+
+    @property
+    def log_evidence(self) -> float: ...
+
+    @property
+    def evidence_kind(self) -> str: ...
+
+    @property
+    def bound_error(self) -> float: ...
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def converged(self) -> bool: ...
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def variance(self) -> Array: ...
+
+    def covariance(self) -> Array: ...
 
 
 class Proposal(Protocol):
@@ -95,7 +130,7 @@ class StretchedT:
         return self.mean + tail[:, None] * self.spread.draw(count, rng)
 
     def logpdf(self, w: Array) -> Array:
-        d, nu = len(self.mean), self.df
+        d, nu = getattr(self.spread, "degrees", len(self.mean)), self.df
         square = self.spread.quadratic(w - self.mean) / self.stretch**2
         constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * np.log(nu * np.pi)
         constant -= 0.5 * self.spread.log_det + d * np.log(self.stretch)
@@ -126,7 +161,7 @@ class Draws:
         The posterior first.
     counts : tuple of int
     seeds : tuple of ndarray
-        One a block of each proposal.
+        One per block of each proposal.
     block : int
         Draws in a block.
     """
@@ -171,15 +206,24 @@ def draws_for(posterior: Approximation, count: int, rng: np.random.Generator, bl
         StretchedT(mean, spread, *FAR),
     ]
     shares = list(SHARES)
-    part = gaussian_part(posterior.model)
-    if part.whitening is None:
+    prior = _prior(in_memory(posterior.model))
+    if prior is None:
         shares = [*SHARES[:2], SHARES[2] + SHARES[3]]
     else:
-        proposals.append(Prior(part.mean, WhitenedSpread(part.whitening, posterior.model.dim)))
+        proposals.append(prior)
     counts = [int(share * count) for share in shares]
     counts[0] += count - sum(counts)
     seeds = tuple(rng.integers(2**62, size=-(-own // block)) for own in counts)
     return Draws(tuple(proposals), tuple(counts), seeds, block)
+
+
+def _prior(model: LatentLinearModel) -> Proposal | None:
+    """The Gaussian factors as a proposal, where they make a density."""
+    if needs_sparse(model):
+        found = prior_gaussian(model)
+        return None if found is None else Own(found[0])
+    part = gaussian_part(model)
+    return None if part.whitening is None else Prior(part.mean, WhitenedSpread(part.whitening, model.dim))
 
 
 def _spread(density: Any) -> Spread:

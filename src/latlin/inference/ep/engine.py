@@ -15,18 +15,18 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.ep.moments import State, evaluate
-from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential
-from latlin.inference.forms.site_form import SiteForm, site_form
+from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate
+from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.forms.starts import inherited_parameters
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sparse import SparseForm
+from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
 from latlin.numerics.stored import storable_by_arguments
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
-#: a step is shortened to no less than this share of the one asked for
+#: a step is shortened to no less than this share of the one wanted
 SHORTEST = 0.02
 REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
 
@@ -43,7 +43,8 @@ class ExpectationPropagation:
     damping : float in [0, 1)
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
     schedule : {"sequential", "parallel"}
-        One site after the other, or all at once (many sites: fewer operations a sweep, more sweeps).
+        One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps). With a sparse
+        precision it is all at once, whatever is asked for.
     sweeps : int
         At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
     tol : float
@@ -83,7 +84,7 @@ class ExpectationPropagation:
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -91,8 +92,9 @@ class ExpectationPropagation:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
         form = site_form(model)
-        first = _prior_sites(form) if start is None else inherited_parameters(form, model, start)
+        first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))
         parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
         solution = form.solve(parameters)
@@ -110,6 +112,7 @@ class ExpectationPropagation:
             message=self._message(ascent),
             sites=parameters,
             power=self.power,
+            evidence_term=TiltedEvidence(self.power),
         )
 
     def _iterate(
@@ -118,7 +121,7 @@ class ExpectationPropagation:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
-        sweep = SCHEDULES[self.schedule](form)
+        sweep = Parallel(form) if isinstance(form, SparseForm) else SCHEDULES[self.schedule](form)
 
         def step(state: State) -> tuple[State, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)

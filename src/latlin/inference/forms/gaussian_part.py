@@ -19,7 +19,7 @@ from latlin.densities.whitening import (
     PrecisionWhitening,
     Whitening,
 )
-from latlin.inference.model import GaussianFactor, LatentLinearModel
+from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky
 
@@ -49,13 +49,25 @@ class GaussianPart:
 
 
 def gaussian_part(model: LatentLinearModel) -> GaussianPart:
-    """Collect the Gaussian factors of a model."""
+    """Collect the Gaussian factors of a model, which must have neither precision matrices nor constraints."""
+    refuse_sparse(model)
     direct = [factor for factor in model.gaussians if factor.H is None]
     mean, whitening, constant = product_of(direct, model.dim)
     rows, values, measured_constant = _measurements(
         [factor for factor in model.gaussians if factor.H is not None], model.dim
     )
     return GaussianPart(mean, whitening, constant, rows, values, measured_constant)
+
+
+def refuse_sparse(model: LatentLinearModel) -> None:
+    """A sentence for engines that know nothing of precision matrices, constraints and priors to be normalised."""
+    if any(factor.precision is not None for factor in model.gaussians):
+        raise ValueError(BY_PRECISION)
+    if model.constraints or model.normalise_prior:
+        raise ValueError(
+            "constraints and normalise_prior=True need an engine with full covariances: "
+            "'gkl', 'laplace', 'ep', 'lvb' or 'map'"
+        )
 
 
 def product_of(factors: list[GaussianFactor], dim: int) -> tuple[Array, Whitening | None, float]:

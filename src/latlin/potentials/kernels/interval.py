@@ -35,25 +35,26 @@ class IntervalMass(NamedTuple):
     rest: Array
 
 
-def normal_interval(a: Array, b: Array) -> IntervalMass:
-    """Log mass of [a, b] under N(0, 1), a < b, either may be infinite.
+def normal_interval(a: Array, b: Array, length: Array | None = None) -> IntervalMass:
+    """Log mass of [a, b] under N(0, 1), a < b, either may be infinite; `length` is b − a, if it is known better.
 
     >>> float(normal_interval(np.array([40.0]), np.array([41.0])).log_mass[0].round(6))
     -804.608442
     """
-    a, b = np.broadcast_arrays(np.atleast_1d(a), np.atleast_1d(b))
-    parts = _by_ends(a, b)
-    with np.errstate(invalid="ignore"):
-        short = (b - a < 1) & (np.abs(a + b) * (b - a) < 20)
+    with np.errstate(invalid="ignore", over="ignore"):
+        delta = np.asarray(b - a if length is None else length, dtype=float)
+        a, b, delta = np.broadcast_arrays(np.atleast_1d(a), np.atleast_1d(b), np.atleast_1d(delta))
+        parts = _by_ends(a, b, delta)
+        short = (delta < 1) & (np.abs(a + b) * delta < 20)
     if np.any(short):
-        for part, exact in zip(parts, _by_nodes(a[short], b[short]), strict=True):
+        for part, exact in zip(parts, _by_nodes(a[short], b[short], delta[short]), strict=True):
             part[short] = exact
     return parts
 
 
-def _by_nodes(a: Array, b: Array) -> IntervalMass:
+def _by_nodes(a: Array, b: Array, delta: Array) -> IntervalMass:
     """The mass and the moments of a short interval by 20 Gauss–Legendre nodes."""
-    middle, half = 0.5 * (a + b), 0.5 * (b - a)
+    middle, half = 0.5 * (a + b), 0.5 * delta
     # N(t) = N(middle) e^{−middle·u − u²/2}, t = middle + u
     u = half * _NODES[:, None]
     w = half * _WEIGHTS[:, None] * np.exp(-u * (middle + 0.5 * u))
@@ -63,10 +64,8 @@ def _by_nodes(a: Array, b: Array) -> IntervalMass:
     return IntervalMass(log_normal(middle) + np.log(mass), -(middle + mean), variance - 1, -skew, variance)
 
 
-def _by_ends(a: Array, b: Array) -> IntervalMass:
-    with np.errstate(invalid="ignore"):
-        flip = a + b > 0
-        delta = b - a
+def _by_ends(a: Array, b: Array, delta: Array) -> IntervalMass:
+    flip = a + b > 0
     high, low = np.where(flip, -a, b), np.where(flip, -b, a)
     open_end = np.isinf(low)
     low, delta = np.where(open_end, high - 1.0, low), np.where(open_end, 1.0, delta)

@@ -31,7 +31,7 @@ def nodes_needed(s: Array, power: Array) -> NDArray[np.int64]:
     """
     # −ψ″ ≤ ¼: the integrand is at least s/√(1 + ps²/4) wide
     steps = np.maximum(s / STEP_IN_X, np.sqrt(1.0 + 0.25 * power * s * s) / STEP_IN_WIDTHS)
-    return np.ceil(2.0 * REACH * steps).astype(np.int64) + 1
+    return np.ceil(np.minimum(2.0 * REACH * steps, 1e9)).astype(np.int64) + 1
 
 
 @njit(cache=True, error_model="numpy")

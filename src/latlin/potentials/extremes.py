@@ -1,0 +1,64 @@
+"""Answers at means up to 1e300 and variances from 1e-300 to 1e300, where a family's own formulas overflow or cancel.
+
+Far from where it bends every ψ is a parabola (nearly always a line) over the whole reach of a Gaussian; its expectation
+and its product with the Gaussian are then closed. What is no parabola goes to the panels of `Potential`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.numerics.arrays import Array
+
+#: a potential; the families are built on this file, so it does not name them
+Block = Any
+#: means and variances (or inverse variances) beyond that size are looked at first
+FAR, LARGE = 1e9, 1e40
+REACH = 10.0
+
+
+def is_extreme(m: Array, v: Array) -> NDArray[np.bool_]:
+    """Sites whose numbers are so large or so small that formulas in squares lose them."""
+    return (np.abs(m) > FAR) | (v > LARGE) | ((v > 0) & (v < 1.0 / LARGE))
+
+
+def parabola_expected(block: Block, m: Array, v: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """⟨ψ⟩ and its derivatives where ψ is a parabola, and where it is one."""
+    value, first, second = block._expansion(m)
+    found = np.array(np.broadcast_arrays(value + 0.5 * second * v, first, 0.5 * second))
+    good = _is_parabola(block, m, m, np.sqrt(v), first, second) & ~np.isnan(found).any(axis=0)
+    # where ψ is −∞ at the mean, so is its expectation
+    gone = np.isneginf(value)
+    found[0, gone] = -np.inf
+    return found, good | (gone & ~np.isnan(found).any(axis=0))
+
+
+def parabola_tilted(block: Block, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """log Z, mean and variance where ψ is a parabola, and where it is one.
+
+    With slope g = pψ′ and u = v/(1 − pvψ″): log Z = pψ + ½ log(u/v) + ½g²u, mean = m + gu, variance = u.
+    """
+    value, first, second = block._expansion(m)
+    slope, shrink = power * first, 1.0 / (1.0 - power * v * second)
+    u = v * shrink
+    move = slope * u
+    log_z = power * value + 0.5 * np.log(shrink) + 0.5 * slope * move
+    # a parabola that is −∞ at m in floating point is so all the more in truth
+    log_z = np.where(np.isneginf(value) & (power > 0), -np.inf, log_z)
+    found = np.array(np.broadcast_arrays(log_z, m + move, u))
+    good = (shrink > 0) & _is_parabola(block, m, m + move, np.sqrt(u), first, second)
+    return found, good & np.isfinite(found[1:]).all(axis=0) & ~np.isnan(log_z)
+
+
+def _is_parabola(block: Block, m: Array, centre: Array, s: Array, first: Array, second: Array) -> NDArray[np.bool_]:
+    """The slope is what a parabola at m would have, at the centre and ten standard deviations to either side."""
+    good = np.isfinite(first) & np.isfinite(second)
+    for x in (centre - REACH * s, centre, centre + REACH * s):
+        slope, bend, _ = block.derivatives(x)
+        want = first + second * (x - m)
+        good &= np.abs(slope - want) <= 1e-11 * np.abs(want) + 1e-300
+        good &= np.abs(bend - second) * s <= 1e-11 * (np.abs(first) + np.abs(want)) + 1e-300
+    return np.asarray(good)

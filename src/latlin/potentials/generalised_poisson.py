@@ -1,0 +1,131 @@
+"""Counts that vary more than Poisson's by clustering: generalised Poisson counts with mean e^x."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
+from latlin.potentials.checks import counts, fractions
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, Walled, expected_rate
+from latlin.potentials.poisson import RATE, draw_counts
+from latlin.potentials.predictive import CountPredictive, Predictive
+from latlin.potentials.ranges import UnitInterval
+from latlin.potentials.sigmoids import Sigmoids
+
+
+class GeneralisedPoisson(Potential):
+    """φ(x) = θ(θ + λy)^{y−1} e^{−θ−λy}/y! with θ = (1 − λ)e^x: mean e^x, variance e^x/(1 − λ)².
+
+    Parameters
+    ----------
+    y : array_like of shape (sites,) or scalar
+        Counts 0, 1, 2, …
+    clustering : float or array_like of shape (sites,)
+        λ, strictly between 0 (Poisson) and 1: the expected number of further counts that each one brings.
+
+    Examples
+    --------
+    >>> GeneralisedPoisson([0, 3], 0.25).log_density([0.0, 1.0]).round(4).tolist()
+    [-0.75, -1.817]
+    """
+
+    parameters = ("y", "clustering")
+    arrays = ("y", "clustering")
+    observation = ("y", 0.0)
+    free = MappingProxyType({"clustering": UnitInterval(start=0.3)})
+    strip = np.pi
+
+    y: Array
+    clustering: Array
+
+    def __init__(self, y: ArrayLike, clustering: ArrayLike) -> None:
+        y = counts("y", y)
+        self._store(y=y, clustering=fractions("clustering", clustering), log_concave=bool(np.all(y <= 1)))
+
+    def _form(self) -> Walled:
+        """−θ, a line, and (y − 1) log(θ + λy) = (y − 1)(log λy − log σ(−t)), t = x + log((1 − λ)/(λy))."""
+        y, lam = self.y, self.clustering
+        some, log_theta = y > 0, np.log1p(-self.clustering)
+        log_load = np.log(lam * np.maximum(y, 1.0))
+        constant = np.where(some, log_theta - lam * y + (y - 1) * log_load, 0.0) - gammaln(y + 1)
+        wall = Exponentials(constant, np.where(some, 1.0, 0.0), (Term(log_theta, np.ones(())),))
+        return Walled(wall, Growth(np.maximum(y - 1, 0.0), log_theta - log_load))
+
+    def log_density(self, x: ArrayLike) -> Array:
+        return self._form().log_density(np.asarray(x, dtype=float))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        return self._form().derivatives(np.asarray(x, dtype=float))
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        return ((np.log(self.y + 1), np.ones(())), *self._form().rest.regions())
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        return self._form().expected_log(m, v)
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        return self._form().tilted_moments(self, m, v, power)
+
+    def _remainder(self, x: Array, d: Array) -> Array:
+        return self._form().remainder(x, d)
+
+    def _mode_start(self, m: Array, v: Array, power: Array) -> Array:
+        return self._form().wall._mode(m, v, power)
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        mean = expected_rate(m, v, RATE)
+        with np.errstate(over="ignore"):
+            return CountPredictive(self, m, v, shape, mean, mean / (1 - self.clustering) ** 2 + mean**2 * np.expm1(v))
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        # each count of a Poisson number brings Poisson(λ) more, and so on until there are no more
+        newest = draw_counts((1 - self.clustering) * np.exp(np.minimum(x, LOG_MOST)), rng)
+        total = newest
+        while np.any(newest > 0):
+            newest = draw_counts(self.clustering * newest, rng)
+            total = total + newest
+        return total
+
+    def _conditional_moments(self, x: Array) -> tuple[Array, Array]:
+        mean = np.exp(np.minimum(x, LOG_MOST))
+        return mean, mean / (1 - self.clustering) ** 2 + mean * mean
+
+    def _conditional_cdf(self, x: Array) -> Array:
+        """P(new count ≤ y | x), summed count by count."""
+        total = np.zeros(np.broadcast_shapes(x.shape, self.y.shape))
+        for k in range(int(np.max(self.y)) + 1):
+            total += np.where(k <= self.y, np.exp(self.observe(np.full(self.size or (), k)).log_density(x)), 0.0)
+        return np.minimum(total, 1.0)
+
+
+class Growth(Potential):
+    """φ(x) = (1 + e^t)^count, t = x + shift."""
+
+    parameters = ("count", "shift")
+    arrays = ("count", "shift")
+
+    count: Array
+    shift: Array
+
+    def __init__(self, count: Array, shift: Array) -> None:
+        self._store(count=count, shift=shift)
+
+    def _form(self) -> Sigmoids:
+        zero = np.zeros(())
+        return Sigmoids(zero, zero, -self.count, self.shift, np.ones(()))
+
+    def log_density(self, x: ArrayLike) -> Array:
+        return self._form().log_density(np.asarray(x, dtype=float))
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        return self._form().derivatives(np.asarray(x, dtype=float))
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        return ((-self.shift, np.ones(())),)
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        return self._form().expected_log(m, v)

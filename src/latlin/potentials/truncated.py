@@ -1,0 +1,189 @@
+"""Observations that are recorded only where they lie between two ends: the density is divided by the chance of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from latlin.numerics import quadrature
+from latlin.potentials import about_mode, strip
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
+from latlin.potentials.checks import common_length, refuse
+from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.interval import end_of
+from latlin.potentials.kernels.interval import normal_interval
+from latlin.potentials.predictive import ContinuousPredictive, Predictive, Support
+from latlin.potentials.ranges import Range
+
+
+class Truncated(Potential):
+    """φ(x) = N(loc | x, scale²)/P(low ≤ y ≤ high | x): Gaussian observations that would not be seen outside.
+
+    Not log-concave. For counts that are never zero use `Hurdle`, whose positive part is the truncated family.
+
+    Parameters
+    ----------
+    base : Gaussian
+        The observations before the cut, `Gaussian(y, scale)`.
+    low, high : float or array_like of shape (sites,), default −∞ and ∞
+        What is not between them is not recorded; at least one is finite.
+
+    Examples
+    --------
+    >>> from latlin.potentials import Gaussian
+    >>> Truncated(Gaussian([0.5, 2.0]), low=0.0).log_density([0.0, 0.0]).round(4).tolist()
+    [-0.3508, -2.2258]
+    """
+
+    parameters = ("base", "low", "high")
+    arrays = ("low", "high")
+
+    base: Gaussian
+    low: Array
+    high: Array
+
+    def __init__(self, base: Gaussian, low: ArrayLike = -np.inf, high: ArrayLike = np.inf) -> None:
+        if type(base) is not Gaussian:
+            raise ValueError(f"base must be Gaussian(y, scale), got {base!r:.80}")
+        low, high, y = end_of("low", low), end_of("high", high), base.loc
+        refuse("high", high, ~(low < high), "numbers above low")
+        refuse("low", low, np.isinf(low) & np.isinf(high), "a finite number where high is infinite")
+        self._store(base=base, low=low, high=high)
+        common_length(low=low, high=high, base=np.empty(base.size) if base.size else np.empty(()))
+        refuse("base", y, (y < low) | (y > high), "observations between low and high")
+        object.__setattr__(self, "observation", ("loc", float(np.ravel(self._some_inside())[0])))
+
+    def _some_inside(self) -> Array:
+        """A value between the ends of every site, if there is one."""
+        low, high = float(np.max(self.low)), float(np.min(self.high))
+        if np.isinf(low) or np.isinf(high):
+            return np.asarray(high - 1.0 if np.isinf(low) else low + 1.0)
+        return np.asarray(0.5 * (low + high))
+
+    @property
+    def free(self) -> Mapping[str, Range]:  # type: ignore[override]
+        return self.base.free
+
+    @property
+    def size(self) -> int | None:
+        return self.base.size or super().size
+
+    def select(self, index: ArrayLike | slice) -> Self:
+        block = super().select(index)
+        object.__setattr__(block, "base", self.base.select(index))
+        return block
+
+    def replace(self, **values: Any) -> Self:
+        own = {name: values.pop(name, getattr(self, name)) for name in self.parameters}
+        return type(self)(own["base"].replace(**values) if values else own["base"], own["low"], own["high"])
+
+    def _value_of(self, name: str) -> Any:
+        return self.base._value_of(name)
+
+    def _recorded(self) -> Recorded:
+        return Recorded(self.low, self.high, self.base.scale)
+
+    def log_density(self, x: ArrayLike) -> Array:
+        x = np.asarray(x, dtype=float)
+        return self.base.log_density(x) - self._recorded().log_density(x)
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        parts = zip(self.base.derivatives(x), self._recorded().derivatives(x), strict=True)
+        return Derivatives(*(base - cut for base, cut in parts))
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        return ((self.base.loc, self.base.scale), *self._recorded().regions())
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        parts = zip(self.base._expected_log(m, v), self._recorded()._expected_log(m, v), strict=True)
+        return ExpectedLog(*(base - cut for base, cut in parts))
+
+    def _remainder(self, x: Array, d: Array) -> Array:
+        return -0.5 * (d / self.base.scale) ** 2 - self._recorded()._remainder(x, d)
+
+    def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
+        return about_mode.tilted_moments(self, m, v, power, m)
+
+    def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
+        first, second = self._in_blocks(_recorded_moments, m, v)
+        low, high = float(np.max(self.low)), float(np.min(self.high))
+        if np.any(self.low != low) or np.any(self.high != high):
+            raise ValueError("low and high must be the same at every site for a predictive distribution")
+        support = _support(low, high)
+        return ContinuousPredictive(self, m, v, shape, first, np.maximum(second - first * first, 0.0), support)
+
+    def _sample(self, x: Array, rng: np.random.Generator) -> Array:
+        s = self.base.scale
+        a, b = (self.low - x) / s, (self.high - x) / s
+        # on the side where the distribution function is small
+        flip = a > 0
+        a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+        z = ndtri(ndtr(a) + rng.random(x.shape) * (ndtr(b) - ndtr(a)))
+        draws = x + s * np.where(flip, -z, z)
+        return np.clip(draws, self.low, self.high)
+
+    def _conditional_cdf(self, x: Array) -> Array:
+        s, y = self.base.scale, self.base.loc
+        below = normal_interval((self.low - x) / s, np.maximum((y - x) / s, (self.low - x) / s + 1e-12))
+        whole = normal_interval((self.low - x) / s, (self.high - x) / s)
+        return np.asarray(np.exp(np.minimum(below.log_mass - whole.log_mass, 0.0)))
+
+
+class Recorded(Potential):
+    """φ(x) = P(low ≤ x + scale·z ≤ high), z standard normal."""
+
+    parameters = ("low", "high", "scale")
+    arrays = ("low", "high", "scale")
+    log_concave = True
+
+    low: Array
+    high: Array
+    scale: Array
+
+    def __init__(self, low: Array, high: Array, scale: Array) -> None:
+        self._store(low=low, high=high, scale=scale)
+
+    def _ends(self, x: ArrayLike) -> tuple[Array, Array]:
+        x = np.asarray(x, dtype=float)
+        return (self.low - x) / self.scale, (self.high - x) / self.scale
+
+    def log_density(self, x: ArrayLike) -> Array:
+        a, b = np.broadcast_arrays(*self._ends(x))
+        return normal_interval(a, b, (self.high - self.low) / self.scale).log_mass.reshape(a.shape)
+
+    def derivatives(self, x: ArrayLike) -> Derivatives:
+        a, b = np.broadcast_arrays(*self._ends(x))
+        mass, s = normal_interval(a, b, (self.high - self.low) / self.scale), self.scale
+        # the ends move against x
+        first, second, third = (part.reshape(a.shape) for part in mass[1:4])
+        return Derivatives(-first / s, second / s**2, -third / s**3)
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]:
+        low = np.where(np.isinf(self.low), self.high, self.low)
+        return ((low, self.scale), (np.where(np.isinf(self.high), low, self.high), self.scale))
+
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        # zeros of Φ(b + t) − Φ(a + t) are at least two scales away from the line
+        return strip.expected_log(self, m, v, strip=np.broadcast_to(2.0 * self.scale, m.shape))
+
+
+def _recorded_moments(block: Truncated, m: Array, v: Array) -> tuple[Array, Array]:
+    """⟨y⟩ and ⟨y²⟩: given x, the mean and variance of a normal cut to the interval."""
+    x, _, w = quadrature.gaussian_nodes(m, np.sqrt(v), block.regions())
+    s = block.base.scale
+    cut = normal_interval((block.low - x) / s, (block.high - x) / s)
+    mean = x - s * cut.first
+    return np.einsum("ks,ks->s", w, mean), np.einsum("ks,ks->s", w, mean * mean + s * s * cut.rest)
+
+
+def _support(low: float, high: float) -> Support:
+    """The part of the line between two ends, as an image of the line near which it is the identity."""
+
+    def place(t: Array) -> Array:
+        return np.clip(t, np.nextafter(low, np.inf), np.nextafter(high, -np.inf))
+
+    return Support(low, high, place, np.zeros_like)

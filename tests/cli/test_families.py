@@ -1,0 +1,108 @@
+"""Families of counts, amounts, shares and times on the command line, with exposures, trials and events."""
+
+import io
+
+import numpy as np
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+from latlin.cli.app import app
+from latlin.cli.model_file import load_model
+
+N = 120
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rng = np.random.default_rng(5)
+    x, z = rng.standard_normal((2, N))
+    mean, years = np.exp(1.0 + 0.5 * x), rng.uniform(0.5, 3.0, N)
+    size = rng.integers(5, 20, N)
+    columns = {
+        "visits": rng.poisson(mean * years * rng.gamma(1.0, 1.0, N)),
+        "cost": mean * rng.gamma(3.0, 1.0 / 3.0, N),
+        "share": rng.beta(5.0 / (1.0 + np.exp(-x)), 5.0 / (1.0 + np.exp(x))),
+        "wins": rng.binomial(size, 1.0 / (1.0 + np.exp(-x))),
+        "weeks": mean * rng.weibull(1.5, N),
+    }
+    folder = tmp_path_factory.mktemp("families")
+    beside = {"visits": {"years": years}, "wins": {"games": size}, "weeks": {"seen": (rng.random(N) < 0.7).astype(int)}}
+    for name, values in columns.items():
+        table = pandas.DataFrame({"x": x, "z": z, name: values, **beside.get(name, {})})
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "model"),
+    [
+        ("visits", ("--family", "negative-binomial", "--exposure", "years"), "BayesianCountRegression"),
+        ("cost", ("--family", "gamma"), "BayesianGammaRegression"),
+        ("share", ("--family", "beta"), "BayesianBetaRegression"),
+        ("wins", ("--family", "binomial", "--trials", "games"), "BayesianBinomialRegression"),
+        ("weeks", ("--family", "weibull", "--event", "seen"), "BayesianSurvivalRegression"),
+    ],
+)
+def test_a_family_fits_predicts_and_reports(data, tmp_path, target, options, model):
+    path, table = tmp_path / "m.latlin", data / f"{target}.csv"
+    result = run("fit", table, "-t", target, *options, "--folds", 2, "--prior-scale", 1.0, "--out", path, "-q")
+    assert result.exit_code == 0, result.output
+    loaded = load_model(path)
+    assert type(loaded.estimator).__name__ == model
+    assert loaded.facts.features == 2
+    assert loaded.facts.assessment.pit
+    predicted = run("predict", path, table)
+    assert predicted.exit_code == 0, predicted.output
+    found, seen = pandas.read_csv(io.StringIO(predicted.stdout)), pandas.read_csv(table)[target]
+    assert list(found.columns) == [target, "sd", "low", "high"]
+    inside = ((found["low"] <= seen) & (seen <= found["high"])).mean()
+    assert inside > (0.6 if target == "weeks" else 0.8)
+    page = tmp_path / "r.html"
+    assert run("report", path, "--out", page).exit_code == 0
+    assert "Where held-out observations fall" in page.read_text("utf8")
+
+
+def test_the_family_of_counts_is_chosen_and_the_choice_is_said(data, tmp_path):
+    words = ("-t", "visits", "--exposure", "years", "--folds", 2, "--out", tmp_path / "m.latlin", "-q")
+    result = run("fit", data / "visits.csv", *words)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "Family negative-binomial, chosen by log evidence (negative-binomial" in said
+    assert "held out, nat per row: negative-binomial" in said
+    assert load_model(tmp_path / "m.latlin").target.family == "negative-binomial"
+
+
+def test_poisson_counts_that_vary_more_are_told(data, tmp_path):
+    words = ("-t", "visits", "--family", "poisson", "--exposure", "years", "--folds", 2, "-q")
+    result = run("fit", data / "visits.csv", *words, "--out", tmp_path / "m.latlin")
+    assert "overdispersed: intervals are too narrow; try family='negative-binomial'" in " ".join(result.output.split())
+    assert run("report", tmp_path / "m.latlin", "--out", tmp_path / "r.html").exit_code == 0
+    assert "overdispersed" in (tmp_path / "r.html").read_text("utf8")
+
+
+def test_families_of_counts_are_compared(data):
+    words = ("-t", "visits", "--family", "poisson,negative-binomial", "--engine", "laplace", "--exposure", "years")
+    result = run("compare", data / "visits.csv", *words, "--folds", 2, "-q")
+    assert result.exit_code == 0, result.output
+    assert result.output.index("negative-binomial") < result.output.rindex("poisson")
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "said"),
+    [
+        ("cost", ("--family", "gamma", "--trials", "x"), "--trials is for the family binomial"),
+        ("cost", ("--family", "gamma", "--exposure", "none"), "no column 'none'"),
+        ("cost", ("--family", "linear", "--exposure", "x"), "--exposure is for counts and amounts"),
+        ("visits", ("--family", "poisson", "--exposure", "x"), "must be positive"),
+        ("cost", ("--family", "negative-binomial"), "must hold counts"),
+    ],
+)
+def test_what_does_not_suit_gets_a_sentence(data, tmp_path, target, options, said):
+    result = run("fit", data / f"{target}.csv", "-t", target, *options, "--out", tmp_path / "m.latlin")
+    assert result.exit_code == 1
+    assert said in " ".join(result.output.split())
