@@ -16,6 +16,7 @@ def averaged(first, second):
 
 
 NOISE = averaged(potentials.StudentT(5.0, 0.0, 0.4), potentials.StudentT(9.0, 0.0, 1.5))
+NORMAL = averaged(potentials.Gaussian(0.0, 0.4), potentials.Gaussian(0.0, 1.5))
 COUNTS = averaged(potentials.Poisson(0), potentials.Poisson(0))
 CLASSES = averaged(potentials.Ordinal(0, [-1.0, 1.0]), potentials.Ordinal(0, [-0.5, 2.0]))
 
@@ -31,7 +32,15 @@ def test_moments_of_a_density():
     np.testing.assert_allclose(NOISE.variance, WEIGHTS @ np.array(each) - NOISE.mean**2)
 
 
-@pytest.mark.parametrize("predictive", [NOISE], ids=["noise"])
+def test_normal_parts_are_averaged_in_closed_form():
+    y = np.array([[0.3, -1.0, 2.0], [1.0, 0.0, 5.0]])
+    each = np.stack([part.log_density(y) for part in NORMAL._parts])
+    np.testing.assert_allclose(NORMAL.log_density(y), np.log(np.tensordot(WEIGHTS, np.exp(each), 1)), rtol=1e-9)
+    below = np.stack([part.cdf(y) for part in NORMAL._parts])
+    np.testing.assert_allclose(NORMAL.cdf(y), np.tensordot(WEIGHTS, below, 1), atol=1e-8)
+
+
+@pytest.mark.parametrize("predictive", [NOISE, NORMAL], ids=["noise", "normal"])
 def test_quantiles_of_a_density(predictive):
     q = np.array([0.05, 0.5, 0.99])[:, None]
     np.testing.assert_allclose(predictive.cdf(predictive.quantile(q)), np.broadcast_to(q, (3, 3)), atol=1e-9)
