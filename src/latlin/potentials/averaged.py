@@ -56,8 +56,8 @@ class AveragedPredictive(Predictive):
             z = _spread_out(normals, y)
             logs = -0.5 * z**2 - 0.5 * LOG_2PI - np.log(_aligned(normals[1], z))
             return np.asarray(logsumexp(logs, b=self._weights_of(logs), axis=0))
-        logs = [np.log(weight) + part.log_density(y) for weight, part in self._pairs()]
-        return np.asarray(logsumexp(logs, axis=0))
+        each = [np.log(weight) + part.log_density(y) for weight, part in self._pairs()]
+        return np.asarray(logsumexp(each, axis=0))
 
     def cdf(self, y: ArrayLike) -> Array:
         if (normals := self._normals()) is not None:
