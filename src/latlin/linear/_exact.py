@@ -28,6 +28,7 @@ from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior
+from latlin.linear._families import Targets
 from latlin.linear._problem import BlockRows, HeldRows, Problem
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
@@ -104,10 +105,17 @@ def _spectrum_of_rows(problem: Problem, observed: HeldRows, relative: Any) -> Sp
     root = np.sqrt(weight)
     centre, width = problem.intercept if design.intercept else (0.0, 0.0)
     u, singular, _ = svd(root[:, None] * dense * (relative / design.spread), full_matrices=False)
-    pair = np.stack([root, root * (targets.residual() - centre)])
+    pair = np.stack([root, root * (_located(problem, targets) - centre)])
     inside = pair @ u
     outside = pair - inside @ u.T
     return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
+
+
+def _located(problem: Problem, targets: Targets) -> Array:
+    """Where the Gaussian noise puts the linear predictors: y, or its logarithm, less the offset."""
+    y, offset = targets.response, targets.offset
+    centre = np.log(y) if problem.family.link == "log" else y
+    return centre if offset is None else centre - offset
 
 
 class SquareSums(NamedTuple):
