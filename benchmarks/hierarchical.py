@@ -1,6 +1,6 @@
 """Hierarchical models whose answers are known: posteriordb's data and moments against `latlin.additive`.
 
-    python benchmarks/hierarchical.py --data FOLDER [--engine ep] [--only eight_schools …] [--draws out.json]
+    python benchmarks/hierarchical.py [--data FOLDER] [--engine ep] [--only eight_schools …]
 
 FOLDER holds gzip'd JSON files with `data` and `reference` (names, mean, sd, mcse) of posteriors of posteriordb
 (Magnusson and others 2024) or of long NUTS runs. One line per posterior: the largest error of a mean in units of its sd
@@ -15,15 +15,19 @@ import gzip
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from _suite import run_alone
+from _task import DATA, Task, Trial, by
 from latlin.additive import AdditiveModel, Fixed, Group
 from latlin.priors import Beta, Flat, HalfCauchy, HalfNormal, Uniform
 
 Moments = dict[str, tuple[float, float]]
+FOLDER = DATA / "posteriors"
 
 
 class Case(NamedTuple):
@@ -276,9 +280,68 @@ def compare(found: Moments, reference: dict[str, Any]) -> Score:
     return Score(float(error.max()), float(beyond.max()), 100.0 * float(spread[worst]), names[worst], len(names))
 
 
+def read(folder: Path, case: Case) -> dict[str, Any]:
+    """Data and reference of a posterior."""
+    with gzip.open(folder / f"{case.file}.json.gz", "rt") as file:
+        return dict(json.load(file))
+
+
+def tasks(size: str) -> list[Task]:
+    """Every posterior with its scales integrated; GPBoost maximises those of the two large ones."""
+    small = ("eight_schools", "kidiq", "seeds", "radon_mn")
+    found = [Task(name, "latlin.additive", partial(trial, name)) for name in (small if size == "small" else CASES)]
+    if size == "full":
+        found += [Task(name, "gpboost, maximised", partial(gpboost_trial, name), **by("gpboost")) for name in GPBOOST]
+    return found
+
+
+def trial(name: str) -> Trial:
+    case = CASES[name]
+    stored = read(FOLDER, case)
+
+    def judge(found: tuple[AdditiveModel, dict[str, Any]]) -> dict[str, float | str]:
+        if not stored.get("reference"):
+            return {"log evidence": float(found[0].log_evidence_)}
+        score = compare(case.moments(*found), stored["reference"])
+        return {"worst mean, sd": score.worst_mean, "beyond 3 mcse": score.beyond, "worst sd, %": score.worst_sd}
+
+    return Trial(lambda: case.fit(stored["data"], "auto"), judge)
+
+
+#: posteriors that GPBoost fits too: likelihood, response, coefficients, groups
+GPBOOST = {
+    "radon_all": ("gaussian", "log_radon", ("log_uppm", "floor_measure"), ("county_idx",)),
+    "election88": (
+        "bernoulli_logit",
+        "y",
+        ("black", "female", "v_prev_full"),
+        ("age", "edu", "age_edu", "state", "region_full"),
+    ),
+}
+
+
+def gpboost_trial(name: str) -> Trial:
+    import gpboost
+
+    likelihood, response, columns, groups = GPBOOST[name]
+    data = read(FOLDER, CASES[name])["data"]
+    y = np.asarray(data[response], float)
+    X = np.column_stack([np.ones(len(y)), *(np.asarray(data[column], float) for column in columns)])
+    if name == "election88":
+        X = np.column_stack([X, X[:, 1] * X[:, 2]])
+    labels = np.column_stack([np.asarray(data[group]) for group in groups])
+
+    def fit() -> Any:
+        model = gpboost.GPModel(group_data=labels, likelihood=likelihood)
+        model.fit(y=y, X=X)
+        return model
+
+    return Trial(fit, lambda model: {"negative log likelihood": float(model.get_current_neg_log_likelihood())})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=FOLDER)
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--only", nargs="*", default=list(CASES))
     options = parser.parse_args()
@@ -286,8 +349,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for name in options.only:
         case = CASES[name]
-        with gzip.open(options.data / f"{case.file}.json.gz", "rt") as file:
-            stored = json.load(file)
+        stored = read(options.data, case)
         case.fit(stored["data"], options.engine)
         start = time.perf_counter()
         model, frame = case.fit(stored["data"], options.engine)
@@ -305,4 +367,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

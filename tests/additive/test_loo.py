@@ -60,6 +60,20 @@ def test_counts_with_integrated_scales_are_close_to_refits(engine):
     np.testing.assert_allclose(loo.pointwise[[2, 11, 19]], refits, atol=0.03)
 
 
+@pytest.mark.parametrize("group", [None, "g", "h"])
+def test_equal_rows_are_fitted_once_and_left_out_one_by_one(group, monkeypatch):
+    rng = np.random.default_rng(5)
+    frame = {"g": np.repeat(np.arange(5), 12), "h": np.tile(np.arange(3), 20), "y": rng.integers(0, 2, 60)}
+    options = {"formula": "y ~ (1 | g)", "family": "bernoulli", "priors": {"sd(g)": 0.8, "Intercept": 1.0}}
+    short = AdditiveModel(**options).fit(frame)
+    assert len(short._problem_.observed.y) == 10
+    monkeypatch.setattr("latlin.additive.model.without_copies", lambda problem: problem)
+    long = AdditiveModel(**options).fit(frame)
+    assert short.log_evidence_ == pytest.approx(long.log_evidence_, abs=1e-3)
+    assert short.effects()["Intercept"]["mean"] == pytest.approx(long.effects()["Intercept"]["mean"], abs=1e-3)
+    np.testing.assert_allclose(short.loo(group).pointwise, long.loo(group).pointwise, atol=2e-3)
+
+
 def test_models_are_compared_in_pairs():
     frame = table(48, seed=3)
     priors = {"sd(g)": 0.6, "sigma": 0.5}

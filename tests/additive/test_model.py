@@ -60,6 +60,17 @@ def test_the_evidence_at_given_hyperparameters_is_that_of_the_marginal_normal(ri
     assert model.log_evidence_ == pytest.approx(dense_evidence(model), abs=1e-6)
 
 
+def test_gaussian_responses_are_exact_whatever_the_engine():
+    found = {
+        engine: AdditiveModel("y ~ x + rw1(t) + (1 | g)", engine=engine, hyperparameters="fixed").fit(table())
+        for engine in ("auto", "exact", "gkl", "ep", "laplace")
+    }
+    assert found["auto"].evidence_kind_ == "exact"
+    for model in found.values():
+        assert model.log_evidence_ == pytest.approx(found["exact"].log_evidence_, abs=1e-8)
+        np.testing.assert_allclose(model.posterior_.variance, found["exact"].posterior_.variance, rtol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("formula", "family", "engine"),
     [

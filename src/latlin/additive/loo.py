@@ -99,7 +99,8 @@ def leave_one_out(
     if labels is None:
         return _rows_out(components, fits, problem, log_share)
     names, codes = np.unique(labels, return_inverse=True)
-    members = [np.flatnonzero(codes == k) for k in range(len(names))]
+    rows = np.arange(len(codes)) if problem.copies is None else problem.copies
+    members = [np.unique(rows[codes == k], return_counts=True) for k in range(len(names))]
     found = np.array([_groups_out(fit, problem, members) for fit in fits])
     pointwise = _harmonic(log_share, found)
     spread = _spread(np.exp(log_share[:, None] - found + pointwise), np.exp(log_share))
@@ -121,7 +122,7 @@ def _rows_out(
 ) -> LeaveOneOut:
     logs, levels, ks = [], [], []
     for component, fit in zip(components, fits, strict=True):
-        at = cavities(fit, problem.design, problem.mean, problem.offset)
+        at = cavities(fit, problem.design, problem.mean, problem.offset, 1.0 / _weight(problem))
         potential = problem.family.potential(problem.observed, component.values)
         logs.append(potential.tilted_moments(at.mean, at.variance).log_z)
         levels.append(_pit(potential, at, problem))
@@ -131,7 +132,15 @@ def _rows_out(
     share = np.exp(log_share[:, None] - np.array(logs) + pointwise)
     shares = np.exp(log_share)
     pit = np.sum(share * np.array(levels), axis=0)
-    return LeaveOneOut(pointwise, pit, shares @ np.array(ks), _spread(share, shares), np.arange(len(pointwise)))
+    found = np.array([pointwise, pit, shares @ np.array(ks), _spread(share, shares)])
+    found = found if problem.copies is None else found[:, problem.copies]
+    return LeaveOneOut(found[0], found[1], found[2], found[3], np.arange(found.shape[1]))
+
+
+def _weight(problem: Problem) -> Array:
+    """How often each row of the problem stands in the table."""
+    weight = problem.observed.weight
+    return weight if weight is not None and problem.copies is not None else np.ones(len(problem.observed.y))
 
 
 def _pit(potential: Potential, at: Cavity, problem: Problem) -> Array:
@@ -140,15 +149,16 @@ def _pit(potential: Potential, at: Cavity, problem: Problem) -> Array:
     return np.asarray(0.5 * (upper + described.cdf(y - 1.0)) if problem.family.counts else upper)
 
 
-def _groups_out(fit: Posterior, problem: Problem, members: list[NDArray[np.int64]]) -> list[float]:
+def _groups_out(fit: Posterior, problem: Problem, members: list[tuple[NDArray[Any], NDArray[Any]]]) -> list[float]:
     """log p(y_group | the others) of every group at one value of the hyperparameters."""
-    return [_group_out(fit, problem, rows) for rows in members]
+    return [_group_out(fit, problem, rows, count) for rows, count in members]
 
 
-def _group_out(fit: Posterior, problem: Problem, rows: NDArray[np.int64]) -> float:
+def _group_out(fit: Posterior, problem: Problem, rows: NDArray[np.int64], count: NDArray[np.int64]) -> float:
     """The cavity of several rows: covariance S(I − ΓS)⁻¹ and mean (I − SΓ)⁻¹(m − Sν); then a small model of its own."""
     assert fit.sites is not None  # checked by the caller
-    gamma, nu = (np.asarray(part)[rows] for part in fit.sites)
+    share = count / _weight(problem)[rows]
+    gamma, nu = (share * np.asarray(part)[rows] for part in fit.sites)
     H = problem.design[rows]
     start = H @ problem.mean
     S = joint_covariance(fit, H)
@@ -160,7 +170,7 @@ def _group_out(fit: Posterior, problem: Problem, rows: NDArray[np.int64]) -> flo
     root = vectors[:, kept] * np.sqrt(values[kept])
     (site,) = in_memory(fit.model).sites
     offset = mean + start + problem.offset[rows]
-    sites = SiteFactor(root, site.potential.select(rows), offset=offset)
+    sites = SiteFactor(root, site.potential.select(rows), weight=count.astype(float), offset=offset)
     small = LatentLinearModel([GaussianFactor(dim=root.shape[1]), sites])
     return float(infer(small, fit.engine if fit.engine in ("ep", "laplace") else "gkl").log_evidence)
 

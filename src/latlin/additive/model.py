@@ -22,7 +22,7 @@ from latlin.additive.frame import column, n_rows
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
 from latlin.additive.marginal_means import marginal_rows
-from latlin.additive.problem import Problem, rows_of, spans_of
+from latlin.additive.problem import Problem, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
 from latlin.inference.engine import Engine
@@ -151,7 +151,7 @@ class AdditiveModel(Archived, BaseEstimator):
         self._problem_, self._frame = problem, frame
         self._values = [component.values for component in learnt.components]
         self._fits = [component.fit for component in learnt.components]
-        self._average = float(np.mean(problem.observed.y))
+        self._average = float(np.average(problem.observed.y, weights=problem.observed.weight))
         self.posterior_ = posterior
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
@@ -214,7 +214,7 @@ class AdditiveModel(Archived, BaseEstimator):
         problem = Problem(parts, family, observed, offset, design, unit)
         _refuse_unknown(given, problem)
         family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
-        return problem
+        return without_copies(problem)
 
     # --- effects --------------------------------------------------------------------------------
 

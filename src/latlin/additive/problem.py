@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.family import Family, Observed, hyperparameters, parameter_names
@@ -36,6 +37,8 @@ class Problem:
     design : sparse matrix of shape (n, dim)
     unit : float
         Natural size of the linear predictor.
+    copies : array of shape (rows of the table,) or None
+        Which row of this problem each row of the table became, where equal rows are one row with a weight.
     """
 
     parts: tuple[Part, ...]
@@ -44,6 +47,7 @@ class Problem:
     offset: Array
     design: sparse.csr_array
     unit: float
+    copies: NDArray[np.int64] | None = None
 
     @property
     def dim(self) -> int:
@@ -143,6 +147,32 @@ class Problem:
         return (ahead - behind) / (2.0 * step * float(span.slope(value)))
 
 
+def without_copies(problem: Problem) -> Problem:
+    """Equal rows (of design, offset and observation) as one row with a weight, where that saves a third of the rows."""
+    observed = problem.observed
+    if observed.weight is not None or observed.se is not None:
+        return problem
+    # equal rows have equal products with any vector, and others have not, with probability one
+    probes = np.random.default_rng(0).standard_normal((problem.dim, 2))
+    trials = np.zeros_like(observed.y) if observed.trials is None else observed.trials
+    keys = np.column_stack([problem.design @ probes, problem.offset, observed.y, trials])
+    _, first, copies, count = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) > 0.67 * len(keys):
+        return problem
+    return replace(
+        problem,
+        design=sparse.csr_array(problem.design[first]),
+        offset=problem.offset[first],
+        observed=replace(
+            observed,
+            y=observed.y[first],
+            trials=None if observed.trials is None else observed.trials[first],
+            weight=count.astype(float),
+        ),
+        copies=copies.ravel(),
+    )
+
+
 class Cavity(NamedTuple):
     """Linear predictors without their own site."""
 
@@ -151,10 +181,15 @@ class Cavity(NamedTuple):
     pareto_k: Array
 
 
-def cavities(fit: Posterior, design: sparse.csr_array, prior_mean: Array, offset: Array) -> Cavity:
-    """q(x_n)/exp(−½γx² + νx), x counted from the prior mean: variance 1/(1/s² − γ)."""
+def cavities(
+    fit: Posterior, design: sparse.csr_array, prior_mean: Array, offset: Array, share: Array | float = 1.0
+) -> Cavity:
+    """q(x_n)/exp(−½γx² + νx), x counted from the prior mean: variance 1/(1/s² − γ).
+
+    `share` is what is taken out of a site: one copy of a row with a weight.
+    """
     assert fit.sites is not None  # checked by the caller
-    gamma, nu = fit.sites
+    gamma, nu = (share * part for part in fit.sites)
     at = fit.project(design)
     start = design @ prior_mean
     s2 = np.maximum(np.asarray(at.variance), 1e-300)

@@ -15,15 +15,19 @@ import numpy as np
 
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import CurvedEvidence
-from latlin.inference.forms.sums import form_of
+from latlin.inference.forms.site_family import SiteForm
+from latlin.inference.forms.sparse import sparse_form
+from latlin.inference.forms.sums import SumForm, form_of
 from latlin.inference.mode import find_mode
-from latlin.inference.model import Model
+from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.inference.structured_laplace import structured_laplace
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
+COVARIANCES = ("full", "diagonal", "low-rank", "sparse")
 REMEDY = "raise max_iter, rescale the columns of H, or use engine 'gkl', which needs no mode"
 
 
@@ -37,11 +41,25 @@ class Laplace:
     tol : float
         Largest absolute gradient entry in whitened coordinates at convergence.
     max_iter : int
+    covariance : {"full", "diagonal", "low-rank", "sparse"}
+        "full" chooses the quickest way to the exact curvature. "sparse" is the same by the sparse Cholesky factor of
+        the precision, however much it fills. "diagonal" and "low-rank" find the mode by products with H alone and keep
+        the structure that is closest to the curvature; their evidence is below that of "full".
+    rank : int, optional
+        Loadings of a low-rank covariance.
     """
 
     name: ClassVar[str] = "laplace"
     tol: float = 1e-6
     max_iter: int = 200
+    covariance: str = "full"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.covariance not in COVARIANCES:
+            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}, got {self.covariance!r}")
+        if (self.rank is not None) != (self.covariance == "low-rank"):
+            raise ValueError(f"rank goes with covariance='low-rank', got rank={self.rank} with {self.covariance!r}")
 
     def run(
         self,
@@ -53,10 +71,13 @@ class Laplace:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        form = form_of(model)
         refuse_kinks(model.potentials)
-        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        if self.covariance in ("diagonal", "low-rank"):
+            held = in_memory(model, self.name)
+            return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
+        form = self._form(model)
+        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))
         found = form.gaussian_at(ascent.state)
         if found is None:
@@ -80,6 +101,13 @@ class Laplace:
             sites=found.sites,
             evidence_term=CurvedEvidence(),
         )
+
+    def _form(self, model: Model) -> SiteForm | SumForm:
+        if self.covariance == "full":
+            return form_of(model)
+        form = sparse_form(in_memory(model, self.name), forced=True)
+        assert form is not None  # it was forced
+        return form
 
 
 def refuse_kinks(potentials: Sequence[Potential]) -> None:

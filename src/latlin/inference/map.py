@@ -12,9 +12,10 @@ import numpy as np
 
 from latlin.densities.point import PointMass
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.forms.products import by_products, find_mode_by_products, product_form
 from latlin.inference.forms.sums import form_of
 from latlin.inference.mode import Smoothed, find_kinked_mode, find_mode
-from latlin.inference.model import Model
+from latlin.inference.model import LatentLinearModel, Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.stored import storable_by_arguments
@@ -51,6 +52,8 @@ class MAP:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        if isinstance(model, LatentLinearModel) and by_products(model):
+            return self._by_products(model, start, verbose, checkpoint, started)
         form = form_of(model)
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         climb: Callable[..., Ascent] = find_mode if model.smooth else find_kinked_mode
@@ -68,4 +71,30 @@ class MAP:
             trace=ascent.trace,
             elapsed=time.perf_counter() - started,
             message=ascent.message,
+        )
+
+    def _by_products(
+        self,
+        model: LatentLinearModel,
+        start: Posterior | None,
+        verbose: bool,
+        checkpoint: str | os.PathLike[str] | None,
+        started: float,
+    ) -> Posterior:
+        """The mode of a large sparse model, found without a factorisation."""
+        form = product_form(model)
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        saved = checkpoint_for(checkpoint, model, self)
+        ascent = find_mode_by_products(form, None if start is None else start.mean, rules, "MAP", verbose, saved)
+        return Posterior(
+            model=model,
+            density=PointMass(form.prior.origin + ascent.state.deviation),
+            log_evidence=float("nan"),
+            evidence_kind="none",
+            engine=self.name,
+            converged=ascent.converged,
+            n_iter=ascent.n_iter,
+            trace=ascent.trace,
+            elapsed=time.perf_counter() - started,
+            message=f"{ascent.message}, by conjugate gradients",
         )

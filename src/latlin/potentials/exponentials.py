@@ -139,13 +139,16 @@ class Exponentials(NamedTuple):
         low, high = np.minimum(*ends), np.maximum(*ends)
         x = 0.5 * (low + high)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for trial in range(100):
+            last = np.full_like(x, np.inf)
+            for _ in range(100):
                 first, second, _ = self.derivatives(x)
                 slope = power * v * first - (x - m)
                 low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
                 step = x + slope / (1.0 - power * v * second)
-                inside = (step > low) & (step < high) & (trial % 4 < 3)
+                # a step that is not half the last one does not converge fast: bisection
+                inside = (step > low) & (step < high) & (np.abs(step - x) < 0.5 * last)
                 new = np.where(inside, step, 0.5 * (low + high))
+                last = np.where(inside, np.abs(new - x), np.inf)
                 if np.all(np.abs(new - x) <= 1e-14 * np.abs(x)):
                     break
                 x = new

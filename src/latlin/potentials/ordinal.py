@@ -97,7 +97,7 @@ class Ordinal(Potential):
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self.link == "probit":
-            return strip.expected_log(self, m, v, strip=LINKS["probit"].strip)
+            return strip.expected_log_mass(self, m, v, self.lower, self.upper, LINKS["probit"].strip)
         return _expected_logit(self.lower, self.upper, m, v)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:

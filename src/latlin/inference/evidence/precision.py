@@ -21,7 +21,7 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.inference.forms.sparse import prior_gaussian
+from latlin.inference.forms.prior import prior_gaussian
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -46,8 +46,11 @@ class PrecisionSlopes:
 
     def _density(self) -> Gaussian:
         density = self.posterior.density
-        if not isinstance(density, Gaussian) or self.posterior.evidence_kind == "none":
-            raise ValueError(f"slopes need a Gaussian posterior with an evidence, got engine {self.posterior.engine!r}")
+        if not isinstance(density, Gaussian) or self.posterior.evidence_term is None:
+            raise ValueError(
+                "slopes need a Gaussian posterior with an evidence and its term, "
+                f"got one of engine {self.posterior.engine!r}"
+            )
         return density
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:

@@ -21,13 +21,14 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
+from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site import inherit_parameters, match_parameters, site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.forms.sparse import needs_sparse, uses_sparse
+from latlin.inference.forms.sparse import SparseForm, uses_sparse
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
-from latlin.inference.gaussian_kl import sites, sums
+from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
@@ -90,6 +91,8 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
             raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
+    if name == "auto" and held.log_concave and uses_sparse(held):
+        return ByEntries()
     if name == "sites" or (name == "auto" and (uses_sparse(held) or not _is_tall(held))):
         return BySites()
     form = sum_form(held)
@@ -209,6 +212,27 @@ class BySites:
         trace = np.concatenate([ascent.trace, last.trace])
         message = f"{last.message}, after {ascent.n_iter} accelerated steps and second-order ones"
         return replace(last, trace=trace, n_iter=len(trace), message=message)
+
+
+@dataclass(frozen=True)
+class ByEntries(BySites):
+    """The ascent on the entries of a sparse precision, where they are fewer than the sites; else by sites."""
+
+    def fit(self, task: Task) -> FullFit:
+        model = in_memory(task.model)
+        form = site_form(model)
+        if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
+            return super().fit(task)
+        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
+        first = entries.begin(form, firsts[0])
+        if first is None:
+            return super().fit(task)
+        _, _, rules, verbose, checkpoint = task.short
+        ascent = maximise_bound(entries.EntryCoordinates(form), first, rules, verbose, checkpoint, warn=False)
+        if not ascent.converged and ascent.n_iter < task.rules.max_iter:
+            return super().fit(task._replace(checkpoint=None))
+        density, stand_ins = entries.conclude(form, ascent.state.place)
+        return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
 
 
 def _maximise(
