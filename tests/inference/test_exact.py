@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 from scipy.stats import multivariate_normal
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
@@ -19,6 +19,7 @@ X = rng.standard_normal((12, D))
 Y = X @ [1.0, -0.5, 0.2, 0.0] + 0.3 * rng.standard_normal(12)
 NOISE = potentials.Gaussian(Y, 0.4)
 FULL = GaussianFactor(0.1, np.eye(D) + 0.3)
+WALK = sparse.csr_array(np.diff(np.eye(D), axis=0).T @ np.diff(np.eye(D), axis=0))
 MODELS = {
     "dense": [GaussianFactor(0.2, 1.5, dim=D), SiteFactor(X, NOISE, 1.0, 0.1)],
     "full prior": [FULL, SiteFactor(X, NOISE)],
@@ -28,6 +29,8 @@ MODELS = {
     "few sites": [GaussianFactor(cov=2.0), SiteFactor(X[:2], potentials.Gaussian(Y[:2], 0.4))],
     "process": [FULL, SiteFactor(None, potentials.Gaussian(Y[:D], 0.4))],
     "measured": [FULL, GaussianFactor(0.3, 0.5, H=X[:2]), SiteFactor(X, NOISE)],
+    "precision": [GaussianFactor(precision=sparse.csr_array(np.eye(D) + 0.2)), SiteFactor(X, NOISE)],
+    "intrinsic": [GaussianFactor(precision=WALK, rank=D - 1), SiteFactor(X, NOISE)],
     "no prior": [SiteFactor(X, NOISE)],
     "no sites": [FULL],
     "weights": [GaussianFactor(cov=2.0), SiteFactor(X, NOISE, np.r_[np.zeros(3), np.full(9, 2.0)])],
@@ -42,6 +45,14 @@ def test_a_newton_step_finds_the_same(name):
     assert exact.log_evidence == pytest.approx(newton.log_evidence, abs=1e-9)
     np.testing.assert_allclose(exact.mean, newton.mean, atol=1e-9)
     np.testing.assert_allclose(exact.covariance(), newton.covariance(), atol=1e-9)
+
+
+def test_constraints_hold_exactly():
+    constraint = Constraint(np.ones((1, D)), np.array([0.5]))
+    model = LatentLinearModel(MODELS["full prior"], constraints=[constraint])
+    exact, newton = infer(model, "exact"), infer(model, engines.Laplace(tol=1e-10))
+    assert exact.mean.sum() == pytest.approx(0.5, abs=1e-9)
+    assert exact.log_evidence == pytest.approx(newton.log_evidence, abs=1e-9)
 
 
 def test_the_evidence_is_that_of_the_observations():

@@ -216,6 +216,14 @@ class SubspaceCovariance:
         middle = self.basis @ core @ self.basis.T + c2 * np.eye(self.dim)
         return self.whitening.apply(self.whitening.apply(middle).T)
 
+    def times(self, v: Array) -> Array:
+        """S v."""
+        h = np.ravel(self.whitening.rows(v[None, :]))
+        inside = self.basis.T @ h
+        return self.whitening.apply(
+            self.basis @ self.inner.solve(inside) + self.complement**2 * (h - self.basis @ inside)
+        )
+
     def project(self, rows: Any) -> Array:
         h = self.whitening.rows(rows)
         inside = np.ascontiguousarray((h @ self.basis).T)

@@ -30,6 +30,7 @@ from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sparse import needs_sparse
 from latlin.inference.forms.sums import SumForm, Sums, point_terms, sum_form
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -124,7 +125,7 @@ def _posterior(model: Model, solved: Solved, started: float, note: str = "") -> 
 def _solve(model: LatentLinearModel) -> Solved:
     """By singular values where there is one proper prior and one block of rows that is not large, else by factors."""
     direct = bool(model.gaussians) and all(factor.H is None for factor in model.gaussians)
-    rows = model.sites[0].H if direct and len(model.sites) == 1 else None
+    rows = model.sites[0].H if direct and len(model.sites) == 1 and not needs_sparse(model) else None
     if rows is None or isinstance(rows, LinearOperator) or np.prod(rows.shape, dtype=float) > DECOMPOSED:
         return _factorise(model)
     part = gaussian_part(model)

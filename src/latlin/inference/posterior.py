@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,11 +15,10 @@ from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.model import Model, in_memory
-from latlin.inference.stored_posterior import StoredModel, check_density
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.archived import Archived, save_with_card
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 
@@ -27,6 +26,24 @@ if TYPE_CHECKING:
     from latlin.inference.diagnosis.diagnose import Diagnosis
 
 EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
+
+
+class StoredModel(LatentLinearModel):
+    """In the place of a model whose training data were not stored: its dimension, and nothing else."""
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "dim", dim)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("gaussians", "sites"):
+            raise ValueError(
+                "this posterior was loaded from a file, which has no training data: fit again to use them, or give it "
+                "its model, dataclasses.replace(posterior, model=model)"
+            )
+        raise AttributeError(f"StoredModel has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"StoredModel(dim={self.dim})"
 
 
 @dataclass(frozen=True)
@@ -175,8 +192,16 @@ class Posterior(Archived):
 
     @classmethod
     def _made_from(cls, options: dict[str, Any], attributes: dict[str, Any]) -> Posterior:
-        check_density(attributes["density"], options["dim"])
+        _check_density(attributes["density"], options["dim"])
         return cls(model=StoredModel(options["dim"]), **attributes)
+
+
+def _check_density(density: Any, dim: Any) -> None:
+    """A density from a file is over `dim` coordinates, and it answers."""
+    if not isinstance(dim, int) or np.shape(density.mean) != (dim,):
+        raise ValueError(f"a stored density has dimension {np.shape(density.mean)}, the model {dim}")
+    if np.shape(density.variance) != (dim,) or density.project(np.zeros((1, dim))).mean.shape != (1,):
+        raise ValueError("a stored density does not answer")
 
 
 def _take_apart(posterior: Posterior) -> dict[str, Any]:

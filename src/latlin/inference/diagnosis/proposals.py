@@ -57,6 +57,9 @@ class Approximation(Protocol):
     def converged(self) -> bool: ...
 
     @property
+    def caution(self) -> tuple[str, str] | None: ...
+
+    @property
     def mean(self) -> Array: ...
 
     @property

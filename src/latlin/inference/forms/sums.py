@@ -21,7 +21,7 @@ from latlin.distributed.blocks import Block, add, tree
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.projections import Projections, stacked_rows, whitened_projections
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.site import dense_form, site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
@@ -226,12 +226,12 @@ def sum_form(model: Model) -> SumForm | None:
         return None
     if not own and not model.gaussians:
         return None
-    form = site_form(model.among([*model.gaussians, *own]))
+    form = dense_form(model.among([*model.gaussians, *own]))
     return SumForm(form, tuple(_held(model, factor, form) for factor in model.sites))
 
 
 def _block_form(model: BlockModel) -> SumForm:
-    own = site_form(model.own)
+    own = dense_form(model.own)
     return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
 
 
