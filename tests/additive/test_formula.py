@@ -97,7 +97,7 @@ def test_expressions_are_arithmetic():
 )
 def test_nothing_in_a_formula_is_run(piece):
     pytest.importorskip("formulaic")
-    with pytest.raises(ValueError, match="not a function|arithmetic"):
+    with pytest.raises(ValueError, match=r"not a function|arithmetic"):
         coding_of((piece,), {"x": [1.0, 2.0]}, True)
 
 
