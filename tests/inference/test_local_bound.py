@@ -217,7 +217,7 @@ def test_sites_without_a_quadratic_bound_are_refused():
     ("options", "text"),
     [
         ({"variances": "some"}, "variances must be"),
-        ({"variances": "lanczos", "rank": 0}, "rank must be a positive integer"),
+        ({"variances": "lanczos", "rank": 0}, "rank must be an integer of at least 1"),
         ({"rank": 5}, "rank is for variances='lanczos'"),
     ],
 )

@@ -17,6 +17,7 @@ from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, co
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
+from latlin.inference.forms.site import site_form
 
 ENGINES = {
     "laplace": engines.Laplace(tol=1e-10),
@@ -439,3 +440,10 @@ def test_entries_with_constraints(normalise):
     np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-8)
     np.testing.assert_allclose(ours.covariance(), theirs.covariance(), atol=1e-8)
+
+
+def test_a_log_joint_beyond_the_largest_number_is_minus_infinity_without_a_warning():
+    model = LatentLinearModel([GaussianFactor(precision=np.eye(3)), SiteFactor(None, potentials.Poisson([1, 2, 3]))])
+    form = site_form(model)
+    # exp(709.7) is a number, and three of them are not
+    assert form.expand(form.coordinates(np.full(3, 709.7))).objective == -np.inf

@@ -15,7 +15,7 @@ from latlin.additive.places import Place, indicator
 from latlin.additive.structure import scaled
 from latlin.additive.term import Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.stored import storable
 
 

@@ -28,7 +28,7 @@ from latlin.densities.mixture import Mixture
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 
 #: draws behind an interval of a response that is not Gaussian

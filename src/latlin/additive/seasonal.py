@@ -22,7 +22,7 @@ from latlin.additive.random_walk import grid
 from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.stored import storable
 
 

@@ -33,6 +33,9 @@ Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censor
 Scheduler = Annotated[
     str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
 ]
+SafeCsv = Annotated[
+    bool, typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @).")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
@@ -120,6 +123,7 @@ def predict(
         str | None, typer.Option(help="error, drop or impute; as the model was fitted unless told.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    safe_csv: SafeCsv = False,
     debug: Debug = False,
 ) -> None:
     """Predict the rows of a table, with intervals."""
@@ -128,6 +132,7 @@ def predict(
         from latlin.cli.model_file import load_model
         from latlin.cli.predict import Asking, predict_files
         from latlin.datasets.parts import appending, table_files
+        from latlin.datasets.table import guard_text
 
         if (additive := additive_of(model)) is not None:
             rows = predict_formula(additive, data, interval, keep)
@@ -138,10 +143,11 @@ def predict(
             return
         asked = (load_model(model), table_files(data), Asking(interval, missing, keep))
         if out is None:
-            predict_files(*asked, _printing())
+            write = _printing()
+            predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
             return
         with appending(out) as add:
-            count = predict_files(*asked, add)
+            count = predict_files(*asked, (lambda rows: add(guard_text(rows))) if safe_csv else add)
         screen().print(f"Saved {count} predictions to {plain(out)}")
 
 
@@ -235,6 +241,7 @@ def summary(
     model: ModelFile,
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
+    safe_csv: SafeCsv = False,
     debug: Debug = False,
 ) -> None:
     """Print the coefficients of a model with their intervals, all of them."""
@@ -256,7 +263,7 @@ def summary(
         told = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
         tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
         if out is not None:
-            _write_rows(out, rows)
+            _write_rows(out, rows, safe_csv)
 
 
 @app.command()
@@ -332,8 +339,9 @@ def _list(words: str) -> list[str]:
     return [part.strip() for part in words.split(",") if part.strip()]
 
 
-def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    from latlin.datasets.table import need_pandas, write_table
+def _write_rows(path: Path, rows: list[dict[str, Any]], safe_csv: bool = False) -> None:
+    from latlin.datasets.table import guard_text, need_pandas, write_table
 
-    write_table(path, need_pandas().DataFrame(rows))
+    frame = need_pandas().DataFrame(rows)
+    write_table(path, guard_text(frame) if safe_csv else frame)
     screen().print(f"Saved {plain(path)}")

@@ -12,10 +12,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.visible import visible
 
 
 def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
-    raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    try:
+        raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must hold numbers in rows of one length, got {value!r:.80}") from error
     if raw.dtype.kind not in "biufO":
         raise ValueError(f"{name} must hold real numbers, got {raw.dtype}")
     try:
@@ -37,9 +41,9 @@ def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:
     if isinstance(value, LinearOperator):
         if 0 in value.shape:
             raise ValueError(f"{name} must be a non-empty matrix, got shape {value.shape}")
-        return value
+        return visible(name, value)
     if sparse.issparse(value):
-        matrix = sparse.csr_array(value, dtype=float)
+        matrix = sparse.csr_array(visible(name, value), dtype=float)
         finite_array(matrix.data if matrix.nnz else [0.0], f"{name} data", max_ndim=1)
     else:
         matrix = np.ascontiguousarray(finite_array(value, name, max_ndim=2))

@@ -18,8 +18,9 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
+from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import needs_sparse, uses_sparse
+from latlin.inference.forms.sparse import uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory

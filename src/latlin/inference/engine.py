@@ -58,7 +58,8 @@ def fingerprint(model: Model, engine: object) -> str:
         if name not in STOPPING:
             digest.update(name.encode())
             _digest(digest, value)
-    for factor in (*model.gaussians, *model.sites):
+    digest.update(f"normalise_prior={model.normalise_prior}".encode())
+    for factor in (*model.gaussians, *model.sites, *model.constraints):
         digest.update(type(factor).__name__.encode())
         for name, value in sorted(vars(factor).items()):
             digest.update(name.encode())

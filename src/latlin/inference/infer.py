@@ -21,6 +21,7 @@ from latlin.inference.map import MAP
 from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
 from latlin.numerics.threads import blas_threads_for
 
 #: short name → engine with its default options
@@ -72,6 +73,8 @@ def infer(
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
+    if not isinstance(model, BlockModel):
+        check_propriety(in_memory(model))
     with blas_threads_for(_multiplications(model)):
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
@@ -86,7 +89,9 @@ def _multiplications(model: Model) -> float:
 
 
 def _explained(post: Posterior) -> Posterior:
-    """The posterior, its message with a word on a sparse precision."""
+    """The posterior, its message with a word on overlapping factors and on a sparse precision."""
+    if not isinstance(post.model, BlockModel) and has_overlap(in_memory(post.model)):
+        post = replace(post, message=post.message + OVERLAP)
     structure = getattr(post.density, "structure", None)
     if not isinstance(structure, SparsePrecisionCovariance):
         return post

@@ -20,6 +20,7 @@ from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Measure, Rules, ascend
+from latlin.numerics.options import number, whole
 from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, or use engine 'gkl', which keeps the correlations"
@@ -58,6 +59,10 @@ class MeanField:
     name: ClassVar[str] = "mean-field"
     tol: float = 1e-7
     max_iter: int = 500
+
+    def __post_init__(self) -> None:
+        number("tol", self.tol, least=0.0)
+        whole("max_iter", self.max_iter, 1)
 
     def run(
         self,

@@ -18,7 +18,7 @@ import numpy as np
 
 from latlin.inference.forms.site_family import Expansion
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
 from latlin.numerics.linalg import dot
 from latlin.numerics.line_search import backtrack
 
@@ -66,7 +66,10 @@ def find_mode(
 
     def step(now: Expansion) -> tuple[Expansion, Measure]:
         moved = _search(form, now, _direction(form, now)) or now
-        return moved, Measure(moved.objective, measure(moved))
+        gain, size = moved.objective - now.objective, measure(moved)
+        if size > rules.gradient_tol:
+            size = gradient_or_distance(size, gain, now.objective, lambda: deviations_from_mode(form, moved))
+        return moved, Measure(moved.objective, size)
 
     return ascend(
         *(step, form.expand(start), rules),

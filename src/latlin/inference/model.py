@@ -29,6 +29,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.constraints import independent_rows
 from latlin.numerics.intrinsic import generalised_log_det
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.magnitude import countable
 from latlin.potentials.base import Potential
 
 #: why a question about a covariance has no answer
@@ -225,6 +226,8 @@ class SiteFactor(_Sealed):
         self.offset = None if offset is None else finite_array(offset, "SiteFactor offset", max_ndim=1)
         if self.weight is not None and np.any(self.weight < 0.0):
             raise ValueError(f"SiteFactor weight must not be negative, got {self.weight.min():g}")
+        if self.weight is not None:
+            countable("SiteFactor weight", self.weight)
         self.size = self._common_size()
         self.dim = self.size if self.H is None else self.H.shape[1]
         self._seal()

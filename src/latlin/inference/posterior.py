@@ -18,7 +18,7 @@ from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.archived import Archived, save_with_card
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 

@@ -30,9 +30,10 @@ from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
 from latlin.linear._summary import Summary, coefficient_rows
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 from latlin.potentials.families import Family
 
@@ -110,8 +111,16 @@ class LinearEstimator(Archived, BaseEstimator):
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y."""
-        X, y = validate_data(self, X, y, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options)
-        return summable("X", X), summable("y", y)
+        X, y = validate_data(
+            self,
+            visible("X", X),
+            visible("y", y),
+            reset=reset,
+            accept_sparse=("csr", "csc"),
+            dtype=list(KINDS),
+            **options,
+        )
+        return summable("X", X), measurable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
         """One problem per response."""
@@ -239,7 +248,9 @@ class LinearEstimator(Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
+        return summable(
+            "X", validate_data(self, visible("X", X), reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS))
+        )
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""

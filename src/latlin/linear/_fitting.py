@@ -23,6 +23,7 @@ from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence, ran
 from latlin.linear._exact import fit_exactly
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
+from latlin.numerics.magnitude import SMALLEST
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.ranges import Increasing, Positive, Range
 
@@ -70,6 +71,8 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
         )
     if isinstance(span, Positive) and not np.all(np.isfinite(array) & (array > 0.0)):
         raise ValueError(f"{argument} must be positive and finite, got {value!r}")
+    if isinstance(span, Positive) and np.any(array < SMALLEST):
+        raise ValueError(f"{argument} must be at least {SMALLEST:g}, got {array.min():g}: change the units")
     span.check(argument, array)
     return float(array) if array.ndim == 0 else array
 

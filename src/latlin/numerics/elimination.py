@@ -1,7 +1,6 @@
-"""The symbolic half of a sparse Cholesky factorisation: which columns depend on which, and where entries will be.
+"""The symbolic part of a sparse Cholesky factorisation, compiled: elimination trees, supernodes, places of entries.
 
-The elimination tree, its post-order, runs of neighbouring columns that are eliminated together (supernodes), their rows
-and the places of the entries of a matrix in their panels (George and Liu, 1981; Davis, 2006).
+A supernode is a run of columns of the factor with the same rows below them; see `latlin.numerics.supernodes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The compiled loops of a sparse Cholesky factorisation by supernodes: factor, selected inverse, solves.
+"""The numeric part of a sparse Cholesky factorisation, compiled: the factor by supernodes, the inverse, solves.
 
 A supernode is a run of columns of L with the same rows below them. It is stored as one dense column-major panel, its
 own triangle on top, so that everything with many entries is a product of BLAS; small panels are plain loops. Panels

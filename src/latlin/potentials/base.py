@@ -198,6 +198,10 @@ class Potential(ABC):
         block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
         with np.errstate(all="ignore"):
             found = block._anywhere(extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
+            lost = np.flatnonzero(~np.isfinite(found[1]) | ~np.isfinite(found[2]) | np.isnan(found[0]))
+            if lost.size:
+                found = np.array(found)
+                found[:, lost] = extremes.mode_tilted(block.select(lost), m[lost], v[lost], p[lost])
         return TiltedMoments(*(out.reshape(shape) for out in found))
 
     def quadratic_bound(self, xi: ArrayLike) -> QuadraticBound:

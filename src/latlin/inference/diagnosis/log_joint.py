@@ -12,15 +12,15 @@ from scipy.special import logsumexp
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.forms.gaussian_part import factor_whitening
-from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import (
+from latlin.inference.forms.prior import (
     expected_log_gaussians,
     factor_precision,
     log_integral,
     needs_sparse,
     quadratic_of,
 )
+from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.sites import Sites
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import LOG_2PI, Array
 

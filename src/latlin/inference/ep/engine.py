@@ -23,6 +23,7 @@ from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
@@ -73,14 +74,10 @@ class ExpectationPropagation:
     tol: float = 1e-8
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.power <= 1.0:
-            raise ValueError(f"power must lie in (0, 1], got {self.power!r}")
-        if not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must lie in [0, 1), got {self.damping!r}")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {self.schedule!r}")
-        if self.sweeps != int(self.sweeps) or self.sweeps < 1:
-            raise ValueError(f"sweeps must be a positive integer, got {self.sweeps!r}")
+        number("power", self.power, above=0.0, most=1.0)
+        number("damping", self.damping, least=0.0, below=1.0)
+        one_of("schedule", self.schedule, SCHEDULES)
+        whole("sweeps", self.sweeps, 1)
 
     def run(
         self,

@@ -25,9 +25,9 @@ from latlin.inference.evidence.terms import (
     TiltedTerm,
 )
 from latlin.inference.forms.free import free_form
+from latlin.inference.forms.prior import reference_point
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites, cavity
-from latlin.inference.forms.sparse import reference_point
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable

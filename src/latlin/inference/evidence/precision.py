@@ -21,7 +21,7 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.inference.forms.sparse import prior_gaussian
+from latlin.inference.forms.prior import prior_gaussian
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import Quadratic, may_be_sparse, needs_sparse, quadratic_of, uses_sparse
+from latlin.inference.forms.sparse import may_be_sparse, uses_sparse
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
@@ -77,7 +78,8 @@ class ProductForm:
 
     def log_joint(self, deviation: Array, x: Array) -> float:
         quadratic = float(deviation @ (self.prior.linear - 0.5 * (self.prior.precision @ deviation)))
-        value = self.prior.constant + quadratic + float(self.sites.log_density(x).sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.prior.constant + quadratic + float(self.sites.log_density(x).sum())
         return value if np.isfinite(value) else -np.inf
 
     def diagonal(self, gamma: Array) -> Array:

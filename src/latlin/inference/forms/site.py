@@ -13,6 +13,7 @@ from latlin.densities.density import Density
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
 from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
 from latlin.inference.forms.kernel import by_kernel
+from latlin.inference.forms.prior import reference_point
 from latlin.inference.forms.projections import (
     DenseProjections,
     stacked_rows,
@@ -20,7 +21,7 @@ from latlin.inference.forms.projections import (
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
-from latlin.inference.forms.sparse import reference_point, sparse_form
+from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise

@@ -196,7 +196,7 @@ class SiteForm:
             else:
                 value, slope, second = self.sites.smoothed(x, smoothing)
                 gamma = np.abs(second)
-        objective = self.log_gaussian(u) + float(value.sum())
+            objective = self.log_gaussian(u) + float(value.sum())
         objective = objective if np.isfinite(objective) else -np.inf
         # b̃ − Λ̃u + H̃ᵀψ′(x)
         gradient = self.linear - self.times_quadratic(u) + self.projections.transposed_times(slope)

@@ -19,11 +19,11 @@ from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.distributed.blocks import Block, add, tree
 from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.projections import Projections, stacked_rows, whitened_projections
 from latlin.inference.forms.site import dense_form, site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import needs_sparse
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky

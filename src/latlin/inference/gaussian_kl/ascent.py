@@ -16,7 +16,7 @@ import numpy as np
 
 from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
 from latlin.numerics.line_search import backtrack
 
 MEMORY = 8
@@ -64,6 +64,10 @@ class Coordinates(Protocol[Place]):
         """Newton's step, where there is one and the bound rises; else None."""
         ...
 
+    def deviation(self, place: Place) -> float:
+        """How far the natural gradient leads, in standard deviations and shares of the covariance."""
+        ...
+
 
 def reached(place: Place, bound: float, gradient: float, size: int) -> Reached[Place]:
     """A place without a past, in coordinates of this size."""
@@ -88,7 +92,10 @@ def maximise_bound(
 
     def step(now: Reached[Place]) -> tuple[Reached[Place], Measure]:
         moved = coordinates.newton(now) or _extrapolate(coordinates, now) or _shorten(coordinates, now) or now
-        return moved, Measure(moved.bound, moved.gradient)
+        gain, size = moved.bound - now.bound, moved.gradient
+        if size > rules.gradient_tol:
+            size = gradient_or_distance(size, gain, now.bound, lambda: coordinates.deviation(moved.place))
+        return moved, Measure(moved.bound, size)
 
     def bound(now: Reached[Place]) -> float:
         again = coordinates.evaluate(now.place)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import Structure
@@ -34,6 +35,8 @@ from latlin.numerics.ascent import Ascent, Checkpoint, Rules
 
 #: gradient at which a fit that only prepares another one may stop
 ROUGH = 1e-2
+#: gradient at the usual start beyond which there is a better one
+FAR = 1e8
 #: quasi-Newton steps are cheaper and more than Newton steps
 PATIENCE = 20
 #: Lanczos steps for the variances of local bounds, and outer steps of these
@@ -199,13 +202,38 @@ class Moments(NamedTuple):
 
 def structured_starts(form: StructuredForm) -> list[Moments]:
     """Places to start from; the last always serves."""
-    usual = Moments(np.zeros(form.dim), typical_scale(form))
-    if form.log_concave or form.elsewhere is not None:
+    usual = Moments(np.zeros(form.dim), np.broadcast_to(typical_scale(form), form.dim).astype(float))
+    if form.elsewhere is not None:
         return [usual]
+    if form.log_concave:
+        return [_at_centres(form, usual) if _is_far(form, usual) else usual]
     potentials = form.sites.potentials
     mode = [_expand_mode(form, usual)] if all(p.smooth for p in potentials) else []
     bound = [_match_local_bound(form, usual)] if all(p.super_gaussian for p in potentials) else []
     return [*mode, *bound, usual]
+
+
+def _is_far(form: StructuredForm, usual: Moments) -> bool:
+    """Whether the sites pull so hard at the usual place that steps from there go astray, as large counts do."""
+    if not len(form.sites) or not all(potential.smooth for potential in form.sites.potentials):
+        return False
+    slope = form.rows.transposed(form.sites.derivatives(form.rows.times(usual.mean)).first)
+    return not np.abs(slope).max(initial=0.0) < FAR
+
+
+def _at_centres(form: StructuredForm, usual: Moments) -> Moments:
+    """The mean of the Gaussian whose sites stand at their own centres, with the curvature that they have there."""
+    sites = form.sites
+    spans = [(potential, span.stop - span.start) for span, potential in sites.blocks]
+    centre = np.concatenate([np.broadcast_to(p.regions()[0][0], n) for p, n in spans]) - sites.offset
+    gamma = np.maximum(-sites.derivatives(centre).second, 0.0)
+
+    def times(u: Array) -> Array:
+        return form.prior * u + form.rows.transposed(gamma * form.rows.times(u))
+
+    operator = LinearOperator((form.dim, form.dim), matvec=times, dtype=float)
+    u, _ = cg(operator, form.rows.transposed(gamma * centre), rtol=1e-8, maxiter=10 * form.dim)
+    return Moments(u, _scales(form, gamma, usual))
 
 
 def _expand_mode(form: StructuredForm, usual: Moments) -> Moments:

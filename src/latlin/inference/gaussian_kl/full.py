@@ -21,10 +21,11 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
+from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site import inherit_parameters, match_parameters, site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.forms.sparse import SparseForm, needs_sparse, uses_sparse
+from latlin.inference.forms.sparse import SparseForm, uses_sparse
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums

@@ -138,6 +138,11 @@ class SiteCoordinates:
         nu = place.nu + length * (place.nu_hat - place.nu)
         return evaluate(self.form, SiteParameters(gamma, nu), self.tol)
 
+    def deviation(self, place: SitePlace) -> float:
+        excess = place.gamma_hat - place.gamma
+        shift = (place.nu_hat - place.nu - excess * place.x) * np.sqrt(place.variance)
+        return max(float(np.abs(part).max(initial=0.0)) for part in (shift, excess * place.variance))
+
     def newton(self, now: Reached[SitePlace]) -> Reached[SitePlace] | None:
         """Newton's step, close to the optimum and if the bound rises there."""
         place = now.place

@@ -25,12 +25,13 @@ from latlin.distributed.blocks import Block, LocalBlocks, add
 from latlin.inference.forms.sites import SiteCurvature
 from latlin.inference.forms.structured import BlockView, SitesElsewhere, SiteView, StructuredForm, StructuredSites
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
 from latlin.numerics.conjugate_gradients import solve
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.quasi_newton import ascent_direction, remember
 from latlin.potentials.base import ExpectedLog
 
+TINY = 1e-300
 MEMORY = 10
 #: conjugate-gradient steps for one Newton direction, at most
 INNER_STEPS = 250
@@ -217,13 +218,21 @@ def climb(
 
     def step(state: State) -> tuple[State, Measure]:
         moved = move(objective, state) or state
-        return moved, Measure(moved.bound, float(np.abs(moved.gradient).max()))
+        gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
+        if objective.concave and size > rules.gradient_tol:
+            size = gradient_or_distance(size, gain, state.bound, lambda: _distance(objective, moved))
+        return moved, Measure(moved.bound, size)
 
     def bound(state: Any) -> float:
         again = objective.evaluate(state.point)
         return -np.inf if again is None else again.bound
 
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
+
+
+def _distance(objective: Objective, state: State) -> float:
+    """About how many standard deviations the optimum is away, by the diagonal of the curvature."""
+    return float(np.sqrt(np.sum(state.gradient**2 / np.maximum(np.abs(objective.diagonal(state)), TINY))))
 
 
 def _newton(objective: Objective, state: State) -> State | None:

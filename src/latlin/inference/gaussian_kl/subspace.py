@@ -109,6 +109,8 @@ class Subspace(Structured):
                 raise ValueError(f"basis must have shape {(form.dim, rank)}, got {matrix.shape}")
             given = Leading(np.linalg.qr(matrix)[0], np.zeros(rank))
             best = self._fitted(climber, given, mean, gamma)
+        elif not len(form.sites):  # every basis is as good as another
+            best = self._fitted(climber, Leading(np.eye(form.dim)[:, :rank], np.zeros(rank)), mean, gamma)
         else:
             best = self._alternate(climber, rank, mean, gamma)
         structure = subspace.Subspace(best.chosen.basis, self._inside(rank))
@@ -149,7 +151,9 @@ class Subspace(Structured):
         # inside: the curvature along each basis vector; outside: the mean of the remaining curvature
         inside = climber.form.prior + rows.inside.energy(gamma)
         outside = climber.form.prior + float(gamma @ rows.outside) / max(structure.codim, 1)
-        theta = structure.joined(structure.inner_structure.spread(inside**-0.5), outside**-0.5)
+        # nothing is outside of a subspace that is all of space
+        beyond = outside**-0.5 if outside > 0.0 else 1.0
+        theta = structure.joined(structure.inner_structure.spread(inside**-0.5), beyond)
         # rounds are compared by their bounds: no rougher than that
         return Round(chosen, climber.rough(structure, np.concatenate([mean, theta]), _still(climber.form)).state)
 

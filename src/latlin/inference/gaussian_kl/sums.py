@@ -126,6 +126,13 @@ class SumCoordinates:
     def newton(self, now: Reached[SumPlace]) -> None:
         return None
 
+    def deviation(self, place: SumPlace) -> float:
+        chol = cholesky(place.precision)
+        # U⁻ᵀ slope and U⁻ᵀ(P̂ − P)U⁻¹ with UᵀU = P
+        shift, share = chol.whiten(place.slope), symmetrise(place.precision_hat - place.precision)
+        inner = chol.whiten(chol.whiten(share).T)
+        return max(float(np.abs(part).max(initial=0.0)) for part in (shift, inner))
+
 
 def _weights(dim: int) -> Array:
     """1 on the diagonal and √2 off it, where an entry of a symmetric matrix counts twice."""

@@ -22,6 +22,7 @@ from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.options import one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
@@ -64,10 +65,9 @@ class LocalBound:
     max_iter: int = 300
 
     def __post_init__(self) -> None:
-        if self.variances not in ("exact", "lanczos"):
-            raise ValueError(f"variances must be 'exact' or 'lanczos', got {self.variances!r}")
-        if self.rank is not None and (self.rank != int(self.rank) or self.rank < 1):
-            raise ValueError(f"rank must be a positive integer, got {self.rank!r}")
+        one_of("variances", self.variances, ("exact", "lanczos"))
+        if self.rank is not None:
+            whole("rank", self.rank, 1)
         if self.rank is not None and self.variances == "exact":
             raise ValueError(f"rank is for variances='lanczos', got rank={self.rank} with exact variances")
 
