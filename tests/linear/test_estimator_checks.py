@@ -5,6 +5,7 @@ from scipy.special import expit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latlin.linear import (
+    BayesianBetaRegression,
     BayesianBinomialRegression,
     BayesianCountRegression,
     BayesianGammaRegression,
@@ -13,6 +14,8 @@ from latlin.linear import (
     BayesianOrdinalRegression,
     BayesianPoissonRegression,
     BayesianProbitRegression,
+    BayesianQuantileRegression,
+    BayesianSurvivalRegression,
     RobustRegression,
     SparseRegression,
 )
@@ -27,6 +30,19 @@ class Chances(BayesianBinomialRegression):
 
     def _look_back(self):
         """Made-up successes vary as they like."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+
+class Shares(BayesianBetaRegression):
+    """As `Chances`, with shares."""
+
+    def _training(self, X, y, **options):
+        X, y = super()._training(X, y, **options)
+        return X, expit(0.2 * y)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -49,6 +65,10 @@ CONFIGURATIONS = [
     BayesianCountRegression(engine="laplace"),
     BayesianGammaRegression(engine="laplace", prior_scale=1.0),
     Chances(engine="laplace", prior_scale=1.0),
+    Shares(engine="laplace", prior_scale=1.0, precision=2.0),
+    BayesianSurvivalRegression(engine="laplace", prior_scale=1.0, shape=1.5),
+    BayesianQuantileRegression(engine="gkl", prior_scale=1.0, noise_scale=1.0),
+    BayesianGammaRegression("log-normal", prior_scale=1.0, scale=0.3),
 ]
 
 

@@ -154,3 +154,10 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"latlin\[plot\]"):
         plot.trace([1.0])
+
+
+def test_probability_integral_transforms_are_counted(ax):
+    from scipy.special import ndtri
+
+    drawn = plot.pit(ndtri([0.05, 0.15, 0.15, 0.95]), ax, bins=10)
+    assert [bar.get_height() for bar in drawn.patches[:10]] == [1.0, 2.0, *[0.0] * 7, 1.0]

@@ -13,15 +13,15 @@ from rich.console import Console
 from latlin.cli.model_file import Model, save_model
 from latlin.cli.models import Prepared, diagnosis, make_estimator
 from latlin.cli.screen import decimal, plain, steps, table
+from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
 from latlin.report.facts import Facts, gather, is_intercept
 from latlin.report.words import gain_words
 
 SHOWN = 20
-#: families of counts among which one is chosen, from the simplest on, and nats by which one must beat a simpler one
-CANDIDATES = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
-GAIN = 1.0
+#: families of counts that are always compared
+CANDIDATES = ("negative-binomial", "poisson")
 
 
 class Fitting(NamedTuple):
@@ -69,36 +69,27 @@ def fit_quietly_told(estimator: Any, prepared: Prepared) -> None:
 
 def choose_family(prepared: Prepared, how: Fitting) -> Prepared:
     """The family of counts with the highest evidence, and a note that says so beside the best other one, held out."""
-    tried: list[tuple[float, str, Any]] = []
-    with steps("Choosing the family", len(CANDIDATES), how.quiet) as advance:
-        for family in CANDIDATES:
-            estimator = make_estimator(replace(prepared.target, family=family), how.engine, how.prior_scale)
-            try:
-                fit_quietly_told(estimator, prepared)
-                tried.append((float(estimator.log_evidence_), family, estimator))
-            except ValueError:
-                if family == CANDIDATES[0]:
-                    raise
-            advance()
-    most = max(value for value, _, _ in tried)
-    if most != most:  # an engine without an evidence has nothing to choose by
+    if how.engine == "map":  # no evidence to choose by
         return prepared
-    best = next(line for line in tried if line[0] > most - GAIN)
-    others = sorted((line for line in tried if line is not best), reverse=True, key=lambda line: line[0])
-    told = ", ".join(f"{family} {value:.1f}" for value, family, _ in [best, *others])
-    note = f"Family {best[1]}, chosen by log evidence ({told}){_held_out(prepared, how, [best, *others[:1]])}."
-    return prepared._replace(target=replace(prepared.target, family=best[1]), notes=[note, *prepared.notes[1:]])
+    with steps("Choosing the family", 1, how.quiet) as advance:
+        chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
+        fit_quietly_told(chosen, prepared)
+        advance()
+    target = replace(prepared.target, family=chosen.family_)
+    note = f"{chosen.choice_[0].upper()}{chosen.choice_[1:]}{_held_out(prepared, how, chosen.family_)}."
+    return prepared._replace(target=target, notes=[note, *prepared.notes[1:]])
 
 
-def _held_out(prepared: Prepared, how: Fitting, lines: list[tuple[float, str, Any]]) -> str:
-    """Mean log densities of held-out rows, where rows are held out."""
+def _held_out(prepared: Prepared, how: Fitting, chosen: str) -> str:
+    """Mean log densities of held-out rows, of the family that was chosen and of the other one of the first two."""
     if not how.folds:
         return ""
-    scores = [
-        (family, held_out_score(estimator, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)[0])
-        for _, family, estimator in lines
-    ]
-    return "; held out, nat per row: " + ", ".join(f"{family} {score:.3f}" for family, score in scores)
+    scores = []
+    for family in (chosen, *(name for name in CANDIDATES if name != chosen))[:2]:
+        estimator = make_estimator(replace(prepared.target, family=family), how.engine, how.prior_scale)
+        score, _ = held_out_score(estimator, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
+        scores.append(f"{family} {score:.3f}")
+    return f"; held out, nat per row: {', '.join(scores)}"
 
 
 def assessed(

@@ -69,8 +69,11 @@ class ChosenFamily(Regression):
 
     def _fit_best(self, X: Any, y: Any, data: dict[str, Any]) -> Self:
         """Fit every candidate and keep the simplest whose evidence is within a nat of the best."""
-        tried, refused = [], []
+        tried: list[Tried] = []
+        refused: list[ValueError] = []
         for name in self._candidates:
+            if tried and not self._is_worth(name, max(tried, key=lambda each: each.log_evidence).fitted):
+                continue
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 try:
@@ -89,6 +92,10 @@ class ChosenFamily(Regression):
         for warning in best.warned:
             alert(str(warning.message), warning.category)
         return self
+
+    def _is_worth(self, name: str, best: Any) -> bool:
+        """Whether a candidate may explain what the best of those before it leaves."""
+        return True
 
     def _reason(self, tried: list[Tried], best: Tried) -> str:
         others = sorted((each for each in tried if each is not best), key=lambda each: -each.log_evidence)

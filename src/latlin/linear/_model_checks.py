@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.distributed.blocks import Block
+from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import MisfitWarning, alert
@@ -25,12 +26,14 @@ BEYOND, MATTERS = 3.0, 1.1
 class Dispersion(NamedTuple):
     """Pearson's statistic per degree of freedom, one for a family that is right, and standard errors above one.
 
-    Averaged counts, which are not whole, vary less than counts do: of them nothing is said.
+    Averaged counts, which are not whole, vary less than counts do: of them nothing is said. `zeros` is by how many
+    standard errors there are more zeros than the family expects.
     """
 
     ratio: float
     score: float
     whole: bool = True
+    zeros: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -54,6 +57,7 @@ class Dispersed:
 
     def _look_back(self: Any) -> None:
         found = dispersion(self._fits[0].posterior)
+        self._more_zeros = found.zeros
         self.dispersion_, self.finding_ = found.ratio, found.words(self._family().wider)
         if self.finding_:
             alert(self.finding_, MisfitWarning)
@@ -66,28 +70,29 @@ class Dispersed:
 
 def dispersion(posterior: Posterior) -> Dispersion:
     """Of the last sites of a posterior's model, at the posterior mean."""
-    model: Any = posterior.model
+    model: Any = posterior.model.centre if isinstance(posterior.model, AveragedModel) else posterior.model
     if isinstance(model, BlockModel):
-        statistic, weight, spread, parts = model.blocks.total(_block_sums, model.reading, posterior.mean)
+        sums = model.blocks.total(_block_sums, model.reading, posterior.mean)
     else:
         site = model.sites[-1]
-        statistic, weight, spread, parts = _sums(
-            Observed(site.H, site.potential, site.weight, site.offset), posterior.mean
-        )
+        sums = _sums(Observed(site.H, site.potential, site.weight, site.offset), posterior.mean)
+    statistic, weight, spread, parts, more, chance = sums
     freedom = max(float(weight) - len(posterior.mean), 1.0)
     score = (float(statistic) - freedom) / max(float(np.sqrt(spread)), 1e-300)
-    return Dispersion(float(statistic) / freedom, score, parts == 0)
+    zeros = float(more) / max(float(np.sqrt(chance)), 1e-300)
+    return Dispersion(float(statistic) / freedom, score, parts == 0, zeros)
 
 
 def _block_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
-    total = np.zeros(4)
+    total = np.zeros(6)
     for observed in pieces(block, reading):
         total += _sums(observed, mean)
     return tuple(total)
 
 
 def _sums(observed: Observed, mean: Array) -> tuple[float, ...]:
-    """Σ weight r², Σ weight, Σ weight var r², and how many observations are not whole."""
+    """Σ weight r², Σ weight, Σ weight var r², observations that are not whole, zeros beyond those expected, and the
+    variance of their number."""
     sites, potential = observed.sites, observed.potential
     x = np.asarray(observed.times(mean)) + sites.offset
     described = potential.predictive(x, np.zeros_like(x))
@@ -95,7 +100,10 @@ def _sums(observed: Observed, mean: Array) -> tuple[float, ...]:
     square = (y - described.mean) ** 2 / described.variance
     spread = 2.0 + _excess(potential, described.mean, described.variance)
     parts = float(np.sum(y != np.floor(y)))
-    return float(sites.weight @ square), float(sites.weight.sum()), float(sites.weight @ spread), parts
+    zero = np.exp(potential.observe(np.zeros_like(y)).log_density(x))
+    sums = (square, np.ones_like(x), spread, (y == 0.0) - zero, zero * (1.0 - zero))
+    statistic, weight, variance, more, chance = (float(sites.weight @ part) for part in sums)
+    return statistic, weight, variance, parts, more, chance
 
 
 def _excess(potential: Potential, mean: Array, variance: Array) -> Array:

@@ -10,7 +10,7 @@ from latlin.inference.engine import Engine
 from latlin.linear._checks import exposed
 from latlin.linear._choice import AUTO, ExposedFamily
 from latlin.linear._families import COUNTS
-from latlin.linear._model_checks import Dispersed
+from latlin.linear._model_checks import BEYOND, Dispersed
 from latlin.linear._predict import predictive, tails
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
@@ -23,9 +23,9 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     ----------
     family : str
         "auto", "poisson", "negative-binomial", "generalised-poisson", "zero-inflated-poisson",
-        "zero-inflated-negative-binomial", "hurdle-poisson" or "hurdle-negative-binomial". "auto" fits Poisson, negative
-        binomial and both zero-inflated families and keeps the one of highest evidence; `family_` and `choice_` say
-        which and why.
+        "zero-inflated-negative-binomial", "hurdle-poisson" or "hurdle-negative-binomial". "auto" fits Poisson and
+        negative binomial, and their zero-inflated families where these leave zeros unexplained, and keeps the one of
+        highest evidence; `family_` and `choice_` say which and why.
     dispersion : "auto" or float
         Of a negative binomial count with mean μ the variance is μ + dispersion·μ².
     probability : "auto" or float
@@ -45,6 +45,12 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         Standard deviation of that prior, 5 unless given.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with everything that is "auto": its penalised optimum, an average over its posterior, or nothing.
+        "auto" integrates where that is cheap: few hyperparameters and small problems.
+    priors : dict, Prior or None
+        Of what is learnt, by name, from `latlin.priors`; `Flat()` for all gives plain evidence maximisation. Weakly
+        informative in the units of the data unless given; `hyperparameters_` shows them.
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
@@ -99,6 +105,8 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -110,6 +118,8 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
             fit_intercept=fit_intercept,
             intercept_scale=intercept_scale,
             standardise=standardise,
+            hyperparameters=hyperparameters,
+            priors=priors,
             warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
@@ -118,6 +128,10 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         self.dispersion = dispersion
         self.probability = probability
         self.clustering = clustering
+
+    def _is_worth(self, name: str, best: Any) -> bool:
+        """Zeros need a family of their own only where there are more than the best family expects."""
+        return not name.startswith("zero-inflated") or best._more_zeros > BEYOND
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
         """An interval that holds a new count with probability `coverage` or little more: columns low and high.

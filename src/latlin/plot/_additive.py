@@ -143,26 +143,3 @@ def field(
         ax.set_aspect("equal")
     ax.figure.colorbar(drawn, ax=ax, label=f"{term}, {column}")
     return ax
-
-
-def pit(loo: Any, ax: Axes | None = None, *, bins: int = 20) -> Axes:
-    """Leave-one-out probabilities of smaller observations: flat where the model is right.
-
-    Parameters
-    ----------
-    loo : LeaveOneOut
-        From `AdditiveModel.loo()`.
-    ax : matplotlib Axes, optional
-    bins : int
-    """
-    levels = np.asarray(loo.pit)
-    if not len(levels):
-        raise ValueError("these are groups that were left out; probabilities are for rows")
-    ax = given_or_new(ax)
-    ax.hist(levels, bins=bins, range=(0.0, 1.0), density=True, color=BLUE, alpha=0.5)
-    error = 2.0 * np.sqrt((bins - 1.0) / len(levels))
-    ax.axhspan(max(0.0, 1.0 - error), 1.0 + error, color=GREY, alpha=0.2, lw=0, label="chance")
-    ax.axhline(1.0, color=GREY, lw=0.8)
-    ax.set_xlabel("P(new observation ≤ observed), the row left out")
-    ax.legend(frameon=False)
-    return ax
