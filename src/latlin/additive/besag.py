@@ -19,7 +19,7 @@ from latlin.additive.by import By, by_level
 from latlin.additive.frame import codes_of, column
 from latlin.additive.graph import Graph, graph_of
 from latlin.additive.intrinsic import IntrinsicPart
-from latlin.additive.places import Labels
+from latlin.additive.places import Labels, Place
 from latlin.additive.structure import Structure, scaled
 from latlin.additive.term import Part, PartPrior, Rows, Slope, Surroundings, Term, Values, standard_deviation
 from latlin.hyper.space import Hyperparameter
@@ -120,7 +120,7 @@ class BYM2Part(Part):
     """
 
     label: str
-    place: Labels
+    place: Place
     structure: Structure
     sd: Hyperparameter
     rho: Hyperparameter

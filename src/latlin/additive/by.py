@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.expression import evaluate, is_name
-from latlin.additive.frame import codes_of, column, is_category, levels_of
+from latlin.additive.frame import Column, codes_of, column, is_category, levels_of
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import Part, PartPrior, Rows, Slope, Values
 from latlin.hyper.space import Hyperparameter
@@ -44,7 +43,7 @@ class CopiedPart(Part):
 
     part: Part
     by: str
-    levels: NDArray[Any]
+    levels: Column
 
     @property
     def label(self) -> str:  # type: ignore[override]

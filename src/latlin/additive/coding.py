@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
-from latlin.additive.frame import codes_of, column, is_category, levels_of, n_rows
+from latlin.additive.frame import Column, codes_of, column, is_category, levels_of, n_rows
 from latlin.additive.places import indicator
 from latlin.numerics.stored import storable, storable_as
 
@@ -51,7 +50,7 @@ class References(Coding):
     """A column of labels: one column of zeros and ones per label but the first, or per label when `every`."""
 
     source: str
-    levels: NDArray[Any]
+    levels: Column
     every: bool = False
 
     @property

@@ -85,6 +85,12 @@ class Family:
         (Observed, values of the potential's parameters by name) → Potential.
     link : {"identity", "log", "logit", "probit", "cloglog"}
     learnt : tuple of Learnt
+    counts : bool
+        Whether observations are whole numbers.
+    latent_variance : callable
+        Mean response → variance of the noise on the scale of the linear predictor, for shares of variances.
+    matched : bool
+        Whether matching moments is cheap, so that expectation propagation is worth its price.
     """
 
     name: str
@@ -93,6 +99,7 @@ class Family:
     learnt: tuple[Learnt, ...] = ()
     counts: bool = False
     latent_variance: Callable[[float], float] = field(default=lambda mean: 0.0)
+    matched: bool = True
 
     def unknown(self, observed: Observed) -> tuple[Learnt, ...]:
         """The parameters to learn; known standard deviations leave none of "sigma"."""
@@ -182,7 +189,7 @@ FAMILIES: dict[str, Family] = {
         Family("bernoulli", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
         Family("binomial", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
         Family("probit", _binary("Probit", "probit"), "probit", (), True, lambda mean: 1.0),
-        Family("cloglog", _binary("", "cloglog"), "cloglog", (), True, lambda mean: np.pi**2 / 6.0),
+        Family("cloglog", _binary("", "cloglog"), "cloglog", (), True, lambda mean: np.pi**2 / 6.0, matched=False),
         Family("beta-binomial", _beta_binomial, "logit", (PRECISION,), True, lambda mean: THIRD),
         Family("poisson", _counted("Poisson", "y"), "log", (), True, lambda mean: float(np.log1p(1.0 / mean))),
         Family(

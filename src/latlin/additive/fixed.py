@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -131,6 +132,11 @@ class FixedPart(Part):
         return sparse.csr_array(table)
 
     def prior(self, values: Values) -> PartPrior:
+        return self._same_for_all
+
+    @cached_property
+    def _same_for_all(self) -> PartPrior:
+        """There are no hyperparameters."""
         finite = np.isfinite(self.scale)
         precision = np.where(finite, self.scale, np.inf) ** -2.0
         constant = -0.5 * LOG_2PI * finite.sum() - np.sum(np.log(self.scale[finite]))

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
 
+#: a column of labels or numbers, of any kind
+Column = NDArray[Any]
+
 
 def column(frame: Any, name: str) -> NDArray[Any]:
     """A column as an array, or a ValueError that names what there is."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.coding import Coding, coding_of
-from latlin.additive.frame import codes_of, joined, levels_of
+from latlin.additive.frame import Column, codes_of, joined, levels_of
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import (
     Part,
@@ -135,7 +135,7 @@ class GroupPart(Part):
 
     label: str
     columns: tuple[str, ...]
-    levels: NDArray[Any]
+    levels: Column
     coding: Coding
     sds: tuple[Hyperparameter, ...]
     correlations: tuple[Hyperparameter, ...]

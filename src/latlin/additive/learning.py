@@ -77,7 +77,7 @@ def learn(
 
 
 def chosen_engine(problem: Problem) -> str | Engine:
-    """Exact for Gaussian sites; expectation propagation for log-concave ones; Gaussian KL for others.
+    """Exact for Gaussian sites; expectation propagation for log-concave ones where it is cheap; else Gaussian KL.
 
     The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep.
     """
@@ -85,7 +85,8 @@ def chosen_engine(problem: Problem) -> str | Engine:
     potential = problem.family.potential(problem.observed, starts)
     if potential.gaussian:
         return Exact()
-    return ExpectationPropagation(tol=1e-6) if potential.log_concave else GaussianKL()
+    matched = potential.log_concave and problem.family.matched
+    return ExpectationPropagation(tol=1e-6) if matched else GaussianKL()
 
 
 def _settled(

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.interpolate import BSpline
 
 from latlin.additive.expression import evaluate
-from latlin.additive.frame import codes_of, column
+from latlin.additive.frame import Column, codes_of, column
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
@@ -36,7 +36,7 @@ class Labels(Place):
     """Nodes are labels, and every row has one of them."""
 
     source: str
-    levels: NDArray[Any]
+    levels: Column
 
     @property
     def labels(self) -> tuple[str, ...]:
