@@ -66,8 +66,8 @@ def test_posteriors_against_integrals(name: str):
     gkl = infer(model_of(name), "gkl")
     assert gkl.converged
     assert gkl.evidence_kind == ("exact" if block.gaussian else "lower bound")
-    assert log_z - 0.1 < gkl.log_evidence < log_z + 1e-7
-    assert np.all(np.abs(gkl.mean - mean) < 0.1 * sd)
+    assert log_z - 0.1 * slack < gkl.log_evidence < log_z + 1e-7
+    assert np.all(np.abs(gkl.mean - mean) < 0.1 * slack * sd)
     if block.super_gaussian:
         local = infer(model_of(name), "lvb")
         assert log_z - 1.0 < local.log_evidence < gkl.log_evidence + 1e-7
