@@ -89,7 +89,7 @@ def draw(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     d, n = int(rng.integers(1, 3)), int(rng.integers(1, 6))
     cov = 10.0 ** rng.uniform(-1, 1) * np.eye(d) + 0.2 * np.ones((d, d)) * rng.integers(2)
-    priors = [
+    priors: list[list[Any]] = [
         [GaussianFactor(rng.standard_normal(d), cov)],
         [GaussianFactor(cov=np.diagonal(cov).copy(), dim=d)],
         [GaussianFactor(dim=d), GaussianFactor(rng.standard_normal(1), 0.5, H=rng.standard_normal((1, d)))],
