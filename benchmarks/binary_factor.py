@@ -16,7 +16,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from latlin.numerics.threads import one_blas_thread
 
 from _suite import run_alone
 from _table import environment, seconds, table
@@ -26,6 +25,7 @@ from latlin.factor.binary import model
 from latlin.factor.binary.fit import BinaryOptions, begin, one_step
 from latlin.factor.binary.latents import MeanField
 from latlin.numerics.ascent import Rules
+from latlin.numerics.threads import one_blas_thread
 from reproduction.binary_features import images, n_found
 
 SWEEPS = 30

@@ -10,7 +10,7 @@ from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnaly
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.mixture import BayesianGaussianMixture
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 
 MODEL = LatentLinearModel([GaussianFactor(dim=2)])
 X, Y = np.arange(12.0)[:, None], np.arange(12) % 2

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from latlin.numerics.alerts import ConvergenceWarning
     from latlin.numerics.archived import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",
@@ -33,6 +33,8 @@ _WHERE = {
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
+    "additive",
+    "covariances",
     "datasets",
     "design",
     "diagnostics",

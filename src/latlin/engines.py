@@ -2,10 +2,11 @@
 
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
-from latlin.inference.mean_field.engine import MeanField
-from latlin.inference.mode.laplace import Laplace
-from latlin.inference.mode.map import MAP
+from latlin.inference.map import MAP
+from latlin.inference.mean_field import MeanField
 
-__all__ = ["MAP", "AffineKL", "ExpectationPropagation", "GaussianKL", "Laplace", "LocalBound", "MeanField"]
+__all__ = ["MAP", "AffineKL", "Exact", "ExpectationPropagation", "GaussianKL", "Laplace", "LocalBound", "MeanField"]

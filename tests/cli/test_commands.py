@@ -378,3 +378,22 @@ def test_a_class_too_rare_to_split_is_fitted_with_a_note(frame, tmp_path):
 
 def test_version():
     assert "latlin 0" in run("--version").output
+
+
+def test_texts_that_a_spreadsheet_would_run_are_guarded_when_asked(frame, tmp_path):
+    evil = frame[["age", "city", "weight"]].assign(city=np.where(frame["city"] == "Oslo", "=1+1", "@x"))
+    evil.rename(columns={"age": "+age"}).to_csv(tmp_path / "e.csv", index=False)
+    path = tmp_path / "m.latlin"
+    assert run("fit", tmp_path / "e.csv", "-t", "weight", "--out", path, "--folds", 0).exit_code == 0
+    plainly = run("predict", path, tmp_path / "e.csv", "--keep").stdout
+    guarded = run("predict", path, tmp_path / "e.csv", "--keep", "--safe-csv").stdout
+    assert "+age," in plainly.splitlines()[0]
+    assert ",=1+1," in plainly
+    assert guarded.startswith("'+age,")
+    assert ",'=1+1," in guarded
+    assert ",'@x," in guarded
+    assert guarded.replace("'", "") == plainly
+    run("predict", path, tmp_path / "e.csv", "--keep", "--safe-csv", "--out", tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text() == guarded
+    run("summary", path, "--safe-csv", "--out", tmp_path / "s.csv")
+    assert "'+age" in (tmp_path / "s.csv").read_text()

@@ -88,7 +88,13 @@ def test_a_target_that_does_not_fit_its_family_is_told():
 
 
 def test_data_sets_have_their_sizes():
-    sizes = {"breast-cancer": (569, 30), "diabetes": (442, 10), "concrete": (1030, 8), "doctor-visits": (20190, 9)}
+    sizes = {
+        "breast-cancer": (569, 30),
+        "diabetes": (442, 10),
+        "concrete": (1030, 8),
+        "doctor-visits": (20190, 9),
+        "radon": (919, 3),
+    }
     for name, shape in sizes.items():
         data = load_dataset(name)
         assert data.X.shape == shape

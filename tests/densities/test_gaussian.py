@@ -65,6 +65,7 @@ def test_every_structure_answers_like_the_dense_covariance(name):
     points, rows = rng.standard_normal((7, DIM)), rng.standard_normal((1100, DIM))
     np.testing.assert_allclose(gaussian.covariance(), dense, atol=1e-10)
     np.testing.assert_allclose(gaussian.variance, np.diag(dense), atol=1e-10)
+    np.testing.assert_allclose(gaussian.times_covariance(points[0]), dense @ points[0], atol=1e-10)
     np.testing.assert_allclose(gaussian.logpdf(points), exact.logpdf(points), atol=1e-9)
     assert gaussian.logpdf(points[0]) == pytest.approx(exact.logpdf(points[0]))
     assert gaussian.entropy == pytest.approx(exact.entropy())

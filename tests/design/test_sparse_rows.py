@@ -6,7 +6,7 @@ from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.design import finite_differences, wavelet_transform
-from latlin.inference.forms.sparse_pairs import pair_gram, pair_squares, split_rows
+from latlin.inference.forms.projections import pair_gram, pair_squares, split_rows
 from latlin.numerics.linalg import symmetrise
 
 

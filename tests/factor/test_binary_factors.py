@@ -344,8 +344,8 @@ def test_archives_and_pickles_answer_alike(tmp_path):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"n_components": 0}, "n_components must be a positive integer, got 0"),
-        ({"n_init": 1.5}, "n_init must be a positive integer"),
+        ({"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
+        ({"n_init": 1.5}, "n_init must be an integer of at least 1"),
         ({"inference": "sampling"}, "inference must be one of"),
         ({"n_components": 30, "inference": "exact"}, "at most 14, got 30"),
         ({"starts": ("svd",)}, "starts must be some of"),

@@ -297,8 +297,8 @@ def test_archives_and_pickles_answer_alike(tmp_path):
         ({"n_sources": 0}, "n_sources must be"),
         ({"source": "cauchy"}, "source must be one of"),
         ({"factorisation": "full"}, "factorisation must be one of"),
-        ({"n_init": 0}, "n_init must be a positive integer"),
-        ({"shape": -1.0}, "shape must be from"),
+        ({"n_init": 0}, "n_init must be an integer of at least 1"),
+        ({"shape": -1.0}, "shape must be a number of at least"),
         ({"max_iter": 0}, "max_iter must be"),
     ],
 )

@@ -7,8 +7,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
+from latlin.engines import Exact
 from latlin.gp import GaussianProcessRegressor
-from latlin.gp.exact import Exact
 
 ENGINES = ["auto", "laplace", "lvb", "ep", "gkl"]
 

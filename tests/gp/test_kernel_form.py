@@ -9,7 +9,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.kernel import KernelForm
 from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.site_form import _proper, site_form
+from latlin.inference.forms.site import _proper, site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.stored import Decoder, Encoder
 

@@ -1,5 +1,7 @@
 """Affine-independent KL: exact special cases, bounds in order, gradients, and a posterior like any other."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from latlin.densities.bases import (
 from latlin.engines import AffineKL
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import best_start
-from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.site import site_form
 from reference import brute_force, log_joint
 
 rng = np.random.default_rng(11)
@@ -305,3 +307,18 @@ def test_a_steep_site_cannot_push_the_bound_above_the_evidence():
     post = infer(model, AffineKL(base="gaussian-mixture"))
     log_z, _, _ = brute_force(model, infer(model, "gkl"))
     assert infer(model, "gkl").log_evidence <= post.log_evidence <= log_z + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["skew-normal", "gaussian-mixture"])
+def test_the_trace_never_falls_and_ends_at_its_best(seed, kind):
+    rng = np.random.default_rng(seed)
+    rows = 10.0 ** rng.uniform(-1, 1) * rng.standard_normal((4, 2))
+    sites = [P.Laplace(rng.standard_normal(4), 0.05), P.Logit(rng.integers(0, 2, 4))][seed % 2]
+    model = LatentLinearModel([GaussianFactor(dim=2), SiteFactor(rows, sites)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        post = infer(model, AffineKL(base=kind, tol=1e-5))
+    assert np.all(np.diff(post.trace) >= -1e-9 * (1.0 + np.abs(post.trace[1:])))
+    if "not improved upon" not in post.message:
+        assert post.log_evidence >= post.trace.max() - post.bound_error

@@ -115,8 +115,8 @@ def big(n, d, potential, filled=5):
     ("model", "covariance", "why"),
     [
         (logistic(50, 20), "full", "a full covariance is affordable"),
-        (big(3000, 3000, lambda n: potentials.Logit(np.arange(n) % 2)), "chevron", "H is sparse"),
-        (big(3000, 3000, lambda n: potentials.StudentT(3.0, np.zeros(n))), "diagonal", "not log-concave"),
+        (big(3000, 3000, lambda n: potentials.Logit(np.arange(n) % 2), 20), "chevron", "H is sparse"),
+        (big(3000, 3000, lambda n: potentials.StudentT(3.0, np.zeros(n)), 20), "diagonal", "not log-concave"),
         (big(3000, 500_000, lambda n: potentials.Logit(np.arange(n) % 2), 200), "diagonal", "or a chevron"),
         (big(3000, 500_000, lambda n: potentials.Logit(np.arange(n) % 2)), "full", "the precision is sparse"),
     ],

@@ -62,7 +62,7 @@ CASES = {
     "project": (lambda: infer(model(), "gkl").project([1.0, 2.0]), r"H must be a non-empty matrix"),
     "project D": (lambda: infer(model(), "gkl").project(np.ones((2, 3))), r"H must have 2 columns"),
     "logpdf": (lambda: infer(model(), "gkl").logpdf(0.0), r"rows of length 2, got shape \(\)"),
-    "flat curvature": (lambda: infer(model(SiteFactor(X, Logit(X[:, 0] > 0))), "laplace"), r"curvature vanishes"),
+    "flat curvature": (lambda: infer(model(SiteFactor(X, Logit(X[:, 0] > 0))), "laplace"), r"posterior is improper"),
     "tolerance": (lambda: infer(model(), GaussianKL(tol=-1.0)), r"tol must be a number of at least 0, got -1"),
     "model": (lambda: infer(X), r"model must be a LatentLinearModel, got ndarray"),
     "start": (lambda: infer(model(), "gkl", start=X), r"start must be a Posterior, got ndarray"),

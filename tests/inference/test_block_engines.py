@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, engines, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.distributed.opening import open_blocks
-from latlin.inference import block_infer
-from latlin.inference.block_infer import infer_blocks
-from latlin.inference.block_model import BlockModel, Observed
-from latlin.inference.evidence.blocks import block_evidence_gradient
+from latlin.inference import engine as engine_room
+from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.forms.sums import form_of
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.ascent import Checkpoint
 
@@ -97,9 +96,9 @@ def shortened(engine, steps):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_any_chunking_gives_the_same_numbers_at_a_fixed_number_of_steps(data, engine, kind):
     short = shortened(ENGINES[engine], 3 if engine in ("map", "laplace", "full") else 1)
-    whole = infer_blocks(in_blocks(data, "diagonal", "logit", N, kind), short)
+    whole = infer(in_blocks(data, "diagonal", "logit", N, kind), short)
     for rows in (11, 40):
-        parts = infer_blocks(in_blocks(data, "diagonal", "logit", rows, kind), short)
+        parts = infer(in_blocks(data, "diagonal", "logit", rows, kind), short)
         agree(parts, whole, 1e-10)
         assert parts.trace == pytest.approx(whole.trace, rel=1e-12)
 
@@ -107,7 +106,7 @@ def test_any_chunking_gives_the_same_numbers_at_a_fixed_number_of_steps(data, en
 @pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.ConvergenceWarning")
 def test_blocks_of_one_row(data):
     short = shortened(ENGINES["full"], 2)
-    agree(*(infer_blocks(in_blocks(data, "diagonal", "logit", rows), short) for rows in (1, N)), 1e-10)
+    agree(*(infer(in_blocks(data, "diagonal", "logit", rows), short) for rows in (1, N)), 1e-10)
 
 
 @pytest.mark.parametrize("engine", ["map", "laplace", "diagonal", "banded", "chevron", "sparse"])
@@ -192,7 +191,7 @@ def test_the_mode_among_kinks_is_that_in_memory(data):
 )
 def test_the_gradient_of_the_evidence_is_that_in_memory(data, engine, prior, family):
     memory = evidence_gradient(infer(in_memory(data, prior, family), ENGINES[engine]))
-    blocks = block_evidence_gradient(infer(in_blocks(data, prior, family, 32), ENGINES[engine]))
+    blocks = evidence_gradient(infer(in_blocks(data, prior, family, 32), ENGINES[engine]))
     for a, b in zip(blocks.gaussians, memory.gaussians, strict=True):
         assert a.d_mean == pytest.approx(b.d_mean, abs=1e-6)
         assert a.d_cov == pytest.approx(b.d_cov, abs=1e-6)
@@ -243,7 +242,7 @@ def test_curvatures_are_kept_here_and_found_again_elsewhere_with_the_same_digits
 
 @pytest.mark.parametrize("engine", ["laplace", "full", "diagonal", "chevron"])
 def test_a_lost_fit_goes_on_from_its_checkpoint(data, engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(block_infer, "Checkpoint", partial(Checkpoint, every=0.0))
+    monkeypatch.setattr(engine_room, "Checkpoint", partial(Checkpoint, every=0.0))
     model, file = in_blocks(data, "diagonal", "logit", 30), tmp_path / "state"
     counted = Failing(model.blocks, 10_000)
     whole = infer(BlockModel(model.own, counted, model.reading), ENGINES[engine])
@@ -286,3 +285,30 @@ def test_copies_leave_the_rows_behind(data):
     assert np.array_equal(copy.mean, post.mean)
     with pytest.raises(ValueError, match="left behind"):
         infer(copy.model, "laplace")
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """A user's engine: the Gaussian after one Newton step from the prior's mean, by whatever form the model has."""
+
+    name = "one-step"
+
+    def run(self, model, *, start=None, verbose=False, checkpoint=None):
+        form = form_of(model)
+        first = form.expand(np.zeros(form.rank))
+        found = form.gaussian_at(form.expand(form.newton_step(first)))
+        trace = np.array([first.objective])
+        return Posterior(model, found.density, 0.0, "approximation", self.name, False, 1, trace, 0.0, "one step")
+
+
+def test_a_new_engine_reaches_blocks_by_the_form_of_a_model(data):
+    memory = infer(in_memory(data, "full", "logit"), OneStep())
+    for rows in (11, N):
+        agree(infer(in_blocks(data, "full", "logit", rows), OneStep()), memory, 1e-10)
+
+
+def test_a_chevron_goes_on_from_a_chevron_on_blocks_as_in_memory(data):
+    engine = ENGINES["chevron"]
+    memory, blocks = in_memory(data, "diagonal", "logit"), in_blocks(data, "diagonal", "logit", 25)
+    first = infer(memory, engine)
+    agree(infer(blocks, engine, start=first), infer(memory, engine, start=first), 1e-8)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latlin.inference.ep.kernels import rank_one, tilt, visit_sites
-from latlin.inference.forms.node_plan import Target, lay_even_nodes, lay_nodes
+from latlin.inference.forms.nodes import Target, lay_even_nodes, lay_nodes
 from latlin.potentials.logit import Logit
 
 

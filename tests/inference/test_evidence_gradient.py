@@ -1,5 +1,7 @@
 """Derivatives of the evidence against finite differences of re-fitted evidences, engine by family by covariance."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -184,3 +186,34 @@ def test_low_rank_variances_are_refused():
 def test_a_fit_that_did_not_converge_is_said():
     post = infer(Problem("student").model(), engines.GaussianKL(max_iter=1))
     assert "did not converge" in evidence_gradient(post).note
+
+
+@dataclasses.dataclass(frozen=True)
+class Renamed:
+    """An engine of the library under a user's name, with or without what its evidence makes of the sites."""
+
+    engine: object
+    keeps_term: bool = True
+    name = "mine"
+
+    def run(self, model, **options):
+        post = self.engine.run(model, **options)
+        return dataclasses.replace(
+            post, engine=self.name, evidence_term=post.evidence_term if self.keeps_term else None
+        )
+
+
+@pytest.mark.parametrize("engine", ["laplace", "ep", "lvb", "gkl", "mean-field"])
+def test_the_gradient_follows_the_posterior_and_not_the_name_of_its_engine(engine):
+    model = Problem("logistic", cov="full").model()
+    mine, own = (evidence_gradient(infer(model, e)) for e in (Renamed(TIGHT[engine]), TIGHT[engine]))
+    for a, b in zip(mine.gaussians, own.gaussians, strict=True):
+        np.testing.assert_array_equal(a.d_cov, b.d_cov)
+    for a, b in zip(mine.sites, own.sites, strict=True):
+        assert a.keys() == b.keys()
+        assert all(np.array_equal(a[name], b[name]) for name in b)
+
+
+def test_a_posterior_without_an_evidence_term_is_refused():
+    with pytest.raises(ValueError, match="engine 'mine' does not say how its evidence depends on the sites"):
+        evidence_gradient(infer(Problem("logit").model(), Renamed(engines.Laplace(), keeps_term=False)))

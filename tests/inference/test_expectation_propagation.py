@@ -232,10 +232,10 @@ def test_goes_on_from_a_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"power": 0.0}, "power must lie in"),
-        ({"damping": 1.0}, "damping must lie in"),
+        ({"power": 0.0}, "power must be a number above 0 and at most 1, got 0"),
+        ({"damping": 1.0}, "damping must be a number of at least 0 and below 1, got 1"),
         ({"schedule": "random"}, "schedule must be one of"),
-        ({"sweeps": 0}, "sweeps must be a positive integer"),
+        ({"sweeps": 0}, "sweeps must be an integer of at least 1"),
     ],
 )
 def test_bad_options(options, text):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.inference.engine import fingerprint
 
 ENGINE = engines.GaussianKL()
@@ -46,6 +46,12 @@ PAIRS = {
     "scale": (custom(falling, scale=1.0), custom(falling, scale=2.0)),
     "defaults": (custom(falling), custom(differing)),
     "flags": (custom(falling), custom(falling, log_concave=True)),
+    "constraints": tuple(
+        LatentLinearModel([GaussianFactor(dim=2)], constraints=[Constraint([1.0, 1.0], e)]) for e in (0.0, 1.0)
+    ),
+    "normalised": tuple(
+        LatentLinearModel([GaussianFactor(dim=2), GaussianFactor(dim=2)], normalise_prior=say) for say in (False, True)
+    ),
     "centre": (at(50.0), at(50.0 + 1e-13)),
 }
 

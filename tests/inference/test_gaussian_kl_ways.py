@@ -11,10 +11,10 @@ from scipy.sparse.linalg import aslinearoperator
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import engine as engine_room
-from latlin.inference.block_model import BlockModel, Observed
+from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.gaussian_kl.sums import SumState
-from latlin.inference.gaussian_kl.ways import TALL, BySites, BySumsFirst, way_of
+from latlin.inference.gaussian_kl.full import TALL, BySites, BySumsFirst, choose_algorithm
+from latlin.inference.gaussian_kl.sums import SumPlace
 from latlin.numerics.ascent import Checkpoint
 
 D = 3
@@ -118,14 +118,14 @@ def test_a_hard_fit_falls_back_on_sites():
 
 def test_what_is_tall():
     tall = in_memory("logit")
-    assert isinstance(way_of("auto", tall), BySumsFirst)
-    assert isinstance(way_of("sites", tall), BySites)
+    assert isinstance(choose_algorithm("auto", tall), BySumsFirst)
+    assert isinstance(choose_algorithm("sites", tall), BySites)
     site = tall.sites[0]
     short = SiteFactor(X[1:], site.potential.select(slice(1, None)))
     heavy = SiteFactor(X, potentials.StudentT(3.0, ETA))
     measured = GaussianFactor(np.zeros(2), 1.0, H=np.ones((2, D)))
     for factors in ([PRIOR, short], [PRIOR, heavy], [PRIOR, measured, site], [site]):
-        assert isinstance(way_of("auto", LatentLinearModel(factors)), BySites)
+        assert isinstance(choose_algorithm("auto", LatentLinearModel(factors)), BySites)
 
 
 def test_a_warm_start_and_another_posterior():
@@ -147,7 +147,7 @@ def test_a_checkpoint_resumes(tmp_path, monkeypatch):
     resumed = infer(model, engines.GaussianKL(tol=1e-9), checkpoint=file)
     assert np.array_equal(resumed.trace, whole.trace)
     assert np.array_equal(resumed.mean, whole.mean)
-    assert SumState.__name__.encode() in file.read_bytes()
+    assert all(f"state_place.{name}".encode() in file.read_bytes() for name in SumPlace._fields)
 
 
 def test_words_without_a_meaning_are_refused():

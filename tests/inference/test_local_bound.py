@@ -5,12 +5,11 @@ from scipy.optimize import approx_fprime, minimize
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import LocalBound
-from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import centres, inner_objective, maximise_local_bound
-from latlin.inference.local_bound.exact_family import ExactFamily
-from latlin.inference.local_bound.lanczos_family import LanczosFamily
+from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.numerics.ascent import Rules
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gaussian import Gaussian
@@ -218,7 +217,7 @@ def test_sites_without_a_quadratic_bound_are_refused():
     ("options", "text"),
     [
         ({"variances": "some"}, "variances must be"),
-        ({"variances": "lanczos", "rank": 0}, "rank must be a positive integer"),
+        ({"variances": "lanczos", "rank": 0}, "rank must be an integer of at least 1"),
         ({"rank": 5}, "rank is for variances='lanczos'"),
     ],
 )

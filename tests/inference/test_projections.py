@@ -5,7 +5,7 @@ import pytest
 
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.projections import DenseProjections, ScaledProjections
-from latlin.inference.forms.site_form import whitened_projections
+from latlin.inference.forms.site import whitened_projections
 from latlin.numerics.linalg import cholesky
 
 

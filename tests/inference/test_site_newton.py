@@ -7,9 +7,9 @@ import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.inference.forms.kernel import KernelForm
-from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.gaussian_kl import full
+from latlin.inference.gaussian_kl import sites
 
 
 def _model(n=12, dim=30, scale=1.0, seed=0):
@@ -20,26 +20,26 @@ def _model(n=12, dim=30, scale=1.0, seed=0):
 
 def _state(form, seed=1):
     rng = np.random.default_rng(seed)
-    return full.evaluate(form, SiteParameters(rng.uniform(0.05, 0.3, 12), rng.standard_normal(12)), 1e-8)
+    return sites.evaluate(form, SiteParameters(rng.uniform(0.05, 0.3, 12), rng.standard_normal(12)), 1e-8)
 
 
 def test_the_sites_covariance_is_that_of_the_posterior():
     model = _model()
     form = site_form(model)
     state = _state(form)
-    solution = full.solution_of(form, state)
+    solution = sites.solution_of(form, state.place)
     H = model.sites[0].H
-    expected = np.linalg.inv(np.linalg.inv(H @ H.T) + np.diag(state.gamma))
+    expected = np.linalg.inv(np.linalg.inv(H @ H.T) + np.diag(state.place.gamma))
     np.testing.assert_allclose(np.triu(form.site_covariance(solution)), np.triu(expected), rtol=1e-9, atol=1e-10)
 
 
 def test_a_step_leaves_little_of_the_gradient():
     form = site_form(_model())
     best = infer(_model(), "gkl").sites
-    state = full.evaluate(form, SiteParameters(1.1 * best.gamma, best.nu), np.inf)
+    state = sites.evaluate(form, SiteParameters(1.1 * best.gamma, best.nu), np.inf)
     gradients = [state.gradient]
     for _ in range(3):
-        state = full._newton(form, state, tol=np.inf)
+        state = sites.SiteCoordinates.about(form, state.place, np.inf).newton(state)
         gradients.append(state.gradient)
     assert gradients[0] > 1e-2
     assert all(after < 0.1 * before for before, after in pairwise(gradients))
@@ -49,10 +49,10 @@ def test_no_newton_step_far_from_the_optimum_or_with_vanishing_sites():
     form = site_form(_model())
     assert isinstance(form, KernelForm)
     far = _state(form)
-    assert far.gradient > full.CLOSE
-    assert full._newton(form, far, tol=1e-8) is None
-    weak = full.evaluate(form, SiteParameters(np.full(12, 1e-9), np.zeros(12)), 1e-8)
-    assert form.site_covariance(full.solution_of(form, weak)) is None
+    assert far.gradient > sites.CLOSE
+    assert sites.SiteCoordinates.about(form, far.place, 1e-8).newton(far) is None
+    weak = sites.evaluate(form, SiteParameters(np.full(12, 1e-9), np.zeros(12)), 1e-8)
+    assert form.site_covariance(sites.solution_of(form, weak.place)) is None
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 100.0])

@@ -17,6 +17,7 @@ from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, co
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
+from latlin.inference.forms.site import site_form
 
 ENGINES = {
     "laplace": engines.Laplace(tol=1e-10),
@@ -306,6 +307,20 @@ def test_large_models_with_sparse_rows_choose_the_sparse_form_by_themselves():
     np.testing.assert_allclose(post.variance, dense.variance, atol=1e-8)
 
 
+def test_fits_with_other_values_share_the_analysis_of_the_pattern():
+    rows, y = groups(900, 350)
+    fits = [
+        infer(LatentLinearModel([GaussianFactor(cov=cov), SiteFactor(rows, potentials.Logit(y))]), "laplace")
+        for cov in (1.0, 2.0)
+    ]
+    first, second = (post.density.structure.precision.factor.analysis for post in fits)
+    assert first is second
+    alone = infer(
+        LatentLinearModel([GaussianFactor(cov=2.0), SiteFactor(rows.toarray(), potentials.Logit(y))]), "laplace"
+    )
+    np.testing.assert_allclose(fits[1].log_evidence, alone.log_evidence, rtol=1e-10)
+
+
 def test_rows_that_fill_stay_dense():
     rng = np.random.default_rng(0)
     rows = sparse.random_array((400, 320), density=0.1, rng=rng, format="csr")
@@ -390,3 +405,45 @@ def test_slopes_need_an_evidence_and_a_precision():
     plain = LatentLinearModel([GaussianFactor(dim=2), SiteFactor(None, potentials.Logit([0, 1]))])
     with pytest.raises(ValueError, match="given by its covariance"):
         precision_slope(infer(plain, "gkl"), Q)
+
+
+def test_many_sites_per_entry_are_fitted_by_entries_with_the_same_optimum():
+    rows, y = groups(4000, 310)
+    model = LatentLinearModel([GaussianFactor(0.1, 1.5), SiteFactor(rows, potentials.Logit(y))])
+    ours = infer(model, engines.GaussianKL(tol=1e-8))
+    theirs = infer(model, engines.GaussianKL(tol=1e-8, algorithm="sites"))
+    assert len(ours.density.structure.precision.factor.analysis.indices) + model.dim < 4000
+    np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-7)
+    np.testing.assert_allclose(ours.variance, theirs.variance, rtol=1e-7)
+    np.testing.assert_allclose(ours.sites.gamma, theirs.sites.gamma, rtol=1e-6)
+    again = infer(model, engines.GaussianKL(tol=1e-6), start=ours)
+    assert again.n_iter <= 2
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_entries_with_constraints(normalise):
+    rng = np.random.default_rng(0)
+    levels, count = 8, 300
+    rows = np.zeros((count, levels + 1))
+    rows[:, 0] = 1.0
+    rows[np.arange(count), 1 + rng.integers(levels, size=count)] = 1.0
+    walk = differences(levels, 1)
+    parts = [
+        GaussianFactor(precision=0.1, H=slice(0, 1), dim=levels + 1),
+        GaussianFactor(precision=walk.T @ walk, rank=levels - 1, H=slice(1, levels + 1), dim=levels + 1),
+        SiteFactor(sparse.csr_array(rows), potentials.Poisson(rng.poisson(2.0, count))),
+    ]
+    model = LatentLinearModel(parts, [Constraint(np.r_[0.0, np.ones(levels)], 0.5)], normalise_prior=normalise)
+    ours = infer(model, engines.GaussianKL(tol=1e-9))
+    theirs = infer(model, engines.GaussianKL(tol=1e-9, algorithm="sites"))
+    np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-8)
+    np.testing.assert_allclose(ours.covariance(), theirs.covariance(), atol=1e-8)
+
+
+def test_a_log_joint_beyond_the_largest_number_is_minus_infinity_without_a_warning():
+    model = LatentLinearModel([GaussianFactor(precision=np.eye(3)), SiteFactor(None, potentials.Poisson([1, 2, 3]))])
+    form = site_form(model)
+    # exp(709.7) is a number, and three of them are not
+    assert form.expand(form.coordinates(np.full(3, 709.7))).objective == -np.inf

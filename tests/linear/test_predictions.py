@@ -215,7 +215,7 @@ def test_bad_questions_get_a_sentence():
         (BayesianLinearRegression(prior_scale=[1.0, 2.0]), "numbers", r"prior_scale must be 'auto' or have shape"),
         (BayesianLinearRegression(noise_scale="big"), "numbers", "noise_scale must be a positive number or 'auto'"),
         (BayesianLinearRegression(intercept_scale=0.0), "numbers", "intercept_scale must be a positive number"),
-        (RobustRegression("gauss"), "numbers", "likelihood must be one of student-t, laplace, cauchy"),
+        (RobustRegression("gauss"), "numbers", "likelihood must be one of 'student-t', 'laplace', 'cauchy'"),
         (RobustRegression("laplace", engine="laplace", prior_scale=1.0, noise_scale=1.0), "numbers", "kink"),
         (BayesianLogisticRegression(engine="magic"), "labels", "engine must be one of"),
         (BayesianOrdinalRegression(link="cloglog"), "three", "link must be one of"),

@@ -27,6 +27,7 @@ from latlin.potentials import (
     Horseshoe,
     Huber,
     Hurdle,
+    Interval,
     InverseGaussian,
     Laplace,
     Logistic,
@@ -166,6 +167,32 @@ def test_labels_of_any_kind_are_the_same():
         (lambda: Ordinal([0], [1.0, 1.0]), "cuts must be strictly increasing"),
         (lambda: Ordinal([0], [0.0], link="cloglog"), "link must be one of 'probit', 'logit', got 'cloglog'"),
         (lambda: Custom(3), "log_density must be callable"),
+        (lambda: Binomial([1, 5, 4], [3, 4, 3]), r"successes .* at most trials, got 5 at site 1 \(2 of 3 sites\)"),
+        (lambda: Binomial([0, 1], [3, 0]), r"trials must hold whole numbers from 1, got 0 at site 1 \(1 of 2 sites\)"),
+        (lambda: Binomial([0], [3], "log"), "link must be one of 'logit', 'probit', 'cloglog', got 'log'"),
+        (lambda: Binomial([0, 1], [3, 3, 3]), "successes has 2, trials has 3"),
+        (lambda: NegativeBinomial([1, -2, -1], 1.0), r"y must hold whole .* got -2 at site 1 \(2 of 3 sites\)"),
+        (lambda: NegativeBinomial([1], 0.0), "dispersion must hold positive numbers, got 0"),
+        (lambda: NegativeBinomial([1], 1.0, "cubic"), "variance must be one of 'quadratic', 'linear', got 'cubic'"),
+        (lambda: Gamma([1.0, 0.0], 1.0), r"y must hold positive numbers, got 0 at site 1 \(1 of 2 sites\)"),
+        (lambda: Beta([0.5, 1.0, 0.0], 2.0), r"y must .* strictly between 0 and 1, got 1 at site 1 \(2 of 3 sites\)"),
+        (lambda: Tweedie([1.0, -1.0], 1.5, 1.0), "y must hold numbers of at least zero, got -1 at site 1"),
+        (lambda: Tweedie([1.0], 2.0, 1.0), "power must hold numbers strictly between 1 and 2, got 2"),
+        (lambda: Weibull([1.0, 0.0], 1), r"time must hold positive numbers, got 0 at site 1 \(1 of 2 sites\)"),
+        (lambda: Weibull([1.0, 2.0], [1, 4]), r"event must hold 1 \(observed\), .* got 4 at site 1"),
+        (lambda: Weibull([1.0, 2.0], [1, 3]), r"event must hold no 3 .* unless upper is given, got 3 at site 1"),
+        (lambda: LogLogistic([1.0, 2.0], [1, 3], 1.0, 2.0), "upper must hold numbers above time .* got 2 at site 1"),
+        (lambda: AsymmetricLaplace(1.0), "quantile must hold numbers strictly between 0 and 1, got 1"),
+        (lambda: Interval(1.0, 1.0), "high must hold numbers above low, got 1"),
+        (lambda: Interval(-np.inf, np.inf), "low must hold a finite number where high is infinite"),
+        (lambda: Interval(0.0, 1.0).expected_log(0.0, 1.0), "a box has no expected log .* use the engine 'ep'"),
+        (lambda: Interval(0.0, 1.0).predictive(0.0, 1.0), "Interval does not describe observations"),
+        (lambda: ZeroInflated(Gaussian(0.0), 0.5), "base must be a family of counts"),
+        (lambda: Hurdle(Poisson([1, 0]), 1.0), "probability must hold numbers strictly between 0 and 1, got 1"),
+        (lambda: Truncated(Gaussian([-1.0, 1.0]), low=0.0), "base must hold observations between low and high, got -1"),
+        (lambda: Truncated(Laplace(0.0), low=-1.0), "base must be Gaussian"),
+        (lambda: SpikeAndSlab(0.5, 1.0, 2.0), "spike must hold numbers below slab, got 2"),
+        (lambda: Horseshoe().predictive(0.0, 1.0), "Horseshoe is a prior"),
         (lambda: Custom(np.sum).log_density([1.0, 2.0]), "elementwise"),
         (lambda: Custom(lambda x: x * np.nan).log_density([1.0]), "NaN"),
         (lambda: Custom(np.negative).predictive(0.0, 1.0), "observation"),
@@ -314,7 +341,7 @@ FREE = [(name, parameter) for name, block in BLOCKS.items() for parameter in blo
 @pytest.mark.parametrize(("name", "parameter"), FREE)
 def test_parameter_derivatives_by_differences(name: str, parameter: str):
     block, span = BLOCKS[name], BLOCKS[name].free[parameter]
-    value = np.asarray(block._value_of(parameter))
+    value = np.asarray(block.value_of(parameter))
     t, h = span.to_free(value), 1e-3
     vector = span.slope(value).ndim > value.ndim
     units = np.eye(t.size) if vector else [np.ones(value.shape)]
@@ -336,3 +363,58 @@ def test_parameter_derivatives_by_differences(name: str, parameter: str):
 def test_only_declared_parameters_have_derivatives():
     with pytest.raises(ValueError, match="'loc' is not a parameter of Laplace that can be learnt; these are: scale"):
         BLOCKS["laplace"].parameter_derivative("loc", MEAN)
+
+
+# --- predictives of the other families ----------------------------------------------------------
+
+COUNTED = ("binomial", "negative_binomial", "negative_binomial_linear", "zero_inflated", "hurdle", "beta_binomial")
+
+
+@pytest.mark.parametrize("name", [*COUNTED, "generalised_poisson", "hurdle_negative_binomial"])
+def test_masses_of_new_counts_sum_to_their_moments(name: str):
+    predictive = BLOCKS[name].predictive([0.3, -1.0, 0.2, 0.5], [0.2, 0.5, 0.1, 0.3])
+    k = np.arange(400.0)[:, None]
+    p = np.exp(predictive.log_density(k))
+    np.testing.assert_allclose(p.sum(axis=0), 1.0, rtol=1e-6)
+    np.testing.assert_allclose((p * k).sum(axis=0), predictive.mean, rtol=1e-5)
+    np.testing.assert_allclose((p * k * k).sum(axis=0), predictive.variance + predictive.mean**2, rtol=2e-3)
+    few = k[:12]
+    np.testing.assert_allclose(predictive.cdf(few), np.cumsum(p[:12], axis=0), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "name", ["gamma", "inverse_gaussian", "log_normal", "weibull", "log_logistic", "beta", "tweedie"]
+)
+def test_densities_of_new_amounts_have_their_distribution_function(name: str):
+    block = BLOCKS[name].select([1, 2])
+    predictive = block.predictive([0.3, 0.1], [0.2, 0.1])
+    low, high = (0.2, 0.7) if name == "beta" else (0.5, 2.0)
+    y = np.linspace(low, high, 401)
+    density = np.exp(predictive.log_density(y[:, None]))
+    rise = predictive.cdf(high) - predictive.cdf(low)
+    np.testing.assert_allclose(simpson(density, x=y, axis=0), rise, rtol=1e-7)
+    q = np.array([[0.3], [0.6], [0.97]])
+    point = predictive.quantile(q)
+    assert np.all(predictive.cdf(point) >= q - 1e-9)
+    np.testing.assert_allclose(np.where(point > 0, predictive.cdf(point), q), np.broadcast_to(q, (3, 2)), rtol=1e-8)
+    draws = predictive.sample(40000, random_state=5)
+    if name != "log_logistic" and name != "log_normal":
+        assert np.all(np.abs(draws.mean(axis=0) - predictive.mean) < 5 * np.sqrt(predictive.variance / 40000))
+    assert np.all(np.abs(np.mean(draws <= point[1], axis=0) - predictive.cdf(point[1])) < 0.02)
+
+
+def test_an_amount_of_nothing_has_a_mass():
+    predictive = Tweedie(0.0, 1.5, 1.0).predictive([0.0], [1e-12])
+    np.testing.assert_allclose(predictive.log_density(0.0), -2.0, rtol=1e-6)
+    np.testing.assert_allclose(predictive.cdf(0.0), np.exp(-2.0), rtol=1e-6)
+    assert predictive.quantile(0.1)[0] == 0.0
+    assert predictive.quantile(0.2)[0] > 0.0
+
+
+def test_a_coefficient_is_the_spikes_or_the_slabs():
+    prior = SpikeAndSlab(0.25, 2.0, 0.1)
+    x = np.linspace(-20.0, 20.0, 200001)
+    slab = 0.25 * stats.norm.pdf(x, 0.0, 2.0) * stats.norm.pdf(x, 0.4, 0.5)
+    spike = 0.75 * stats.norm.pdf(x, 0.0, 0.1) * stats.norm.pdf(x, 0.4, 0.5)
+    want = np.trapezoid(slab, x) / np.trapezoid(slab + spike, x)
+    assert prior.inclusion(0.4, 0.25) == pytest.approx(want, rel=1e-9)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import latlin
-from latlin.cli.screen import one_sentence, plain, screen
+from latlin.cli.screen import one_sentence, plain, plain_lines, screen
 
 app = typer.Typer(
     help="Deterministic Bayesian inference in latent linear models.",
@@ -21,7 +21,7 @@ Data = Annotated[
     Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain.")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
 Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; can be given again.")]
 Categorical = Annotated[list[str] | None, typer.Option(help="A column whose numbers are levels; can be given again.")]
@@ -32,6 +32,9 @@ Trials = Annotated[str, typer.Option(help="The column of trials, for the family 
 Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
+]
+SafeCsv = Annotated[
+    bool, typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @).")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
@@ -50,7 +53,13 @@ def latlin_command(
 @app.command()
 def fit(
     data: Data,
-    target: TargetName,
+    target: TargetName = "",
+    formula: Annotated[
+        str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
+    ] = "",
+    graph: Annotated[
+        Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
+    ] = None,
     family: Annotated[
         str,
         typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …"),
@@ -75,6 +84,7 @@ def fit(
     debug: Debug = False,
 ) -> None:
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
+    target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.fit import Fitting, fit_model, save_and_tell
         from latlin.cli.models import checked_folds, prepare, scale_of
@@ -82,6 +92,11 @@ def fit(
         from latlin.numerics.atomic import check_place
 
         check_place(out)
+        if formula:
+            from latlin.cli.formula import fit_formula
+
+            fit_formula(data, formula, family, engine, graph, out, screen())
+            return
         choices = _choices(target, family, missing, drop, categorical, levels, (exposure, trials, event))
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose)
@@ -108,27 +123,44 @@ def predict(
         str | None, typer.Option(help="error, drop or impute; as the model was fitted unless told.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    safe_csv: SafeCsv = False,
     debug: Debug = False,
 ) -> None:
     """Predict the rows of a table, with intervals."""
     with one_sentence(debug):
+        from latlin.cli.formula import additive_of, predict_formula
         from latlin.cli.model_file import load_model
         from latlin.cli.predict import Asking, predict_files
         from latlin.datasets.parts import appending, table_files
+        from latlin.datasets.table import guard_text
 
+        if (additive := additive_of(model)) is not None:
+            rows = predict_formula(additive, data, interval, keep)
+            if out is None:
+                _printing()(rows)
+            else:
+                _write_rows(out, rows.to_dict("records"))
+            return
         asked = (load_model(model), table_files(data), Asking(interval, missing, keep))
         if out is None:
-            predict_files(*asked, _printing())
+            write = _printing()
+            predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
             return
         with appending(out) as add:
-            count = predict_files(*asked, add)
+            count = predict_files(*asked, (lambda rows: add(guard_text(rows))) if safe_csv else add)
         screen().print(f"Saved {count} predictions to {plain(out)}")
 
 
 @app.command()
 def compare(
     data: Data,
-    target: TargetName,
+    target: TargetName = "",
+    formula: Annotated[
+        list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
+    ] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
+    ] = None,
     family: Annotated[
         str, typer.Option(help="Families, with commas between; those that suit the target unless told.")
     ] = "",
@@ -148,6 +180,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
+    target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
         from latlin.cli.models import checked_folds, scale_of
@@ -156,6 +189,13 @@ def compare(
 
         if out is not None:
             table_ending(check_place(out))
+        if formula:
+            from latlin.cli.formula import compare_formulas
+
+            rows = compare_formulas(data, formula, family or "auto", engine or "auto", graph, screen())
+            if out is not None:
+                _write_rows(out, rows)
+            return
         families, engines = _list(family), _list(engine)
         choices = _choices(
             target, families[0] if families else "auto", missing, drop, categorical, levels, (exposure, trials, event)
@@ -182,10 +222,15 @@ def report(
 ) -> None:
     """Write one HTML page about a model: no network, no script, for screens, phones and paper."""
     with one_sentence(debug):
+        from latlin.cli.formula import additive_of, report_formula
         from latlin.cli.model_file import load_model
         from latlin.numerics.atomic import write_text
         from latlin.report.page import render
 
+        if (additive := additive_of(model)) is not None:
+            write_text(out, report_formula(additive, title))
+            screen().print(f"Saved {plain(out)}")
+            return
         facts = load_model(model).facts
         write_text(out, render(facts if title is None else facts.with_(title=title)))
         screen().print(f"Saved {plain(out)}")
@@ -196,21 +241,29 @@ def summary(
     model: ModelFile,
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
+    safe_csv: SafeCsv = False,
     debug: Debug = False,
 ) -> None:
     """Print the coefficients of a model with their intervals, all of them."""
     with one_sentence(debug):
         from latlin.cli.fit import tell
+        from latlin.cli.formula import additive_of
         from latlin.cli.model_file import load_model
         from latlin.cli.models import checked_interval
 
+        if (additive := additive_of(model)) is not None:
+            found = additive.estimator.summary(checked_interval(interval))
+            screen().print(plain_lines(repr(found)))
+            if out is not None:
+                _write_rows(out, found.rows)
+            return
         loaded = load_model(model)
         rows = loaded.estimator.summary(checked_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
         told = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
         tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
         if out is not None:
-            _write_rows(out, rows)
+            _write_rows(out, rows, safe_csv)
 
 
 @app.command()
@@ -223,6 +276,12 @@ def demo(
         from latlin.cli.demo import run_demo
 
         run_demo(_folder(out), screen())
+
+
+def _needed(target: str) -> str:
+    if not target:
+        raise typer.BadParameter("say what to explain: --target COLUMN, or --formula 'y ~ x + (1 | g)'")
+    return target
 
 
 def _choices(
@@ -280,8 +339,9 @@ def _list(words: str) -> list[str]:
     return [part.strip() for part in words.split(",") if part.strip()]
 
 
-def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    from latlin.datasets.table import need_pandas, write_table
+def _write_rows(path: Path, rows: list[dict[str, Any]], safe_csv: bool = False) -> None:
+    from latlin.datasets.table import guard_text, need_pandas, write_table
 
-    write_table(path, need_pandas().DataFrame(rows))
+    frame = need_pandas().DataFrame(rows)
+    write_table(path, guard_text(frame) if safe_csv else frame)
     screen().print(f"Saved {plain(path)}")

@@ -29,6 +29,11 @@ def plain(value: Any) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))
 
 
+def plain_lines(words: str) -> str:
+    """Several lines, each without characters that would steer a terminal."""
+    return "\n".join(plain(line) for line in words.splitlines())
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A table; columns of numbers are set flush right."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))

@@ -1,4 +1,4 @@
-"""Small real data sets: three that come with the library, two that come with scikit-learn.
+"""Small real data sets: four that come with the library, two that come with scikit-learn.
 
 | name | rows × features | target | from | licence |
 |---|---|---|---|---|
@@ -6,6 +6,7 @@
 | diabetes | 442 × 10 | progression after a year | Efron et al. 2004, scikit-learn | BSD-3-Clause |
 | concrete | 1030 × 8 | compressive strength, MPa | Yeh 1998, UCI repository | CC BY 4.0 |
 | wine | 1599 × 11 | quality, 3 … 8 (ordered) | Cortez et al. 2009, UCI repository, red wines | CC BY 4.0 |
+| radon | 919 × 3 | log radon in homes of 85 counties | Gelman and Hill 2007, posteriordb | BSD-3-Clause |
 | doctor-visits | 20190 × 9 | visits a year (counts) | RAND Health Insurance Experiment, statsmodels | public domain |
 """
 
@@ -24,6 +25,7 @@ FILES = {
     "concrete": ("concrete_strength.csv.gz", "strength_mpa"),
     "wine": ("wine_quality_red.csv.gz", "quality"),
     "doctor-visits": ("randhie.csv.gz", "mdvis"),
+    "radon": ("radon_minnesota.csv.gz", "log_radon"),
 }
 NAMES = ("breast-cancer", "diabetes", *FILES)
 

@@ -84,7 +84,7 @@ def appending(path: str | os.PathLike[str]) -> Iterator[Callable[[Frame], None]]
 
 def _text_rows(fresh: Path, separator: str) -> Callable[[Frame], None]:
     def add(frame: Frame) -> None:
-        frame.to_csv(fresh, index=False, sep=separator, mode="a", header=not fresh.exists())
+        frame.to_csv(fresh, index=False, sep=separator, mode="a", header=not fresh.stat().st_size)
 
     return add
 

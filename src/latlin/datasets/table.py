@@ -10,6 +10,8 @@ from latlin.numerics.atomic import replacing
 
 Frame = Any  # a pandas.DataFrame; pandas is imported where it is used
 PARQUET = {".parquet", ".pq"}
+#: how a text begins that a spreadsheet takes for a formula
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t"}
 PACKED = {".gz", ".bz2", ".xz", ".zip"}
 
@@ -59,6 +61,26 @@ def write_table(path: str | os.PathLike[str], frame: Frame) -> None:
             frame.to_parquet(fresh, index=False)
         else:
             frame.to_csv(fresh, index=False, sep=SEPARATORS[ending])
+
+
+def guard_text(frame: Frame) -> Frame:
+    """The data frame with an apostrophe before every text, and name of a column, that a spreadsheet would run.
+
+    Examples
+    --------
+    >>> frame = need_pandas().DataFrame({"=a": ["=1+1", "plain", "-x"], "n": [-1, 2, 3]})
+    >>> guard_text(frame).to_csv(index=False).split()
+    ["'=a,n", "'=1+1,-1", 'plain,2', "'-x,3"]
+    """
+    guarded = frame.rename(columns=_guarded)
+    for place, kind in enumerate(guarded.dtypes):
+        if not need_pandas().api.types.is_numeric_dtype(kind):
+            guarded.isetitem(place, guarded.iloc[:, place].astype(object).map(_guarded))
+    return guarded
+
+
+def _guarded(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def table_ending(path: Path) -> str:

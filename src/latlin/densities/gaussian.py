@@ -83,6 +83,11 @@ class Gaussian:
         """S as a dense matrix."""
         return self.structure.dense()
 
+    def times_covariance(self, v: Array) -> Array:
+        """S v, without a dense S where the structure can do without."""
+        times = getattr(self.structure, "times", None)
+        return self.covariance() @ v if times is None else times(v)
+
     def sample(self, count: int, random_state: RandomState = None) -> Array:
         """Draws, one a row."""
         return self.mean + self.structure.draw(count, generator(random_state))

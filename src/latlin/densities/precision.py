@@ -51,6 +51,10 @@ class PrecisionCovariance:
         half = self.whitening.apply(self.precision.inverse())
         return self.whitening.apply(half.T)
 
+    def times(self, v: Array) -> Array:
+        """S v."""
+        return self.whitening.apply(self.precision.solve(np.ravel(self.whitening.rows(v[None, :]))))
+
     def project(self, rows: Any) -> Array:
         parts = [self._project_block(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK)]
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -211,6 +215,14 @@ class SubspaceCovariance:
         core = self.inner.inverse() - c2 * np.eye(self.basis.shape[1])
         middle = self.basis @ core @ self.basis.T + c2 * np.eye(self.dim)
         return self.whitening.apply(self.whitening.apply(middle).T)
+
+    def times(self, v: Array) -> Array:
+        """S v."""
+        h = np.ravel(self.whitening.rows(v[None, :]))
+        inside = self.basis.T @ h
+        return self.whitening.apply(
+            self.basis @ self.inner.solve(inside) + self.complement**2 * (h - self.basis @ inside)
+        )
 
     def project(self, rows: Any) -> Array:
         h = self.whitening.rows(rows)

@@ -159,6 +159,10 @@ class SparsePrecisionCovariance:
         less, more = np.einsum("nk,nk->n", removed, removed), np.einsum("nk,nk->n", added, added)
         return np.maximum(plain - less + more, 0.0)
 
+    def times(self, v: Array) -> Array:
+        """S v, along the constraints."""
+        return self.precision.solve(v)
+
     def quadratic(self, deviations: Array) -> Array:
         p = self.precision
         squares = p.factor.squares(deviations) - p.weight * np.sum(deviations[:, p.held] ** 2, axis=1)

@@ -15,9 +15,10 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.design.directions import covariance_operator, greedy_rows, leading_directions
+from latlin.inference.arguments import checked_matrix
 from latlin.inference.engine import Engine
 from latlin.inference.infer import infer, resolve
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, checked_matrix
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential

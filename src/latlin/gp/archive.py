@@ -14,7 +14,7 @@ from latlin.gp.evidence import Setting
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.process import Process
 from latlin.gp.search import Found
-from latlin.inference.forms.site_form import site_form
+from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

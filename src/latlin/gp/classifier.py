@@ -20,9 +20,10 @@ from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
 from latlin.numerics.magnitude import summable
+from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
 #: share of wrong labels that "step" allows for
@@ -113,7 +114,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Labels of any kind.
         """
-        inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        inputs, labels = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64)
         inputs = summable("X", inputs)
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
@@ -132,7 +133,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
             whole("n_restarts", self.n_restarts),
             whole("max_iter", self.max_iter, 1),
         )
-        found = Parallel(n_jobs=self.n_jobs)(
+        found = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(maximise_evidence)(setting, inputs, targets, *options, own, self.verbose)
             for targets, own in zip(self._targets, rng.spawn(len(ones)), strict=True)
         )
@@ -224,7 +225,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, X, dtype=np.float64, reset=False))
+        return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))
 
 
 def _template(link: str | Potential) -> Potential:
@@ -233,6 +234,6 @@ def _template(link: str | Potential) -> Potential:
         if link.observation[0] != "y":
             raise ValueError(f"link must be a potential of labels, got {type(link).__name__}")
         return link
-    if link not in LINKS:
+    if not isinstance(link, str) or link not in LINKS:
         raise ValueError(f"link must be one of {', '.join(map(repr, LINKS))} or a potential, got {link!r}")
     return LINKS[link]

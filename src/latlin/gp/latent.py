@@ -19,7 +19,7 @@ from scipy import linalg
 
 from latlin.densities.precision import kernel_weights
 from latlin.inference.engine import Engine
-from latlin.inference.ep.moments import cavity
+from latlin.inference.ep.sweeps import cavity
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor

@@ -150,14 +150,18 @@ def resolve_likelihood(
     likelihood: str | Potential, given: Mapping[str, Any] | None, fixed: Sequence[str], y: Array
 ) -> Likelihood:
     """A likelihood from a name (with starting values) or from a potential whose observation is to be replaced."""
+    if not isinstance(fixed, Sequence) or isinstance(fixed, str):
+        raise ValueError(f"fixed_likelihood must be a sequence of names of parameters, got {fixed!r:.80}")
     if isinstance(likelihood, Potential):
         if given:
             raise ValueError("likelihood_params is for named likelihoods; a potential brings its own parameters")
         return Likelihood.of(likelihood, fixed)
     numeric = {name: family for name, family in FAMILIES.items() if name not in LABELS}
-    if likelihood not in numeric:
+    if not isinstance(likelihood, str) or likelihood not in numeric:
         known = ", ".join(map(repr, numeric))
-        raise ValueError(f"likelihood must be one of {known} or a potential, got {likelihood!r}")
+        raise ValueError(f"likelihood must be one of {known} or a potential, got {likelihood!r:.80}")
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"likelihood_params must be a dict of first values, got {given!r:.80}")
     family = numeric[likelihood]
     try:
         template = _starting(family, y, given or {})

@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from latlin.gp.evidence import Setting
-from latlin.gp.exact import Exact
 from latlin.gp.search import Found
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import resolve
 from latlin.numerics.arrays import Array

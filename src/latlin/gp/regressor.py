@@ -19,9 +19,10 @@ from latlin.gp.validation import choose_on_validation
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
@@ -136,8 +137,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
         """
-        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        inputs, targets = summable("X", inputs), summable("y", targets.astype(float))
+        inputs, targets = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64, y_numeric=True)
+        inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
         rng = generator(self.random_state)
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
         setting = self._setting(likelihood, inputs, targets)
@@ -267,4 +268,4 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, X, dtype=np.float64, reset=False))
+        return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))

@@ -41,6 +41,8 @@ def choose_on_validation(
 
 def candidates(setting: Setting, grid: Mapping[str, Sequence[float]]) -> list[Setting]:
     """The setting at every combination of the grid's likelihood parameters, which are then fixed."""
+    if not isinstance(grid, Mapping) or not grid:
+        raise ValueError(f"validation_grid must be a dict of values to choose from, got {grid!r:.80}")
     template = setting.likelihood.template
     unknown = set(grid) - set(setting.likelihood.values)
     if unknown:

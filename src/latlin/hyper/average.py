@@ -8,9 +8,9 @@ import numpy as np
 
 from latlin.densities.mixture import Mixture
 from latlin.hyper.learn import Learnt
-from latlin.inference.approximation import EvidenceKind
 from latlin.inference.averaged import AveragedModel
-from latlin.inference.posterior import Posterior
+from latlin.inference.model import in_memory
+from latlin.inference.posterior import EvidenceKind, Posterior
 
 
 def averaged_posterior(learnt: Learnt, *, normalised: bool = True) -> Posterior:
@@ -30,7 +30,7 @@ def averaged_posterior(learnt: Learnt, *, normalised: bool = True) -> Posterior:
     if learnt.table.manner != "integrated":
         return replace(centre, message=message, caution=learnt.caution)
     shares = np.array([component.share for component in learnt.components])
-    model = AveragedModel([p.model for p in parts], [c.log_weight for c in learnt.components], middle)
+    model = AveragedModel([in_memory(p.model) for p in parts], [c.log_weight for c in learnt.components], middle)
     return Posterior(
         model=model,
         density=Mixture(shares, tuple(part.density for part in parts)),

@@ -19,7 +19,7 @@ from latlin.inference.auto import Auto, choose
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer, resolve
-from latlin.inference.mode.map import MAP
+from latlin.inference.map import MAP
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

@@ -17,6 +17,7 @@ from scipy.stats import qmc
 from latlin.hyper.axes import Axes
 from latlin.hyper.space import Hyperparameter, Space
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 #: draws, points of a stored density, degrees of freedom of the draws
 DRAWS, GRID, DF = 2**13, 201, 5.0
@@ -26,6 +27,7 @@ DEEP = 14.0
 WIDTH = 0.08
 
 
+@storable
 @dataclass(frozen=True)
 class Marginal:
     """The posterior of one hyperparameter.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 from latlin.priors.base import Prior
 from latlin.priors.flat import Flat
 
@@ -21,6 +22,7 @@ from latlin.priors.flat import Flat
 FAR, MARGIN = 1e6, 1e-6
 
 
+@storable
 @dataclass(frozen=True)
 class Hyperparameter:
     """One number to learn.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from latlin.hyper.marginals import Marginal
+from latlin.numerics.stored import storable
 
 Manner = Literal["integrated", "maximised", "fixed"]
 #: probabilities of the quantiles
@@ -16,6 +17,7 @@ LEVELS = (0.05, 0.5, 0.95)
 COLUMNS = ("name", "mean", "sd", "5%", "50%", "95%", "at_bound", "prior")
 
 
+@storable
 @dataclass(frozen=True)
 class HyperparameterTable:
     """Hyperparameters of a fit; prints as a table in a terminal and in a notebook.

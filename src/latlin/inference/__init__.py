@@ -1,1 +1,1 @@
-"""Floor 2: the model, the posterior, `infer` and `compare`, and one engine a file."""
+"""Floor 2: the model, the posterior, `infer` and `compare`, and one engine per file."""

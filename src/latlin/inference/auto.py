@@ -16,12 +16,14 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.affine.engine import AffineKL
+from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
+from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import needs_sparse, uses_sparse
+from latlin.inference.forms.sparse import uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.mean_field.engine import MeanField
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.mean_field import MeanField
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.stored import storable_by_arguments
 
@@ -45,7 +47,7 @@ class Auto:
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -57,11 +59,14 @@ class Auto:
         return replace(post, message=f"auto: {reason}; {post.message}")
 
 
-def choose(model: LatentLinearModel) -> tuple[Engine, str]:
+def choose(model: Model) -> tuple[Engine, str]:
     """An engine and the reason for it."""
+    if isinstance(model, BlockModel):
+        return _for_blocks(model)
+    model = in_memory(model)
     sites = Sites.of(model)
     n, d = len(sites), model.dim
-    if _independent(model):
+    if _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
     if uses_sparse(model):
         return (
@@ -80,7 +85,14 @@ def choose(model: LatentLinearModel) -> tuple[Engine, str]:
     return GaussianKL(), f"{n} sites in {d} dimensions: a full covariance is affordable and its bound the tightest"
 
 
-def _independent(model: LatentLinearModel) -> bool:
+def _for_blocks(model: BlockModel) -> tuple[Engine, str]:
+    """A full covariance where it is affordable, else a diagonal one."""
+    if model.dim <= FULL:
+        return GaussianKL(), f"rows in blocks, {model.dim} dimensions: a full covariance is affordable"
+    return GaussianKL(covariance="diagonal"), f"rows in blocks, {model.dim} dimensions: a diagonal covariance"
+
+
+def _is_independent(model: LatentLinearModel) -> bool:
     """Nothing couples two coordinates, and no coordinate has two blocks of sites."""
     if needs_sparse(model):
         return False

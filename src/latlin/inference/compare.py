@@ -15,7 +15,7 @@ import numpy as np
 
 from latlin.inference.engine import Engine
 from latlin.inference.infer import infer, resolve
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.rng import RandomState, generator
 
@@ -28,12 +28,12 @@ RUNGS = {"lower bound": 0, "exact": 1, "approximation": 2, "none": 3, None: 4}
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of posteriors, one row an engine; prints well in a terminal and in a notebook.
+    """A table of posteriors, one row per engine; prints well in a terminal and in a notebook.
 
     Attributes
     ----------
     rows : list of dict
-        One an engine, with the keys of `columns`: lower bounds in rising order, then an exact evidence, then
+        One per engine, with the keys of `columns`: lower bounds in rising order, then an exact evidence, then
         approximations. `gap` is what a bound lacks, in nat, to the exact evidence or else to the best bound here.
     posteriors : dict
         Label → Posterior, for the engines that apply: the short name, with the options that are not the default.
@@ -72,7 +72,7 @@ class Comparison:
 
 
 def compare(
-    model: LatentLinearModel,
+    model: Model,
     engines: Iterable[str | Engine] = ("map", "laplace", "mean-field", "lvb", "ep", "gkl"),
     *,
     verbose: bool = False,
@@ -121,12 +121,19 @@ def _label(engine: Engine) -> str:
     """The short name and the options that are not the default."""
     if not is_dataclass(engine):
         return engine.name
-    values = ((option, getattr(engine, option.name)) for option in fields(engine))
-    told = [f"{option.name}={_brief(value)}" for option, value in values if _brief(value) != _brief(option.default)]
-    return engine.name + (f"({', '.join(told)})" if told else "")
+    return engine.name + _options(engine)
+
+
+def _options(value: Any) -> str:
+    """The options of a data class that are not the default, in brackets."""
+    pairs = [(option, getattr(value, option.name)) for option in fields(value)]
+    named = [f"{option.name}={_brief(part)}" for option, part in pairs if _brief(part) != _brief(option.default)]
+    return f"({', '.join(named)})" if named else ""
 
 
 def _brief(value: Any) -> str:
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__ + (_options(value) or "()")
     return repr(value) if value is None or isinstance(value, str | int | float) else "…"
 
 

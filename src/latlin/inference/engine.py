@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import getclosurevars
 from types import CodeType, FunctionType
@@ -14,11 +15,12 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from latlin.inference.blocks import BlockModel
+from latlin.inference.model import Model, in_memory
 from latlin.numerics.ascent import Checkpoint
 from latlin.potentials.base import Potential
 
 if TYPE_CHECKING:
-    from latlin.inference.model import LatentLinearModel
     from latlin.inference.posterior import Posterior
 
 #: options that say when to stop; a fit may go on from a checkpoint under other ones
@@ -32,7 +34,7 @@ class Engine(Protocol):
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -40,19 +42,24 @@ class Engine(Protocol):
     ) -> Posterior: ...
 
 
-def checkpoint_for(path: str | os.PathLike[str] | None, model: LatentLinearModel, engine: object) -> Checkpoint | None:
+def checkpoint_for(path: str | os.PathLike[str] | None, model: Model, engine: object) -> Checkpoint | None:
     """A checkpoint that only the same model and the same engine options can resume."""
     return None if path is None else Checkpoint(path, fingerprint(model, engine))
 
 
-def fingerprint(model: LatentLinearModel, engine: object) -> str:
+def fingerprint(model: Model, engine: object) -> str:
     """A digest of what the model computes and of the engine's options, but not of when it stops."""
+    if isinstance(model, BlockModel):
+        rows = f"{fingerprint(model.own, engine)} {type(model.reading).__name__} {model.signature}"
+        return hashlib.sha256(rows.encode()).hexdigest()
+    model = in_memory(model)
     digest = hashlib.sha256(type(engine).__name__.encode())
     for name, value in sorted(vars(engine).items()):
         if name not in STOPPING:
             digest.update(name.encode())
             _digest(digest, value)
-    for factor in (*model.gaussians, *model.sites):
+    digest.update(f"normalise_prior={model.normalise_prior}".encode())
+    for factor in (*model.gaussians, *model.sites, *model.constraints):
         digest.update(type(factor).__name__.encode())
         for name, value in sorted(vars(factor).items()):
             digest.update(name.encode())
@@ -62,6 +69,12 @@ def fingerprint(model: LatentLinearModel, engine: object) -> str:
 
 def _digest(digest: hashlib._Hash, value: Any) -> None:
     """Arrays by their bytes, operators by a product, potentials by all they hold and by values, functions by code."""
+    if is_dataclass(value) and not isinstance(value, type):
+        digest.update(type(value).__name__.encode())
+        for field in fields(value):
+            digest.update(field.name.encode())
+            _digest(digest, getattr(value, field.name))
+        return
     if sparse.issparse(value):
         csr = sparse.csr_array(value)
         value = np.concatenate([csr.shape, csr.indptr, csr.indices, csr.data])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -9,28 +10,29 @@ from typing import Any
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.auto import Auto
-from latlin.inference.block_infer import infer_blocks
-from latlin.inference.block_model import BlockModel
+from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
-from latlin.inference.mean_field.engine import MeanField
-from latlin.inference.mode.laplace import Laplace
-from latlin.inference.mode.map import MAP
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.map import MAP
+from latlin.inference.mean_field import MeanField
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
 from latlin.numerics.threads import blas_threads_for
 
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
     engine.name: engine
-    for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL, AffineKL)
+    for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL, AffineKL, Exact)
 }
 
 
 def infer(
-    model: LatentLinearModel,
+    model: Model,
     engine: str | Engine = "auto",
     *,
     start: Posterior | None = None,
@@ -43,7 +45,7 @@ def infer(
     ----------
     model : LatentLinearModel
     engine : str or engine object
-        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl", or "auto") or an object of
+        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl", "exact", or "auto") or an object of
         `latlin.engines` with its options.
     start : Posterior, optional
         Where to start, for example the posterior of a similar model.
@@ -66,21 +68,30 @@ def infer(
     >>> post.evidence_kind, round(post.log_evidence, 4)
     ('lower bound', -1.8448)
     """
-    if not isinstance(model, LatentLinearModel):
+    if not isinstance(model, LatentLinearModel | BlockModel):
         raise ValueError(f"model must be a LatentLinearModel, got {type(model).__name__}")
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
-    if isinstance(model, BlockModel):
-        return infer_blocks(model, resolve(engine), start=start, verbose=verbose, checkpoint=checkpoint)
     chosen = resolve(engine)
-    rows = sum(model.site_count(factor) for factor in model.sites)
-    # a weighted Gram matrix in the smaller of the two spaces
-    with blas_threads_for(rows * model.dim * min(rows, model.dim)):
+    if not isinstance(model, BlockModel):
+        check_propriety(in_memory(model))
+    with blas_threads_for(_multiplications(model)):
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 
+def _multiplications(model: Model) -> float:
+    """Of the longest product of a fit: a weighted Gram matrix in the smaller of two spaces; rows in blocks are many."""
+    if isinstance(model, BlockModel):
+        return math.inf
+    held = in_memory(model)
+    rows = sum(held.site_count(factor) for factor in held.sites)
+    return float(rows) * model.dim * min(rows, model.dim)
+
+
 def _explained(post: Posterior) -> Posterior:
-    """The posterior, its message with a word on a sparse precision."""
+    """The posterior, its message with a word on overlapping factors and on a sparse precision."""
+    if not isinstance(post.model, BlockModel) and has_overlap(in_memory(post.model)):
+        post = replace(post, message=post.message + OVERLAP)
     structure = getattr(post.density, "structure", None)
     if not isinstance(structure, SparsePrecisionCovariance):
         return post

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from latlin.inference.arguments import (
+    checked_matrix,
+    checked_precision,
+    checked_projection,
+    dense_operator,
+    finite_array,
+    positive_array,
+    positive_int,
+)
 from latlin.numerics.arrays import Array
 from latlin.numerics.constraints import independent_rows
 from latlin.numerics.intrinsic import generalised_log_det
 from latlin.numerics.linalg import cholesky
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import countable
 from latlin.potentials.base import Potential
 
 #: why a question about a covariance has no answer
@@ -86,16 +94,16 @@ class GaussianFactor(_Sealed):
     ) -> None:
         if cov is not None and precision is not None:
             raise ValueError("GaussianFactor takes cov or precision, got both")
-        self.mean = _finite(mean, "GaussianFactor mean", max_ndim=1)
+        self.mean = finite_array(mean, "GaussianFactor mean", max_ndim=1)
         self.precision: sparse.csr_array | None = None
         self._cov: Array | None = None
         if precision is None:
-            self._cov = _finite(1.0 if cov is None else cov, "GaussianFactor cov", max_ndim=2)
+            self._cov = finite_array(1.0 if cov is None else cov, "GaussianFactor cov", max_ndim=2)
         elif sparse.issparse(precision) or np.ndim(precision) == 2 or rank is not None:
-            self.precision = _checked_precision(precision, "GaussianFactor precision")
+            self.precision = checked_precision(precision, "GaussianFactor precision")
         else:
-            self._cov = 1.0 / _positive(precision, "GaussianFactor precision")
-        self.H: Any = None if H is None else _projection(H, dim)
+            self._cov = 1.0 / positive_array(precision, "GaussianFactor precision")
+        self.H: Any = None if H is None else checked_projection(H, dim)
         self.size = self._common_size(dim)
         self.dim = self.size if self.H is None else self.H.shape[1]
         if dim is not None and self.dim != dim:
@@ -121,7 +129,7 @@ class GaussianFactor(_Sealed):
         if self.H is not None:
             known["H"] = self.H.shape[0]
         elif dim is not None:
-            known["dim"] = _positive_int(dim, "GaussianFactor dim")
+            known["dim"] = positive_int(dim, "GaussianFactor dim")
         if len(set(known.values())) > 1:
             raise ValueError(f"GaussianFactor arguments differ in length: {known}")
         return next(iter(known.values()), None)
@@ -146,12 +154,12 @@ class GaussianFactor(_Sealed):
                 raise ValueError("GaussianFactor rank and log_det are for a precision, got them without one")
             return None, None
         size = self.precision.shape[0]
-        rank = size if rank is None else _positive_int(rank, "GaussianFactor rank")
+        rank = size if rank is None else positive_int(rank, "GaussianFactor rank")
         if rank > size:
             raise ValueError(f"GaussianFactor rank must be at most {size}, the size of precision, got {rank}")
         if log_det is None:
             return rank, generalised_log_det(self.precision, rank, "GaussianFactor precision")
-        return rank, float(_finite(log_det, "GaussianFactor log_det", max_ndim=0))
+        return rank, float(finite_array(log_det, "GaussianFactor log_det", max_ndim=0))
 
     def __repr__(self) -> str:
         on = "w" if self.H is None else f"{self.H.shape[0]} projections of w"
@@ -178,7 +186,7 @@ class Constraint(_Sealed):
     def __init__(self, A: Any, e: ArrayLike = 0.0) -> None:
         rows = A if sparse.issparse(A) or isinstance(A, LinearOperator) else np.atleast_2d(A)
         self.A = sparse.csr_array(checked_matrix(dense_operator(rows), "Constraint A"))
-        self.e = np.asarray(_finite(e, "Constraint e", max_ndim=1))
+        self.e = np.asarray(finite_array(e, "Constraint e", max_ndim=1))
         if self.e.ndim and len(self.e) != self.A.shape[0]:
             raise ValueError(f"Constraint e must have one number per row of A, {self.A.shape[0]}, got {len(self.e)}")
         self.dim = self.A.shape[1]
@@ -197,7 +205,7 @@ class SiteFactor(_Sealed):
     H : array, sparse matrix or LinearOperator of shape (n, dim), or None
         Rows are the projections h_n; None puts the sites on the coordinates of w.
     potential : Potential
-        One site a row, see `latlin.potentials`.
+        One site per row, see `latlin.potentials`.
     weight : float or array of shape (n,), optional
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional
@@ -214,10 +222,12 @@ class SiteFactor(_Sealed):
             raise ValueError(f"SiteFactor potential must be a latlin potential, got {type(potential).__name__}")
         self.potential = potential
         self.H: Any = None if H is None else checked_matrix(H, "SiteFactor H")
-        self.weight = None if weight is None else _finite(weight, "SiteFactor weight", max_ndim=1)
-        self.offset = None if offset is None else _finite(offset, "SiteFactor offset", max_ndim=1)
+        self.weight = None if weight is None else finite_array(weight, "SiteFactor weight", max_ndim=1)
+        self.offset = None if offset is None else finite_array(offset, "SiteFactor offset", max_ndim=1)
         if self.weight is not None and np.any(self.weight < 0.0):
             raise ValueError(f"SiteFactor weight must not be negative, got {self.weight.min():g}")
+        if self.weight is not None:
+            countable("SiteFactor weight", self.weight)
         self.size = self._common_size()
         self.dim = self.size if self.H is None else self.H.shape[1]
         self._seal()
@@ -239,8 +249,57 @@ class SiteFactor(_Sealed):
         return f"SiteFactor({type(self.potential).__name__} on {on})"
 
 
+class Model(Protocol):
+    """What engines may ask of a model wherever its observations are; `LatentLinearModel` and `BlockModel` are such."""
+
+    @property
+    def dim(self) -> int:
+        """Length of w."""
+        ...
+
+    @property
+    def gaussians(self) -> tuple[GaussianFactor, ...]: ...
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        ...
+
+    @property
+    def log_concave(self) -> bool: ...
+
+    @property
+    def smooth(self) -> bool: ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        ...
+
+
+class SiteTraits:
+    """What holds for all sites of a model where it holds for each of its potentials."""
+
+    potentials: Any
+
+    @property
+    def log_concave(self) -> bool:
+        """Every site is log-concave."""
+        return all(potential.log_concave for potential in self.potentials)
+
+    @property
+    def smooth(self) -> bool:
+        """No site has a kink."""
+        return all(potential.smooth for potential in self.potentials)
+
+    @property
+    def gaussian(self) -> bool:
+        """Every site is Gaussian, so that the posterior is, too."""
+        return all(potential.gaussian for potential in self.potentials)
+
+
 @dataclass(frozen=True, init=False, repr=False)
-class LatentLinearModel:
+class LatentLinearModel(SiteTraits):
     """A product of Gaussian factors and blocks of sites; see the module.
 
     Parameters
@@ -315,6 +374,11 @@ class LatentLinearModel:
         object.__setattr__(part, "normalise_prior", self.normalise_prior)
         return part
 
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """One potential per factor of sites."""
+        return tuple(factor.potential for factor in self.sites)
+
     def site_count(self, factor: SiteFactor) -> int:
         """Number of sites of a factor; one on the coordinates has `dim` of them."""
         return self.dim if factor.size is None else factor.size
@@ -322,6 +386,20 @@ class LatentLinearModel:
     def __repr__(self) -> str:
         parts = (*self.gaussians, *self.sites, *self.constraints)
         return f"LatentLinearModel(dim={self.dim}: {', '.join(map(repr, parts))})"
+
+
+#: who can use rows in blocks
+IN_BLOCKS = (
+    "the observations are in blocks of rows, which engines 'gkl' (any covariance but \"subspace\"), 'exact', 'laplace' "
+    "and 'map' can use; for anything else take the rows into memory"
+)
+
+
+def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
+    """The model, whose rows are in memory; a sentence for one whose rows are in blocks."""
+    if isinstance(model, LatentLinearModel):
+        return model
+    raise ValueError(f"engine {engine!r} cannot be used: {IN_BLOCKS}" if engine else IN_BLOCKS)
 
 
 def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
@@ -342,83 +420,3 @@ def _common_dim(factors: list[GaussianFactor | SiteFactor | Constraint]) -> int:
         said = ", ".join(f"{name} has {dim}" for name, dim in dims)
         raise ValueError(f"factors differ in the dimension of w: {said}")
     return int(dims[0][1])
-
-
-def _finite(value: ArrayLike, name: str, max_ndim: int) -> Array:
-    raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
-    if raw.dtype.kind not in "biufO":
-        raise ValueError(f"{name} must hold real numbers, got {raw.dtype}")
-    try:
-        array = raw.astype(float, copy=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numeric, got {value!r}") from error
-    if array.ndim > max_ndim:
-        raise ValueError(f"{name} must have at most {max_ndim} dimensions, got shape {array.shape}")
-    if array.size == 0:
-        raise ValueError(f"{name} is empty")
-    if not np.all(np.isfinite(array)):
-        bad = int(np.size(array) - np.isfinite(array).sum())
-        raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")
-    return np.asarray(summable(name, array))
-
-
-def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:
-    """A finite, non-empty matrix of `dim` columns: C-ordered array, CSR, or the LinearOperator as it came."""
-    if isinstance(value, LinearOperator):
-        if 0 in value.shape:
-            raise ValueError(f"{name} must be a non-empty matrix, got shape {value.shape}")
-        return value
-    if sparse.issparse(value):
-        matrix = sparse.csr_array(value, dtype=float)
-        _finite(matrix.data if matrix.nnz else [0.0], f"{name} data", max_ndim=1)
-    else:
-        matrix = np.ascontiguousarray(_finite(value, name, max_ndim=2))
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"{name} must be a non-empty matrix, got shape {matrix.shape}")
-    if dim is not None and matrix.shape[1] != dim:
-        raise ValueError(f"{name} must have {dim} columns, got shape {matrix.shape}")
-    return matrix
-
-
-def dense_operator(value: Any) -> Any:
-    """A LinearOperator as the array of its rows; anything else as it is."""
-    return np.asarray(value @ np.eye(value.shape[1]), float) if isinstance(value, LinearOperator) else value
-
-
-def _projection(value: Any, dim: int | None) -> Any:
-    """H as a matrix; a slice selects coordinates."""
-    if not isinstance(value, slice):
-        return checked_matrix(dense_operator(value), "GaussianFactor H")
-    if dim is None:
-        raise ValueError("GaussianFactor H is a slice, which needs dim, the length of w")
-    kept = np.arange(_positive_int(dim, "GaussianFactor dim"))[value]
-    if not len(kept):
-        raise ValueError(f"GaussianFactor H must select some coordinates, got {value} of {dim}")
-    return sparse.csr_array((np.ones(len(kept)), (np.arange(len(kept)), kept)), shape=(len(kept), dim))
-
-
-def _positive(value: Any, name: str) -> Array:
-    array = _finite(value, name, max_ndim=1)
-    if np.any(array <= 0.0):
-        raise ValueError(f"{name} must be positive, got {array.min():g}; one with zeros needs its rank=")
-    return array
-
-
-def _checked_precision(value: Any, name: str) -> sparse.csr_array:
-    """A symmetric matrix, sparse; a vector is its diagonal."""
-    if not sparse.issparse(value) and np.ndim(value) < 2:
-        return sparse.csr_array(sparse.diags_array(np.atleast_1d(_finite(value, name, max_ndim=1))))
-    matrix = sparse.csr_array(checked_matrix(value, name))
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"{name} must be square, got shape {matrix.shape}")
-    difference = abs(matrix - matrix.T)
-    asymmetry = float(difference.max()) if difference.nnz else 0.0
-    if asymmetry > 1e-8 * float(abs(matrix).max()):
-        raise ValueError(f"{name} must be symmetric, got entries that differ by {asymmetry:g}")
-    return matrix
-
-
-def _positive_int(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return int(value)

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
-from latlin.inference.approximation import Density, EvidenceKind
-from latlin.inference.diagnosis.kl_bound import gaussian_kl_bound
+from latlin.inference.arguments import checked_matrix, dense_operator
+from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
+from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.model import LatentLinearModel, checked_matrix, dense_operator
-from latlin.inference.stored_posterior import StoredModel, check_density
-from latlin.numerics.archived import Archived
+from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.numerics.archived import Archived, save_with_card
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
-from latlin.numerics.stored import storable_as
+from latlin.numerics.stored import is_storable, storable_as
 
 if TYPE_CHECKING:
     from latlin.inference.diagnosis.diagnose import Diagnosis
+
+EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
+
+
+class StoredModel(LatentLinearModel):
+    """In the place of a model whose training data were not stored: its dimension, and nothing else."""
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "dim", dim)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("gaussians", "sites"):
+            raise ValueError(
+                "this posterior was loaded from a file, which has no training data: fit again to use them, or give it "
+                "its model, dataclasses.replace(posterior, model=model)"
+            )
+        raise AttributeError(f"StoredModel has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"StoredModel(dim={self.dim})"
 
 
 @dataclass(frozen=True)
@@ -51,12 +72,14 @@ class Posterior(Archived):
         Estimated numerical error of `log_evidence`, where the engine integrates on a grid.
     power : float
         Of expectation propagation: the power in which sites were matched.
+    evidence_term : EvidenceTerm or None
+        How the evidence depends on the sites, for `evidence_gradient`.
     caution : (str, str) or None
         A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
     model : LatentLinearModel
     """
 
-    model: LatentLinearModel = field(repr=False)
+    model: Model = field(repr=False)
     density: Density = field(repr=False)
     log_evidence: float
     evidence_kind: EvidenceKind
@@ -69,6 +92,7 @@ class Posterior(Archived):
     sites: SiteParameters | None = field(default=None, repr=False)
     bound_error: float = 0.0
     power: float = 1.0
+    evidence_term: EvidenceTerm | None = field(default=None, repr=False)
     caution: tuple[str, str] | None = None
 
     @property
@@ -86,7 +110,7 @@ class Posterior(Archived):
         return self.density.covariance()
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws of w, one a row."""
+        """Draws of w, one per row."""
         return self.density.sample(whole("count", count), random_state)
 
     def logpdf(self, w: ArrayLike) -> Array:
@@ -97,7 +121,7 @@ class Posterior(Archived):
         return self.density.logpdf(points)
 
     def project(self, H: Any) -> Any:
-        """Marginals of Hw, one a row of H: `.mean`, `.variance` and the density."""
+        """Marginals of Hw, one per row of H: `.mean`, `.variance` and the density."""
         return self.density.project(checked_matrix(dense_operator(H), "H", self.model.dim))
 
     def diagnose(self, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
@@ -134,7 +158,7 @@ class Posterior(Archived):
         """
         if not isinstance(self.density, Gaussian):
             raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")
-        return gaussian_kl_bound(self.model, self.density)
+        return gaussian_kl_bound(in_memory(self.model), self.density)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write this posterior to a file, all or nothing: everything but its model.
@@ -156,18 +180,32 @@ class Posterior(Archived):
         >>> dataclasses.replace(same, model=model).diagnose(random_state=0).verdict
         'reliable'
         """
-        super().save(path)
+        save_with_card(path, self.without_functions(), None)
+
+    def without_functions(self) -> Posterior:
+        """Without an evidence term that files cannot keep: that of an engine of the user's own."""
+        kept = self.evidence_term is None or is_storable(self.evidence_term)
+        return self if kept else replace(self, evidence_term=None)
 
     def _options_to_save(self) -> dict[str, Any]:
         return {"dim": int(self.model.dim)}
 
     @classmethod
     def _made_from(cls, options: dict[str, Any], attributes: dict[str, Any]) -> Posterior:
-        check_density(attributes["density"], options["dim"])
+        _check_density(attributes["density"], options["dim"])
         return cls(model=StoredModel(options["dim"]), **attributes)
 
 
+def _check_density(density: Any, dim: Any) -> None:
+    """A density from a file is over `dim` coordinates, and it answers."""
+    if not isinstance(dim, int) or np.shape(density.mean) != (dim,):
+        raise ValueError(f"a stored density has dimension {np.shape(density.mean)}, the model {dim}")
+    if np.shape(density.variance) != (dim,) or density.project(np.zeros((1, dim))).mean.shape != (1,):
+        raise ValueError("a stored density does not answer")
+
+
 def _take_apart(posterior: Posterior) -> dict[str, Any]:
+    posterior = posterior.without_functions()
     return posterior._options_to_save() | {name: getattr(posterior, name) for name in _STORED}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from latlin.inference.diagnosis.log_joint import LogJoint
 from latlin.inference.forms.sites import Sites
+from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 from latlin.numerics.arrays import Array
@@ -16,7 +17,7 @@ from latlin.numerics.arrays import Array
 def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str, dict[str, Array]]:
     """Groups of arrays with leading axes (chain, draw) for draws w of one posterior."""
     coef, intercept = design.coefficients(w)
-    model = posterior.model
+    model = in_memory(posterior.model)
     data = model.sites[-1]
     sites = Sites.of(model)
     (span, potential) = sites.blocks[-1]

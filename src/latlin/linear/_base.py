@@ -18,23 +18,22 @@ from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._arviz import inference_data
-from latlin.linear._block_fitting import block_design, fit_block_problem, numbered
-from latlin.linear._block_problem import BlockProblem, Summarised
 from latlin.linear._block_table import Table, describe
 from latlin.linear._coding import Coding, Numbers
-from latlin.linear._design import Design, design_of
+from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Targets
-from latlin.linear._fitting import fit_problem, settled
+from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
-from latlin.linear._problem import Problem
+from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
 from latlin.linear._summary import Summary, coefficient_rows
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 from latlin.potentials.families import Family
 
@@ -112,11 +111,19 @@ class LinearEstimator(Archived, BaseEstimator):
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y."""
-        X, y = validate_data(self, X, y, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options)
-        return summable("X", X), summable("y", y)
+        X, y = validate_data(
+            self,
+            visible("X", X),
+            visible("y", y),
+            reset=reset,
+            accept_sparse=("csr", "csc"),
+            dtype=list(KINDS),
+            **options,
+        )
+        return summable("X", X), measurable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
-        """One problem a response."""
+        """One problem per response."""
         X, codes, weight, offset = self._kept(X, codes, weight, offset)
         absorbed = self._has_intercept() or self._absorbs_shifts
         design = design_of(X, weight, standardise=self.standardise, intercept=self._has_intercept(), absorbed=absorbed)
@@ -139,7 +146,7 @@ class LinearEstimator(Archived, BaseEstimator):
             targets = Targets(np.asarray(y, float), weight, _checks.column(offset, index))
             centre, width = family.intercept(targets)
             width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
-            problems.append(Problem(rows, targets, design, family, self._prior(), (centre, width)))
+            problems.append(Problem(HeldRows(rows, targets), design, family, self._prior(), (centre, width)))
         return problems
 
     def _fit_one(self, problem: Problem, before: Fit | None) -> Fit:
@@ -147,9 +154,7 @@ class LinearEstimator(Archived, BaseEstimator):
         values, free, start = self._beginning(problem, before)
         return fit_problem(problem, self.engine, values, free, start, self.verbose)
 
-    def _beginning(
-        self, problem: Problem | BlockProblem, before: Fit | None
-    ) -> tuple[dict[str, Any], list[str], Posterior | None]:
+    def _beginning(self, problem: Problem, before: Fit | None) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
         values, free = settled(problem, self._given(), self.ard)
         start = None
@@ -161,7 +166,7 @@ class LinearEstimator(Archived, BaseEstimator):
         return values, free, start
 
     def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
-        """`fit` for rows in blocks: a first pass for what all fits need, then one fit a response."""
+        """`fit` for rows in blocks: a first pass for what all fits need, then one fit per response."""
         blocks = open_blocks(X, y, weight, offset)
         table = describe(blocks, self._labelled, self._columns())
         remember_columns(self, X, blocks.n_columns)
@@ -172,19 +177,27 @@ class LinearEstimator(Archived, BaseEstimator):
         for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
             values, free, start = self._beginning(problem, before)
             file = numbered(checkpoint, index, len(problems))
-            fits.append(fit_block_problem(problem, self.engine, values, free, start, self.verbose, file))
+            fits.append(fit_problem(problem, self.engine, values, free, start, self.verbose, file))
         return self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
 
-    def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[BlockProblem]:
-        """One problem a response."""
+    def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[Problem]:
+        """One problem per response."""
         codings, targets = self._described_codings(table)
         absorbed = self._has_intercept() or self._absorbs_shifts
-        design = block_design(table, standardise=self.standardise, intercept=self._has_intercept(), absorbed=absorbed)
+        moments, options = table.features, {"standardise": self.standardise, "intercept": self._has_intercept()}
+        centred = absorbed and not table.sparse
+        design = design_of_moments(moments.mean, moments.variance, centred=centred, **options)
         family = self._family()
         centre, width = family.intercept(targets)
         width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
         return [
-            BlockProblem(blocks, table, targets, design, family, self._prior(), (centre, width), coding, index, digest)
+            Problem(
+                BlockRows(blocks, table, targets, coding, index, digest),
+                design,
+                family,
+                self._prior(),
+                (centre, width),
+            )
             for index, coding in enumerate(codings)
         ]
 
@@ -235,7 +248,9 @@ class LinearEstimator(Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
+        return summable(
+            "X", validate_data(self, visible("X", X), reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS))
+        )
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
@@ -340,7 +355,7 @@ class LinearEstimator(Archived, BaseEstimator):
         return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
-        """Draws as an `arviz.InferenceData`; a list of them, one a class, for several classes.
+        """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.
 
         Groups: posterior ("coef", "intercept"), sample_stats ("lp", the log joint, and "log_q", the log density of the
         approximation: their difference gives importance weights), log_likelihood and observed_data ("y"). Needs

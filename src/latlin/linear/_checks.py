@@ -8,14 +8,15 @@ import numpy as np
 
 from latlin.distributed.opening import is_dask
 from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.magnitude import countable, summable
+from latlin.numerics.visible import visible
 
 
 def weights(value: Any, count: int) -> Array | None:
     """Non-negative exponents, one a row, not all zero; None stays None."""
     if value is None:
         return None
-    array = np.asarray(value, float)
+    array = np.asarray(visible("sample_weight", value), float)
     if array.ndim == 0:
         array = np.full(count, float(array))
     if array.shape != (count,):
@@ -25,14 +26,14 @@ def weights(value: Any, count: int) -> Array | None:
         raise ValueError(f"sample_weight must be finite and not negative, got {array[~good][0]:g}")
     if not np.any(array > 0.0):
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return np.asarray(summable("sample_weight", array))
+    return countable("sample_weight", array)
 
 
 def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     """One number a row, or one a row and class; None stays None."""
     if value is None:
         return None
-    array = np.asarray(value, float)
+    array = np.asarray(visible("offset", value), float)
     if array.ndim == 0:
         array = np.full(count, float(array))
     allowed = {(count,)} | ({(count, width)} if width > 1 else set())

@@ -17,12 +17,13 @@ from latlin.distributed.opening import is_blocked
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
-from latlin.linear._block_problem import Summarised
 from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import Latent
+from latlin.linear._problem import Summarised
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import jobs
 from latlin.numerics.rng import RandomState
 
 
@@ -87,7 +88,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         codes = self._codes(y)
         problems = self._problems(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
         before = self._earlier(len(problems))
-        fits = Parallel(n_jobs=self.n_jobs)(
+        fits = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
         return self._store(problems[0].design, list(fits), X.dtype)

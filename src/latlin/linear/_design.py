@@ -87,15 +87,15 @@ def design_of(X: Any, weight: Array | None, *, standardise: bool, intercept: boo
     absorbed : bool
         A shift of the features can be made up for by the intercept or by cut points.
     """
-    n_features = X.shape[1]
-    if not standardise:
-        return Design(np.zeros(n_features), np.ones(n_features), intercept)
-    mean, variance = _moments(X, weight)
-    return standardised(mean, variance, intercept=intercept, centred=absorbed and not sparse.issparse(X))
+    mean, variance = _moments(X, weight) if standardise else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    centred = absorbed and not sparse.issparse(X)
+    return design_of_moments(mean, variance, standardise=standardise, intercept=intercept, centred=centred)
 
 
-def standardised(mean: Array, variance: Array, *, intercept: bool, centred: bool) -> Design:
+def design_of_moments(mean: Array, variance: Array, *, standardise: bool, intercept: bool, centred: bool) -> Design:
     """The design for features of these moments."""
+    if not standardise:
+        return Design(np.zeros(len(mean)), np.ones(len(mean)), intercept)
     # a constant feature has a spread of rounding only
     flat = variance <= (1e-10 * mean) ** 2
     spread = np.where(flat, 1.0, np.sqrt(np.where(flat, 1.0, variance)))

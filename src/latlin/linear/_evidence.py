@@ -9,20 +9,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
 from latlin.inference.engine import Engine
-from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
-from latlin.linear._priors import Prior
+from latlin.linear._problem import Problem
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress, progress
 from latlin.numerics.stored import storable
-from latlin.potentials.families import Family
 from latlin.potentials.ranges import Positive, Range
 
 MAX_FITS = 100
@@ -55,24 +53,7 @@ class Fit(NamedTuple):
     n_fits: int = 1
 
 
-class Learnable(Protocol):
-    """A problem whose hyperparameters can be learnt."""
-
-    @property
-    def unit(self) -> float: ...
-
-    @property
-    def family(self) -> Family: ...
-
-    @property
-    def prior(self) -> Prior: ...
-
-    def model(self, values: Mapping[str, Any]) -> LatentLinearModel: ...
-
-    def gradient(self, posterior: Posterior, values: Mapping[str, Any]) -> dict[str, Any]: ...
-
-
-def ranges_of(problem: Learnable) -> dict[str, Range]:
+def ranges_of(problem: Problem) -> dict[str, Range]:
     """Where each hyperparameter is sought."""
     unit = problem.unit
     return {
@@ -103,7 +84,7 @@ class _Search:
 
     def __init__(
         self,
-        problem: Learnable,
+        problem: Problem,
         engine: Engine,
         values: Mapping[str, Any],
         free: Sequence[str],
@@ -146,7 +127,7 @@ class _Search:
 
 
 def maximise_evidence(
-    problem: Learnable,
+    problem: Problem,
     engine: Engine,
     values: Mapping[str, Any],
     free: Sequence[str],
@@ -159,7 +140,7 @@ def maximise_evidence(
 
     Parameters
     ----------
-    problem : Problem or BlockProblem
+    problem : Problem
     engine : Engine
     values : dict
         Every hyperparameter; those in `free` are where the search starts, a vector for one number a feature.
@@ -169,7 +150,7 @@ def maximise_evidence(
     checkpoint : path, optional
         Where the fits keep their states: this name and ".0", ".1", … for one after the other.
     verbose : bool
-        Show a bar, a step a fit.
+        Show a bar, one step per fit.
     """
     with progress("evidence of hyperparameters", MAX_FITS, verbose) as bar, warnings.catch_warnings():
         search = _Search(problem, engine, values, free, start, checkpoint, bar)

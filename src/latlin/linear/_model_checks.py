@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.distributed.blocks import Block
-from latlin.inference.block_model import BlockModel, Observed, Reading, pieces
+from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array

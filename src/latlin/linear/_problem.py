@@ -1,7 +1,11 @@
-"""One response on one design: the model for given hyperparameters, and the gradient of its evidence in them."""
+"""One response on one design: the model for given hyperparameters, and the gradient of its evidence in them.
+
+The rows are in memory or in blocks; `HeldRows` and `BlockRows` are the two places, and nothing above knows which.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,35 +13,160 @@ from typing import Any
 
 import numpy as np
 
-from latlin.inference.evidence.gradient import EvidenceGradient, evidence_gradient
-from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.distributed.blocks import Block, Blocks
+from latlin.inference.blocks import BlockModel, Observed
+from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
+from latlin.linear._block_table import Table, column_of
+from latlin.linear._coding import Coding
 from latlin.linear._design import Design
 from latlin.linear._families import Targets
 from latlin.linear._priors import Prior
-from latlin.potentials.families import Family
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Potential
+from latlin.potentials.families import Described, Family
 
 #: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
 Values = Mapping[str, Any]
 
 
-def hyper_slopes(
-    design: Design, family: Family, prior: Prior, values: Values, slopes: EvidenceGradient
-) -> dict[str, Any]:
-    """∂ log Z / ∂ hyperparameter from the derivatives in the factors' own parameters."""
-    found = slopes.sites[-1]
-    likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in family.parameters}
-    return {**likelihood, **prior.gradient(design, values, slopes)}
-
-
 @dataclass(frozen=True)
-class Problem:
-    """Rows, observations, likelihood and prior; hyperparameters are given when asked.
+class HeldRows:
+    """Rows in memory.
 
     Parameters
     ----------
     rows : array or sparse matrix of shape (n, design.dim)
     targets : Targets
+    """
+
+    rows: Any
+    targets: Targets
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.rows.shape[0])
+
+    def model(
+        self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values
+    ) -> LatentLinearModel:
+        potential = family.potential(self.targets.y, values)
+        return LatentLinearModel([prior, SiteFactor(self.rows, potential, self.targets.weight, self.targets.offset)])
+
+
+@dataclass(frozen=True)
+class LinearReading:
+    """Rows of features and observations as sites; rows of weight zero are left out.
+
+    Parameters
+    ----------
+    design : Design
+    family : Family
+    values : dict
+        Hyperparameters.
+    coding : Coding
+    column : int
+        Which of several offsets per row.
+    """
+
+    design: Design
+    family: Family
+    values: Values
+    coding: Coding
+    column: int
+
+    def __call__(self, block: Block) -> Observed | None:
+        y = column_of(block.y, len(self.family.columns))
+        X, weight, offset = block.X, block.weight, block.offset
+        if weight is not None:
+            weight = np.asarray(weight, float)
+            kept = weight > 0.0
+            if not kept.any():
+                return None
+            if not kept.all():
+                X, y, weight, offset = X[kept], y[kept], weight[kept], None if offset is None else offset[kept]
+        if offset is not None:
+            offset = np.asarray(offset, float)
+            offset = offset[:, self.column] if offset.ndim == 2 else offset
+        return Observed(self.design.rows(X), self.family.potential(self.coding(y), self.values), weight, offset)
+
+    def kind(self) -> Potential:
+        return self.family.kind(self.values)
+
+
+@dataclass(frozen=True)
+class Summarised:
+    """What families ask of targets, from the table of the first pass."""
+
+    table: Table
+    class_weight: Array | None = None
+
+    def mean(self) -> float:
+        assert self.table.response is not None  # numbers have one
+        return float(self.table.response.mean[0])
+
+    def residual_moments(self) -> tuple[float, float]:
+        assert self.table.response is not None  # numbers have one
+        return float(self.table.response.mean[1]), float(np.sqrt(self.table.response.variance[1]))
+
+    def log_exposure(self) -> float | None:
+        total = self.table.log_exposure
+        return None if total is None else total - float(np.log(self.table.features.weight))
+
+    def class_weights(self, count: int) -> Array:
+        assert self.class_weight is not None  # labels have them
+        return self.class_weight
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """Rows in blocks.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    table : Table
+        What the first pass found.
+    targets : Summarised
+    coding : Coding
+    column : int
+    digest : str
+        Of the rows, where a checkpoint is kept.
+    """
+
+    blocks: Blocks
+    table: Table
+    targets: Summarised
+    coding: Coding
+    column: int
+    digest: str = ""
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
+    def model(self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values) -> BlockModel:
+        reading = LinearReading(design, family, dict(values), self.coding, self.column)
+        return BlockModel(LatentLinearModel([prior]), self.blocks, reading, self._signature(design, values))
+
+    def _signature(self, design: Design, values: Values) -> str:
+        """What distinguishes these data and hyperparameters from others."""
+        digest = hashlib.sha256(repr((self.table.n_rows, self.coding, self.column, self.digest)).encode())
+        moments = [m for m in (self.table.features, self.table.response) if m is not None]
+        numbers = [part for m in moments for part in m] + [values[name] for name in sorted(values)]
+        for part in (*numbers, design.centre, design.spread):
+            digest.update(np.asarray(part, float).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Observations, likelihood and prior; hyperparameters are given to `model`.
+
+    Parameters
+    ----------
+    observed : HeldRows or BlockRows
     design : Design
     family : Family
     prior : Prior
@@ -45,23 +174,32 @@ class Problem:
         Mean and standard deviation of the prior of the intercept.
     """
 
-    rows: Any
-    targets: Targets
+    observed: HeldRows | BlockRows
     design: Design
     family: Family
     prior: Prior
     intercept: tuple[float, float]
 
-    def model(self, values: Values) -> LatentLinearModel:
+    @property
+    def targets(self) -> Described:
+        return self.observed.targets
+
+    @property
+    def n_entries(self) -> int:
+        """Rows times unknowns."""
+        return self.observed.n_rows * self.design.dim
+
+    def model(self, values: Values) -> Model:
         """The prior first, then the observations."""
-        sites = SiteFactor(
-            self.rows, self.family.potential(self.targets.y, values), self.targets.weight, self.targets.offset
-        )
-        return LatentLinearModel([self.prior.factor(self.design, self.intercept, values), sites])
+        prior = self.prior.factor(self.design, self.intercept, values)
+        return self.observed.model(prior, self.design, self.family, values)
 
     def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]:
-        """∂ log Z / ∂ hyperparameter, re-optimised; one number a feature for "prior_scale"."""
-        return hyper_slopes(self.design, self.family, self.prior, values, evidence_gradient(posterior))
+        """∂ log Z / ∂ hyperparameter, re-optimised; one number per feature for "prior_scale"."""
+        slopes = evidence_gradient(posterior)
+        found, names = slopes.sites[-1], self.family.parameters
+        likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in names}
+        return {**likelihood, **self.prior.gradient(self.design, values, slopes)}
 
     @cached_property
     def unit(self) -> float:

@@ -26,7 +26,7 @@ from latlin.linear._predict import (
     tails,
 )
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 
 #: nodes over which a loss is averaged

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from latlin.inference.approximation import EvidenceKind
 from latlin.inference.ep.engine import ExpectationPropagation
-from latlin.inference.model import GaussianFactor, LatentLinearModel
-from latlin.inference.posterior import Posterior
+from latlin.inference.model import GaussianFactor
+from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.linear import _checks
 from latlin.linear._classification import at_least_two
 from latlin.linear._coding import class_index
@@ -54,7 +53,7 @@ def absorb(problem: Problem, before: Fit | None, values: dict[str, Any]) -> Fit:
     engine = ExpectationPropagation()
     if before is None:
         return Fit(engine.run(problem.model(values)), values)
-    model: LatentLinearModel = replace(problem, prior=_Carried(before.posterior)).model(before.values)
+    model = replace(problem, prior=_Carried(before.posterior)).model(before.values)
     after = engine.run(model)
     evidence = before.posterior.log_evidence + after.log_evidence
     kind: EvidenceKind = (
@@ -84,7 +83,7 @@ class _Stream:
     def _first_values(self: Any, problem: Problem) -> dict[str, Any]:
         """Hyperparameters of a stream: those given, the others learnt from the first block."""
         values, free = settled(problem, self._given(), self.ard)
-        rows = problem.rows.shape[0]
+        rows = problem.observed.n_rows
         if free and rows < FIRST_ROWS:
             names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)
             raise ValueError(

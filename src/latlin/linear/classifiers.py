@@ -15,7 +15,7 @@ from latlin.linear._coding import Coding, Positive
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 

@@ -14,7 +14,7 @@ from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Place
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family, Ordered
 from latlin.potentials.ordinal import Ordinal
@@ -116,8 +116,8 @@ class BayesianOrdinalRegression(Classification):
         if self.order is None:
             return classes
         order = np.asarray(self.order)
-        if not np.array_equal(np.sort(order), classes):
-            raise ValueError(f"order must list the labels {classes.tolist()}, got {order.tolist()}")
+        if order.ndim != 1 or not np.array_equal(np.sort(order), classes):
+            raise ValueError(f"order must list the labels {classes.tolist()}, got {self.order!r:.80}")
         return order
 
     def _codings(self) -> list[Coding]:

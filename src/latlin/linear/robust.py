@@ -7,6 +7,7 @@ from typing import Any
 from latlin.inference.engine import Engine
 from latlin.linear._families import LOCATION
 from latlin.linear._regression import Regression
+from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family
 
@@ -103,9 +104,7 @@ class RobustRegression(Regression):
         self.df = df
 
     def _family(self) -> Family:
-        if self.likelihood not in ROBUST:
-            raise ValueError(f"likelihood must be one of {', '.join(ROBUST)}, got {self.likelihood!r}")
-        return LOCATION[self.likelihood]
+        return LOCATION[one_of("likelihood", self.likelihood, ROBUST)]
 
     def _given(self) -> dict[str, Any]:
         given = {"scale": self.noise_scale, "df": self.df}

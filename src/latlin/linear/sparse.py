@@ -12,6 +12,7 @@ from latlin.linear._families import LOCATION
 from latlin.linear._priors import SPARSE, Prior, slab_shares
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family
 
@@ -120,14 +121,10 @@ class SparseRegression(Regression):
         self.df = df
 
     def _family(self) -> Family:
-        if self.likelihood not in LOCATION:
-            raise ValueError(f"likelihood must be one of {', '.join(LOCATION)}, got {self.likelihood!r}")
-        return LOCATION[self.likelihood]
+        return LOCATION[one_of("likelihood", self.likelihood, LOCATION)]
 
     def _prior(self) -> Prior:
-        if self.prior not in SPARSE:
-            raise ValueError(f"prior must be one of {', '.join(SPARSE)}, got {self.prior!r}")
-        return SPARSE[self.prior]
+        return SPARSE[one_of("prior", self.prior, SPARSE)]
 
     def _given(self) -> dict[str, Any]:
         given = {"scale": self.noise_scale, "df": self.df}

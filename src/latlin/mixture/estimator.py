@@ -27,9 +27,10 @@ from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import Rows, make_rows, slices, widen
 from latlin.numerics.archived import Archived
-from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 IMPORTANCE_REPEATS = 50
 
@@ -256,7 +257,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         """Rows of positive weight, float32 kept, and their weights."""
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
-        values = validate_data(self, X, reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
+        values = validate_data(self, visible("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
         weights = settings.check_weights(sample_weight, len(values))
         if weights is None or weights.all():
             return values, weights
@@ -343,7 +344,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         check_is_fitted(self, "posterior_")
         kinds = [np.float64, np.float32]
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
-        values = validate_data(self, X, reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
+        values = validate_data(self, visible("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)
         answer = np.empty(shape)

@@ -18,6 +18,7 @@ from latlin.mixture.fixed import Fixed
 from latlin.mixture.gamma import Diagonal, Spherical
 from latlin.mixture.wishart import Full, Tied
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import real_array
 
 QUARTILE_RANGE = 1.3489795003921634  # of a standard normal
 
@@ -81,7 +82,7 @@ def _deviation(column: Array, weights: Array) -> float:
 def _mean(words: PriorWords, summary: Summary) -> Array:
     if words.mean is None:
         return summary.middle
-    mean = np.asarray(words.mean, dtype=np.float64)
+    mean = real_array("mean_prior", words.mean)
     if mean.shape != (summary.dim,):
         raise ValueError(f"mean_prior must have shape ({summary.dim},), got shape {mean.shape}")
     return mean
@@ -89,7 +90,7 @@ def _mean(words: PriorWords, summary: Summary) -> Array:
 
 def as_covariance(value: ArrayLike, dim: int, name: str) -> Array:
     """A positive definite matrix from a scalar, a vector of variances or a matrix."""
-    given = np.asarray(value, dtype=np.float64)
+    given = real_array(name, value)
     if given.shape not in {(), (dim,), (dim, dim)}:
         raise ValueError(f"{name} must be a scalar, {dim} variances or a {dim}×{dim} matrix, got shape {given.shape}")
     matrix: Array = given if given.ndim == 2 else np.diag(np.broadcast_to(given, dim))
@@ -131,7 +132,7 @@ def _diagonal(words: PriorWords, summary: Summary) -> Diagonal:
 
 def _spherical(words: PriorWords, summary: Summary) -> Spherical:
     given = summary.component_variance.mean() if words.covariance is None else words.covariance
-    scale = np.asarray(given, dtype=np.float64)
+    scale = real_array("covariance_prior", given)
     if scale.ndim or not scale > 0.0 or not np.isfinite(scale):
         raise ValueError(f"covariance_prior must be a positive number for covariance='spherical', got {given!r}")
     return Spherical(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)

@@ -15,6 +15,9 @@ from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, res
 from latlin.mixture.sweep import slices
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
+from latlin.numerics.magnitude import countable
+from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.visible import visible
 
 
 class Defaults(NamedTuple):
@@ -45,35 +48,25 @@ MISSING = {"cavi", "natural"}
 BLOCKWISE = {"cavi", "natural", "stochastic-natural", "gradient"}
 
 
-def _one_of(name: str, value: object, allowed: Any) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {sorted(allowed, key=str)}, got {value!r}")
-
-
-def _at_least(name: str, value: Any, lowest: float, whole: bool = True) -> None:
-    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= lowest or not np.isfinite(value):
-        raise ValueError(f"{name} must be {'an integer' if whole else 'a number'} ≥ {lowest:g}, got {value!r}")
-
-
 def check(est: Any) -> None:
     """Refuse settings that mean nothing, with a sentence."""
-    _one_of("covariance", est.covariance, STRUCTURES)
-    _one_of("algorithm", est.algorithm, DEFAULTS)
-    _one_of("weight_prior", est.weight_prior, WEIGHT_PRIORS)
-    _one_of("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
-    _one_of("labels", est.labels, ["exact", "gumbel"])
+    one_of("covariance", est.covariance, STRUCTURES)
+    one_of("algorithm", est.algorithm, DEFAULTS)
+    one_of("weight_prior", est.weight_prior, WEIGHT_PRIORS)
+    one_of("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
+    one_of("labels", est.labels, ["exact", "gumbel"])
     for name, lowest in (("n_components", 1), ("n_init", 1), ("split_merge", 0), ("batch_size", 1)):
-        _at_least(name, getattr(est, name), lowest)
+        whole(name, getattr(est, name), lowest)
     for name in ("n_draws", "max_iter", "evaluate_every", "stream_size"):
         if getattr(est, name) is not None:
-            _at_least(name, getattr(est, name), 1)
-    tiny = np.finfo(float).tiny
+            whole(name, getattr(est, name), 1)
     for name in ("mean_precision", "temperature"):
-        _at_least(name, getattr(est, name), tiny, whole=False)
-    for name in ("weight_concentration", "tol"):
+        number(name, getattr(est, name), above=0.0)
+    for name in ("weight_concentration", "degrees_of_freedom"):
         if getattr(est, name) is not None:
-            _at_least(name, getattr(est, name), tiny if name != "tol" else 0.0, whole=False)
+            number(name, getattr(est, name), above=0.0)
+    if est.tol is not None:
+        number("tol", est.tol, least=0.0)
     _check_algorithm(est)
 
 
@@ -138,14 +131,14 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     """Weights as a vector, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.asarray(visible("sample_weight", sample_weight), dtype=np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), got shape {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0.0).any() or not weights.any():
         raise ValueError("sample_weight must be finite, not negative, and not all zero")
-    return weights
+    return countable("sample_weight", weights)
 
 
 def check_rows(values: NDArray[Any], components: int, missing_allowed: bool) -> None:

@@ -20,7 +20,7 @@ from latlin.numerics.stored import Decoder, Encoder, import_room, name_of
 #: kind of file → class
 _KINDS: dict[str, type[Archived]] = {}
 #: rooms that have classes with files
-_ROOMS = ("factor", "gp", "inference", "linear", "mixture")
+_ROOMS = ("additive", "factor", "gp", "inference", "linear", "mixture")
 _DECLARATION = re.compile(r"([\w.]+)(\?)?(?:\[([\w*, ]*)\])?")
 
 

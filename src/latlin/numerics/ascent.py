@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning, alert
 from latlin.numerics.archive import read_archive, refusing, write_archive
+from latlin.numerics.options import file_path, number, whole
 from latlin.numerics.progress import progress
 
 State = TypeVar("State", bound=tuple)
@@ -65,10 +65,9 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name, value in (("tol", self.gradient_tol), ("objective_tol", self.objective_tol)):
-            if not isinstance(value, Real) or not value >= 0.0:
-                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be a positive integer, got {self.max_iter!r}")
+            if value != np.inf:  # no demand on it
+                number(name, value, least=0.0)
+        whole("max_iter", self.max_iter, 1)
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,7 @@ class Checkpoint:
     every: float = 10.0
 
     def __post_init__(self) -> None:
-        folder = os.path.dirname(os.path.abspath(self.path))
-        if not os.path.isdir(folder):
-            raise ValueError(f"checkpoint is {os.fspath(self.path)!r}, and there is no folder {folder!r}")
+        file_path("checkpoint", self.path)
 
 
 @dataclass(frozen=True)
@@ -211,6 +208,21 @@ def _idleness(trace: list[float], measure: Measure, best: float, idle: int) -> t
     if moved or measure.gradient < 0.9 * best:
         return measure.gradient, 0
     return best, idle + 1
+
+
+#: standard deviations from the optimum, in units of the tolerance, where rounding hides any gain
+HIDDEN = 1e-2
+
+
+def gradient_or_distance(gradient: float, gain: float, objective: float, distance: Callable[[], float]) -> float:
+    """The gradient; where a step has gained nothing but rounding, at most the distance from the optimum.
+
+    Terms of 10¹⁰ leave a gradient that no step can lower, however near the optimum: there it counts how many standard
+    deviations it is away, which must be a hundred times fewer than the tolerance.
+    """
+    if abs(gain) > 1e-2 * rounding(objective):
+        return gradient
+    return min(gradient, distance() / HIDDEN)
 
 
 def rounding(objective: float) -> float:

@@ -9,6 +9,10 @@ from scipy import sparse
 
 #: its square, times as many rows as there can be, is a number
 LARGEST = 1e140
+#: its square is a number of full accuracy
+SMALLEST = 1e-140
+#: rows, copies included, beyond which a count loses its units
+MOST_ROWS = 1e15
 
 
 def summable(name: str, values: Any) -> Any:
@@ -27,3 +31,40 @@ def summable(name: str, values: Any) -> Any:
         if size > LARGEST:
             raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size, got {size:g}: change its units")
     return values
+
+
+def measurable(name: str, values: Any) -> Any:
+    """`values` as `summable` has them, and not all of them so small that their squares vanish.
+
+    Examples
+    --------
+    >>> measurable("y", np.array([1e-300, 0.0]))
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold a number of at least 1e-140 in size, or only zeros, got at most 1e-300: change its units
+    """
+    numbers = np.asarray(summable(name, values))
+    if numbers.size and numbers.dtype.kind == "f":
+        size = float(np.abs(numbers).max())
+        if 0.0 < size < SMALLEST:
+            raise ValueError(
+                f"{name} must hold a number of at least {SMALLEST:g} in size, or only zeros, got at most {size:g}: "
+                "change its units"
+            )
+    return values
+
+
+def countable(name: str, weights: Any) -> Any:
+    """Weights, if no more rows than a number can count are meant.
+
+    Examples
+    --------
+    >>> countable("sample_weight", np.array([1e30]))
+    Traceback (most recent call last):
+        ...
+    ValueError: sample_weight must add up to at most 1e+15 rows, got 1e+30: divide by a constant
+    """
+    total = float(np.sum(weights))
+    if total > MOST_ROWS:
+        raise ValueError(f"{name} must add up to at most {MOST_ROWS:g} rows, got {total:g}: divide by a constant")
+    return weights

@@ -47,6 +47,18 @@ def dense_nodes(indptr: Index) -> NDArray[np.bool_]:
     return np.diff(indptr) > max(16.0, DENSE * np.sqrt(n))
 
 
+@njit(cache=True)
+def independent_nodes(indptr: Index, indices: Index, candidates: Index) -> NDArray[np.bool_]:
+    """A largest set, in the order of the candidates, of nodes that are not neighbours of each other."""
+    chosen, near = np.zeros(len(indptr) - 1, np.bool_), np.zeros(len(indptr) - 1, np.bool_)
+    for i in candidates:
+        if not near[i]:
+            chosen[i] = True
+            for k in range(indptr[i], indptr[i + 1]):
+                near[indices[k]] = True
+    return chosen
+
+
 def _among(indptr: Index, indices: Index, kept: NDArray[np.bool_]) -> tuple[Index, Index]:
     """The graph of some of the nodes."""
     label = np.cumsum(kept) - 1

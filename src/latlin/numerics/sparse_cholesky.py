@@ -17,20 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.numerics import supernodes
+from latlin.numerics import elimination, supernodes
 from latlin.numerics.arrays import Array
-from latlin.numerics.minimum_degree import dense_nodes, minimum_degree
+from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
 from latlin.numerics.routines import ROUTINES, desk
 from latlin.numerics.stored import storable
-from latlin.numerics.threads import one_blas_thread
+from latlin.numerics.threads import one_blas_thread, share_out
 
 Index = NDArray[np.int64]
 #: entries of L for each entry of A up to which the order as it came is kept
 NATURAL = 1.3
+#: entries of L for each entry of A from which on other orders than minimum degree are tried
+FILLED = 3.0
 #: share of zeros that a supernode may hold
 SLACK = 0.15
 #: rows of the largest panel from which on BLAS keeps its threads
-TALL = 500
+TALL = 2000
+#: nanoseconds to look up one pair of a row in the selected inverse
+PAIR = 20.0
 #: numbers in a block of right-hand sides
 NUMBERS = 4_000_000
 
@@ -55,7 +59,10 @@ class Plan(NamedTuple):
 
 
 def plan_elimination(pattern: sparse.csr_array) -> Plan:
-    """The order as it came, dense columns last, where that hardly fills; else minimum degree.
+    """The order as it came, dense columns last, where that hardly fills; else the best of a few.
+
+    Minimum degree serves most patterns. Two crossed factors are better off when all levels of one, none of which meets
+    another, are eliminated before those of the other: an independent set of columns first, then the rest.
 
     Parameters
     ----------
@@ -70,7 +77,17 @@ def plan_elimination(pattern: sparse.csr_array) -> Plan:
     plan = _counted(graph, natural, most)
     if plan.entries <= most:
         return plan
-    return _counted(graph, minimum_degree(*graph), np.iinfo(np.int64).max)
+    best = _counted(graph, minimum_degree(*graph), np.iinfo(np.int64).max)
+    if best.entries < FILLED * most:
+        return best
+    thin = np.flatnonzero(~last)
+    for candidates in (thin, thin[::-1]):
+        first = independent_nodes(*graph, candidates.astype(np.int64))
+        order = np.concatenate([np.flatnonzero(first), np.flatnonzero(~first & ~last), np.flatnonzero(last)])
+        other = _counted(graph, order.astype(np.int64), best.entries)
+        if other.entries <= best.entries and other.flops < best.flops:
+            best = other
+    return best
 
 
 def _graph(pattern: sparse.csr_array) -> tuple[Index, Index]:
@@ -85,10 +102,10 @@ def _graph(pattern: sparse.csr_array) -> tuple[Index, Index]:
 def _counted(graph: tuple[Index, Index], order: Index, most: int) -> Plan:
     """The elimination tree of an order, put into postorder so that supernodes are runs of columns."""
     indptr, indices = _permuted(graph, order)
-    parent, count = supernodes.elimination_tree(indptr, indices, most)
+    parent, count = elimination.elimination_tree(indptr, indices, most)
     if count.sum() > most:
         return Plan(order, parent, count)
-    post = supernodes.postorder(parent)
+    post = elimination.postorder(parent)
     label = np.empty_like(post)
     label[post] = np.arange(len(post))
     moved = np.where(parent[post] < 0, -1, label[parent[post]])
@@ -172,7 +189,7 @@ class Analysis:
 
     def entries(self, i: Index, j: Index) -> Index:
         """Which entries are (i, j), i ≥ j, in the order of elimination; −1 for pairs outside the pattern."""
-        return supernodes.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
+        return elimination.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
 
     @property
     def threads(self) -> AbstractContextManager[Any]:
@@ -217,10 +234,10 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     lower = sparse.csc_array((np.ones(int(keep.sum()), np.int8), (i[keep], j[keep])), shape=(n, n))
     lower.sort_indices()
     indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-    first = supernodes.runs_of_columns(plan.parent, plan.counts, SLACK)
-    rows, begin, of = supernodes.rows_of_runs(first, indptr, indices)
+    first = elimination.runs_of_columns(plan.parent, plan.counts, SLACK)
+    rows, begin, of = elimination.rows_of_runs(first, indptr, indices)
     place = np.concatenate([[0], np.cumsum(np.diff(first) * np.diff(begin))]).astype(np.int64)
-    source = supernodes.places_of(indptr, indices, first, begin, rows, place, of)
+    source = elimination.places_of(indptr, indices, first, begin, rows, place, of)
     return Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
 
 
@@ -257,19 +274,19 @@ class SparseCholesky:
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""
         inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        supernodes.solve_rows(self.panels, *self._parts, inner, True, True)
+        self._run(supernodes.solve_rows, inner, True, True)
         return self._outwards(inner, b.ndim)
 
     def whiten(self, b: Array) -> Array:
         """L⁻¹b in the order of elimination, for one vector or the columns of a matrix: ‖L⁻¹b‖² = bᵀA⁻¹b."""
         inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        supernodes.solve_rows(self.panels, *self._parts, inner, True, False)
+        self._run(supernodes.solve_rows, inner, True, False)
         return inner[0] if b.ndim == 1 else inner.T
 
     def unwhiten(self, b: Array) -> Array:
         """L⁻ᵀb for one vector or the columns of a matrix: standard normals become draws of covariance A⁻¹."""
         inner = np.atleast_2d(b.T).copy()
-        supernodes.solve_rows(self.panels, *self._parts, inner, False, True)
+        self._run(supernodes.solve_rows, inner, False, True)
         return self._outwards(inner, b.ndim)
 
     def whitened_squares(self, rows: Any) -> Array:
@@ -280,14 +297,14 @@ class SparseCholesky:
             part = rows[start : start + block]
             dense = part.toarray() if sparse.issparse(part) else np.asarray(part, float)
             inner = np.ascontiguousarray(dense[:, self.analysis.order])
-            supernodes.solve_rows(self.panels, *self._parts, inner, True, False)
+            self._run(supernodes.solve_rows, inner, True, False)
             parts.append(np.einsum("nd,nd->n", inner, inner))
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def squares(self, rows: Array) -> Array:
         """rᵀAr for every row of a dense matrix."""
         inner = np.ascontiguousarray(rows[:, self.analysis.order])
-        supernodes.times_factor_rows(self.panels, *self._parts, inner)
+        self._run(supernodes.times_factor_rows, inner)
         return np.einsum("nd,nd->n", inner, inner)
 
     @cached_property
@@ -335,13 +352,25 @@ class SparseCholesky:
     def inverse_squares(self, rows: sparse.csr_array) -> Array:
         """h_nᵀA⁻¹h_n of sparse rows: from the selected inverse where all pairs of a row are in it, else by solves."""
         a = self.analysis
-        found = supernodes.selected_squares(
-            rows.indptr.astype(np.int64), a.label[rows.indices], rows.data, self.inverse, *self._parts, a.of
+        found = np.empty(rows.shape[0])
+        arrays = (
+            rows.indptr.astype(np.int64),
+            a.label[rows.indices],
+            rows.data,
+            self.inverse,
+            *self._parts,
+            a.of,
+            found,
         )
+        share_out(supernodes.selected_squares, len(found), PAIR * (rows.nnz / max(len(found), 1)) ** 2, *arrays)
         missing = np.flatnonzero(np.isnan(found))
         if len(missing):
             found[missing] = self.whitened_squares(rows[missing])
         return found
+
+    def _run(self, kernel: Any, rows: Array, *words: bool) -> None:
+        """A compiled loop over right-hand sides, the rows of a matrix, in their place."""
+        share_out(kernel, len(rows), float(len(self.panels)), self.panels, *self._parts, rows, *words)
 
     def _outwards(self, inner: Array, ndim: int) -> Array:
         outer = np.empty_like(inner)

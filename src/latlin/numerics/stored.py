@@ -20,7 +20,19 @@ from latlin.numerics.archive import KINDS
 
 Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
-ROOMS = ("densities", "factor", "gp", "inference", "linear", "mixture", "numerics", "potentials")
+ROOMS = (
+    "additive",
+    "densities",
+    "factor",
+    "gp",
+    "hyper",
+    "inference",
+    "linear",
+    "mixture",
+    "numerics",
+    "potentials",
+    "priors",
+)
 
 
 class Storing(NamedTuple):
@@ -72,6 +84,12 @@ def _register(storing: Storing) -> Any:
         raise TypeError(f"{storing.cls.__module__} and {known.cls.__module__} store a {storing.cls.__name__} each")
     REGISTRY[name_of(storing.cls)] = storing
     return storing.cls
+
+
+def is_storable(value: Any) -> bool:
+    """Whether objects of this class can be stored."""
+    kind = name_of(type(value))
+    return kind in REGISTRY and REGISTRY[kind].cls is type(value)
 
 
 class Encoder:
@@ -186,9 +204,21 @@ def _filled(cls: Any, parts: dict[str, Any]) -> Any:
     expected = getattr(cls, "_fields", None) or ([f.name for f in fields(cls)] if is_dataclass(cls) else None)
     if expected is not None and set(expected) != set(parts):
         raise ValueError(f"not a stored value: {cls.__name__} has parts {sorted(expected)}, got {sorted(parts)}")
+    _check_arrays(cls, parts)
     if hasattr(cls, "_fields"):
         return cls(**parts)
     value = object.__new__(cls)
     for name, part in parts.items():
         object.__setattr__(value, name, part)
     return value
+
+
+def _check_arrays(cls: type, parts: Mapping[str, Any]) -> None:
+    """Parts that the class declares as arrays are arrays of numbers."""
+    for name, kind in getattr(cls, "__annotations__", {}).items():
+        text = str(getattr(kind, "__forward_arg__", kind))  # of a NamedTuple, of a dataclass
+        if name not in parts or not text.startswith(("Array", "NDArray", "Labels")) or "|" in text:
+            continue
+        part = parts[name]
+        if not isinstance(part, np.ndarray) or part.dtype.kind not in "biufc":
+            raise ValueError(f"not a stored value: {name} of {cls.__name__} must be an array of numbers")

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.elimination import entry_of
 from latlin.numerics.sparse_cholesky import Analysis
-from latlin.numerics.supernodes import entry_of
+from latlin.numerics.threads import run_together, share_out, threads_for
 
 Index = NDArray[np.int64]
+#: nanoseconds per pair of non-zeros
+PAIR = 2.0
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,40 @@ class WeightedGram:
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int32], Index]:
-        """The entry of every pair of non-zeros of a row, and where the pairs of each row begin."""
+        """The entry of every pair of non-zeros of a row, and where the pairs of each row begin.
+
+        They stay with the analysis, where rows of the same pattern find them.
+        """
         a, counts = self.analysis, np.diff(self._indptr)
+        kept = vars(a).get("_pairs_of_rows")
+        if kept is not None and np.array_equal(kept[0], self._indptr) and np.array_equal(kept[1], self.rows.indices):
+            return kept[2]
         begin = np.concatenate([[0], np.cumsum(counts * (counts + 1) // 2)]).astype(np.int64)
-        return entries_of_pairs(self._indptr, a.label[self.rows.indices], a.indptr, a.indices), begin
+        found = entries_of_pairs(self._indptr, a.label[self.rows.indices], a.indptr, a.indices), begin
+        vars(a)["_pairs_of_rows"] = (self._indptr, self.rows.indices, found)
+        return found
+
+    @property
+    def _row_time(self) -> float:
+        """Nanoseconds per row."""
+        return PAIR * len(self._pairs[0]) / max(self.rows.shape[0], 1)
 
     def total(self, weights: Array) -> Array:
         """HᵀΓH on the entries."""
-        found = np.zeros(len(self.analysis.indices))
-        add_pairs(self._indptr, self.rows.data, *self._pairs, weights, found)
-        return found
+        entries, count = len(self.analysis.indices), self.rows.shape[0]
+        # each thread has a sum of its own
+        threads = max(1, min(threads_for(count * self._row_time), len(self._pairs[0]) // (4 * entries + 1)))
+        edges = [count * part // threads for part in range(threads + 1)]
+        totals = np.zeros((threads, entries))
+        arrays = (self._indptr, self.rows.data, *self._pairs, weights)
+        run_together(add_pairs, [(*edge, *arrays, totals[i]) for i, edge in enumerate(pairwise(edges))])
+        return totals[0] if threads == 1 else totals.sum(axis=0)
 
     def squares(self, values: Array) -> Array:
         """h_nᵀZh_n of every row."""
-        return pair_squares(self._indptr, self.rows.data, *self._pairs, values)
+        found = np.empty(self.rows.shape[0])
+        share_out(pair_squares, len(found), self._row_time, self._indptr, self.rows.data, *self._pairs, values, found)
+        return found
 
 
 @njit(cache=True)
@@ -74,10 +98,19 @@ def entries_of_pairs(indptr: Index, columns: Index, entry_indptr: Index, entry_i
     return pairs
 
 
-@njit(cache=True)
-def add_pairs(indptr: Index, data: Array, pairs: NDArray[np.int32], begin: Index, weights: Array, total: Array) -> None:
-    """total ← total + Σ_n weights_n h_n h_nᵀ on the entries of its lower triangle."""
-    for n in range(len(weights)):
+@njit(cache=True, nogil=True)
+def add_pairs(
+    first: int,
+    last: int,
+    indptr: Index,
+    data: Array,
+    pairs: NDArray[np.int32],
+    begin: Index,
+    weights: Array,
+    total: Array,
+) -> None:
+    """total ← total + Σ_n weights_n h_n h_nᵀ over the rows first … last − 1, on the entries of its lower triangle."""
+    for n in range(first, last):
         at = begin[n]
         for a in range(indptr[n], indptr[n + 1]):
             scaled = weights[n] * data[a]
@@ -86,11 +119,19 @@ def add_pairs(indptr: Index, data: Array, pairs: NDArray[np.int32], begin: Index
                 at += 1
 
 
-@njit(cache=True, parallel=True)
-def pair_squares(indptr: Index, data: Array, pairs: NDArray[np.int32], begin: Index, values: Array) -> Array:
-    """h_nᵀZh_n of every row, for a symmetric Z given on the entries."""
-    squares = np.empty(len(indptr) - 1)
-    for n in prange(len(squares)):
+@njit(cache=True, nogil=True)
+def pair_squares(
+    first: int,
+    last: int,
+    indptr: Index,
+    data: Array,
+    pairs: NDArray[np.int32],
+    begin: Index,
+    values: Array,
+    found: Array,
+) -> None:
+    """h_nᵀZh_n of the rows first … last − 1, for a symmetric Z given on the entries."""
+    for n in range(first, last):
         total, at = 0.0, begin[n]
         for a in range(indptr[n], indptr[n + 1]):
             inner = 0.0
@@ -99,5 +140,4 @@ def pair_squares(indptr: Index, data: Array, pairs: NDArray[np.int32], begin: In
                 at += 1
             total += data[a] * (2.0 * inner + data[a] * values[pairs[at]])
             at += 1
-        squares[n] = total
-    return squares
+        found[n] = total

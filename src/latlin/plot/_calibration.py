@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 from scipy.stats import binom
 
 from latlin.diagnostics.calibration import Calibration
@@ -89,34 +88,4 @@ def calibration_ranks(
     ax.axhline(len(ranks) / bins, color=GREY, lw=0.8, ls="--")
     ax.set_xlabel(f"rank of the truth, {calibration.names[index]}")
     ax.set_ylabel("runs")
-    return ax
-
-
-# --- Where observations fall in their predicted distributions: flat when the family fits.
-
-
-def pit(residuals: ArrayLike, ax: Axes | None = None, *, bins: int = 20, color: str = BLUE) -> Axes:
-    """Histogram of probability integral transforms Φ(residual), with the band of 99 % of the bars of a true model.
-
-    Parameters
-    ----------
-    residuals : array of shape (n,)
-        Randomised quantile residuals, as `quantile_residuals` of an estimator gives them for rows it has not seen.
-    ax : matplotlib Axes, optional
-    bins : int
-    color :
-        Of the bars.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    values = ndtr(np.asarray(residuals, float))
-    ax = given_or_new(ax)
-    ax.hist(values, np.linspace(0.0, 1.0, bins + 1), color=color, alpha=0.7)
-    low, high = binom.interval(0.99, len(values), 1.0 / bins)
-    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0)
-    ax.axhline(len(values) / bins, color=GREY, lw=0.8, ls="--")
-    ax.set_xlabel("probability integral transform")
-    ax.set_ylabel("rows")
     return ax

@@ -46,7 +46,7 @@ def forest(
     -------
     matplotlib Axes
     """
-    rows = [row for row in _rows(coefficients, coverage) if intercept or row["name"] != "intercept"]
+    rows = [row for row in _rows(coefficients, coverage) if intercept or row["name"].lower() != "intercept"]
     order = np.argsort([-abs(row["mean"]) for row in rows], kind="stable")[:most]
     chosen = [rows[i] for i in (order if sort else np.sort(order))]
     ax = given_or_new(ax, 6.0, 1.2 + 0.28 * len(chosen))

@@ -47,16 +47,18 @@ def find_mode(block: Potential, m: Array, v: Array, power: Array, start: Array) 
     reach = 8.0 * np.maximum(np.sqrt(v), 1e-300)
     low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for trial in range(300):
+        last = np.full_like(x, np.inf)
+        for _ in range(300):
             first, second, _ = block.derivatives(x)
             slope = push * first - (x - m)
             low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
             newton = x + slope / np.maximum(1.0 - push * second, 1e-3)
-            inside = (newton > low) & (newton < high) & (trial % 4 < 3)
+            # a step that is not half the last one does not converge fast: bisection
+            inside = (newton > low) & (newton < high) & (np.abs(newton - x) < 0.5 * last)
             unknown = np.isinf(low) | np.isinf(high)
             new = np.where(unknown, np.clip(newton, x - reach, x + reach), np.where(inside, newton, 0.5 * (low + high)))
             new = np.where(np.isfinite(new) & (slope != 0), new, x)
-            reach = 2.0 * reach
+            reach, last = 2.0 * reach, np.where(inside, np.abs(new - x), np.inf)
             if np.all(np.abs(new - x) <= 1e-15 * np.abs(x) + 1e-300):
                 break
             x = new

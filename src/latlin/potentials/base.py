@@ -17,7 +17,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,41 +29,10 @@ from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
 from latlin.potentials.checks import common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
+from latlin.potentials.quantities import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments
 from latlin.potentials.ranges import Range
 
 SITES_PER_BLOCK = 256
-
-
-class ExpectedLog(NamedTuple):
-    """⟨ψ(x)⟩ under N(x | mean, var) and its derivatives, each an array over sites."""
-
-    value: Array
-    d_mean: Array
-    d_var: Array
-
-
-class TiltedMoments(NamedTuple):
-    """log Z, mean and variance of N(x | mean, var) φ(x)^power / Z."""
-
-    log_z: Array
-    mean: Array
-    variance: Array
-
-
-class Derivatives(NamedTuple):
-    """ψ′(x), ψ″(x), ψ‴(x)."""
-
-    first: Array
-    second: Array
-    third: Array
-
-
-class QuadraticBound(NamedTuple):
-    """Coefficients of ψ(x) ≥ −½ a x² + b x + c, tight at x = ±ξ (up to the site's own shift)."""
-
-    a: Array
-    b: Array
-    c: Array
 
 
 class Potential(ABC):
@@ -229,6 +198,10 @@ class Potential(ABC):
         block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
         with np.errstate(all="ignore"):
             found = block._anywhere(extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
+            lost = np.flatnonzero(~np.isfinite(found[1]) | ~np.isfinite(found[2]) | np.isnan(found[0]))
+            if lost.size:
+                found = np.array(found)
+                found[:, lost] = extremes.mode_tilted(block.select(lost), m[lost], v[lost], p[lost])
         return TiltedMoments(*(out.reshape(shape) for out in found))
 
     def quadratic_bound(self, xi: ArrayLike) -> QuadraticBound:

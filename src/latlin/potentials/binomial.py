@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, ndtr
 
 from latlin.numerics import quadrature
+from latlin.numerics.options import one_of
 from latlin.numerics.special import log_ndtr
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -17,7 +18,7 @@ from latlin.potentials.complementary import STRIP, LogComplement
 from latlin.potentials.exponentials import Exponentials, Term, Walled
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.probit import STRIP as PROBIT_STRIP
-from latlin.potentials.probit import log_ndtr_derivatives
+from latlin.potentials.probit import Probit, log_ndtr_derivatives
 from latlin.potentials.sigmoids import Sigmoids
 
 LINKS = ("logit", "probit", "cloglog")
@@ -54,8 +55,7 @@ class Binomial(Potential):
     link: str
 
     def __init__(self, successes: ArrayLike, trials: ArrayLike, link: str = "logit") -> None:
-        if link not in LINKS:
-            raise ValueError(f"link must be one of {', '.join(map(repr, LINKS))}, got {link!r}")
+        one_of("link", link, LINKS)
         y, n = check_trials(successes, trials)
         self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit")
 
@@ -101,7 +101,9 @@ class Binomial(Potential):
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self.link != "probit":
             return self._form().expected_log(m, v)
-        return strip.expected_log(self, m, v, strip=PROBIT_STRIP)
+        parts = [np.array(Probit(side)._expected_log(m, v)) for side in (1, 0)]
+        value, d_mean, d_var = self.successes * parts[0] + (self.trials - self.successes) * parts[1]
+        return ExpectedLog(value + self._log_choices(), d_mean, d_var)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         form = self._form()

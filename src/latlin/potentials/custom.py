@@ -60,6 +60,8 @@ class Custom(Potential):
     ) -> None:
         if not callable(log_density):
             raise ValueError(f"log_density must be callable, got {log_density!r}")
+        if not isinstance(args, Sequence | np.ndarray) or isinstance(args, str):
+            raise ValueError(f"args must be a sequence, one number or array for each argument, got {args!r:.80}")
         extra = {f"argument{i}": finite(f"args[{i}]", value) for i, value in enumerate(args)}
         self._store(
             arrays=("loc", "scale", *extra),
@@ -75,7 +77,10 @@ class Custom(Potential):
     def log_density(self, x: ArrayLike) -> Array:
         x = np.asarray(x, dtype=float)
         extra = [getattr(self, name) for name in self.arrays[2:]]
-        value = np.asarray(self.function(x, *extra), dtype=float)
+        value = np.asarray(self.function(x, *extra))
+        if np.iscomplexobj(value):
+            raise ValueError(f"log_density must be real, got {value.dtype}, at x = {x.flat[0]:g} among others")
+        value = value.astype(float, copy=False)
         if value.shape != np.broadcast_shapes(x.shape, *(part.shape for part in extra)):
             raise ValueError(f"log_density must work elementwise: x of shape {x.shape} gave {value.shape}")
         if np.any(np.isnan(value)):

@@ -43,8 +43,11 @@ class Exponentials(NamedTuple):
     constant: Array
     slope: Array
     terms: tuple[Term, ...]
+    peak: Array | None = None  # of one term whose ψ has a top: its value there, known without cancellation
 
     def log_density(self, x: Array) -> Array:
+        if self.peak is not None:
+            return self._below_peak(x, np.zeros(()))
         # the exponentials outgrow a line: where they overflow ψ is −∞
         with np.errstate(over="ignore", invalid="ignore"):
             fall = np.sum([term.at(x) for term in self.terms], axis=0)
@@ -60,6 +63,19 @@ class Exponentials(NamedTuple):
                 third = third - term.rate**2 * value
         return Derivatives(first, second, third)
 
+    def _below_peak(self, m: Array, v: Array) -> Array:
+        """⟨ψ⟩ counted from the top of ψ, where what is large (up to 1e14 nat) has cancelled by hand.
+
+        With κw e^{κx₀} = b, d = κ(m − x₀) and r = κ²v/2: ⟨ψ⟩ = ψ(x₀) − (b/κ)(e^{d + r} − 1 − d).
+        """
+        (term,) = self.terms
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            top = (np.log(self.slope / term.rate) - term.log_weight) / term.rate
+            r = 0.5 * term.rate**2 * v
+            fall = self.slope / term.rate * (curl(term.rate * (m - top) + r) + r)
+            plain = self.constant + self.slope * m - np.exp(term.log_weight + term.rate * m + r)
+            return np.where(self.slope > 0.0, np.where(np.isinf(fall), -np.inf, np.asarray(self.peak) - fall), plain)
+
     def expected_log(self, m: Array, v: Array) -> ExpectedLog:
         value, d_mean, d_var = self.constant + self.slope * m, 0.0 * m + self.slope, np.zeros_like(m)
         for term in self.terms:
@@ -67,6 +83,8 @@ class Exponentials(NamedTuple):
             value = value - rate
             d_mean = d_mean - term.rate * rate
             d_var = d_var - 0.5 * term.rate**2 * rate
+        if self.peak is not None:
+            value = self._below_peak(m, v)
         return ExpectedLog(value, d_mean, d_var)
 
     def tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
@@ -121,13 +139,16 @@ class Exponentials(NamedTuple):
         low, high = np.minimum(*ends), np.maximum(*ends)
         x = 0.5 * (low + high)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for trial in range(100):
+            last = np.full_like(x, np.inf)
+            for _ in range(100):
                 first, second, _ = self.derivatives(x)
                 slope = power * v * first - (x - m)
                 low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
                 step = x + slope / (1.0 - power * v * second)
-                inside = (step > low) & (step < high) & (trial % 4 < 3)
+                # a step that is not half the last one does not converge fast: bisection
+                inside = (step > low) & (step < high) & (np.abs(step - x) < 0.5 * last)
                 new = np.where(inside, step, 0.5 * (low + high))
+                last = np.where(inside, np.abs(new - x), np.inf)
                 if np.all(np.abs(new - x) <= 1e-14 * np.abs(x)):
                     break
                 x = new

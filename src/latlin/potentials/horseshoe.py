@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import exp1
 
 from latlin.numerics.arrays import LOG_2PI
-from latlin.potentials.base import Array, Derivatives, Potential, QuadraticBound, TiltedMoments
+from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
 from latlin.potentials.ranges import Positive
 
@@ -25,6 +25,8 @@ _T = np.arange(-40.0, 40.001, 0.2)
 _LOG_WEIGHT = np.log(0.2 / np.pi) - np.logaddexp(_T, -_T) + np.log(2.0)
 #: terms of the continued fraction, and the u from which it has converged with them
 TERMS, LARGE = 40, 8.0
+#: standard deviations from the pole beyond which a Gaussian does not see it
+CLEAR = 12.0
 #: widths of the panels towards the pole, in units of the scale
 GRADES = 2.0 ** np.array([0.0, -4.0, -8.0, -12.0, -16.0, -22.0, -28.0, -36.0, -44.0])
 
@@ -77,8 +79,7 @@ class Horseshoe(Potential):
             u = np.minimum(0.5 * r * r, 1e200)
         k = _gap(u)
         # ∂ψ/∂u = −K/u and ∂K/∂u = L = (K(u + K) − u)/u: in r, with du/dr = r
-        slope = np.where(u > LARGE**3, _tail_slope(u), (k * (u + k) - u) / u)
-        bend = ((slope * (u + 2 * k) + k - 1) - slope) / u
+        slope, bend = _gap_slopes(u, k)
         first = -2 * k / r
         second = 2 * k / r**2 - 2 * slope
         third = -4 * k / r**3 + 2 * slope / r - 2 * bend * r
@@ -88,12 +89,27 @@ class Horseshoe(Potential):
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return tuple((self.loc, self.scale * grade) for grade in GRADES)
 
+    def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        """Weighted by z and z² where the pole is within reach, by derivatives where it is not."""
+        away = np.abs(m - self.loc) > CLEAR * np.sqrt(v)
+        out = np.empty((3, m.size))
+        for some, by in (
+            (np.flatnonzero(away), Potential._derivative_block),
+            (np.flatnonzero(~away), Potential._weighted_block),
+        ):
+            if some.size:
+                out[:, some] = self.select(some)._in_blocks(by, m[some], v[some])
+        return ExpectedLog(*out)
+
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         if np.any(power != 1):
             return super()._tilted_moments(m, v, power)
         parts = self._in_blocks(Horseshoe._mixture_block, m, v)
         # a point is where it is
-        return TiltedMoments(np.where(v == 0, self.log_density(m), parts[0]), parts[1], parts[2])
+        point = v == 0
+        return TiltedMoments(
+            np.where(point, self.log_density(m), parts[0]), np.where(point, m, parts[1]), np.where(point, 0.0, parts[2])
+        )
 
     def _mixture_block(self, m: Array, v: Array) -> tuple[Array, Array, Array]:
         """Given λ: evidence N(d | 0, v + τ²λ²), mean d·g, variance v·g with g = τ²λ²/(v + τ²λ²)."""
@@ -106,10 +122,10 @@ class Horseshoe(Potential):
         share = np.exp(logs - top)
         mass = share.sum(axis=0)
         share /= mass
-        lost = v / total
-        shrink = np.sum(share * lost, axis=0)
-        spread = np.sum(share * (lost - shrink) ** 2, axis=0)
-        return top + np.log(mass), m - d * shrink, v * (1 - shrink) + (d * d) * spread
+        kept = wide / total
+        mean = np.sum(share * kept, axis=0)
+        spread = np.sum(share * (kept - mean) ** 2, axis=0)
+        return top + np.log(mass), self.loc + d * mean, v * mean + d * (d * spread)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         # the bound closes on the pole as ξ → 0
@@ -136,7 +152,11 @@ def _gap(u: Array) -> Array:
     return np.where(u < LARGE, np.exp(-small) / exp1(small) - small, _fraction(np.maximum(u, LARGE)))
 
 
-def _tail_slope(u: Array) -> Array:
-    """∂K/∂u for large u: K = 1 − 1/u + 3/u² − 13/u³ + 71/u⁴ − …"""
+def _gap_slopes(u: Array, k: Array) -> tuple[Array, Array]:
+    """∂K/∂u = (K(u + K) − u)/u and ∂²K/∂u²; far out by K = 1 − 1/u + 3/u² − 13/u³ + 71/u⁴ − 461/u⁵ + 3447/u⁶ − …"""
     q = 1.0 / u
-    return q * q * (1.0 - q * (6.0 - q * (39.0 - q * 284.0)))
+    slope = (k * (u + k) - u) * q
+    bend = (slope * (u + 2 * k) + k - 1 - slope) * q
+    far = q * q * (1 - q * (6 - q * (39 - q * (284 - q * (2305 - q * 20682)))))
+    far_bend = -(q**3) * (2 - q * (18 - q * (156 - q * (1420 - q * (13830 - q * 144774)))))
+    return np.where(u > 800.0, far, slope), np.where(u > 800.0, far_bend, bend)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln, polygamma
 
+from latlin.numerics.options import one_of
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
@@ -55,8 +56,7 @@ class NegativeBinomial(Potential):
     variance: str
 
     def __init__(self, y: ArrayLike, dispersion: ArrayLike, variance: str = "quadratic") -> None:
-        if variance not in VARIANCES:
-            raise ValueError(f"variance must be one of {', '.join(map(repr, VARIANCES))}, got {variance!r}")
+        one_of("variance", variance, VARIANCES)
         y, quadratic = counts("y", y), variance == "quadratic"
         self._store(
             y=y,

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from latlin.numerics.differences import central_slope
+from latlin.numerics.options import one_of
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
@@ -55,8 +56,7 @@ class Ordinal(Potential):
     upper: Array
 
     def __init__(self, y: ArrayLike, cuts: ArrayLike, link: str = "probit") -> None:
-        if link not in LINKS:
-            raise ValueError(f"link must be one of {', '.join(map(repr, LINKS))}, got {link!r}")
+        one_of("link", link, LINKS)
         cuts = np.atleast_1d(finite("cuts", cuts))
         if np.any(np.diff(cuts) <= 0):
             raise ValueError(f"cuts must be strictly increasing, got {cuts}")
@@ -97,7 +97,7 @@ class Ordinal(Potential):
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self.link == "probit":
-            return strip.expected_log(self, m, v, strip=LINKS["probit"].strip)
+            return strip.expected_log_mass(self, m, v, self.lower, self.upper, LINKS["probit"].strip)
         return _expected_logit(self.lower, self.upper, m, v)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaincc, gammaln
+from scipy.special import gammaincc, gammaln, xlogy
 
+from latlin.numerics.arrays import LOG_2PI
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, expected_rate
@@ -41,7 +42,7 @@ class Poisson(Potential):
         self._store(y=counts("y", y))
 
     def _form(self) -> Exponentials:
-        return Exponentials(-gammaln(self.y + 1), self.y, (RATE,))
+        return Exponentials(-gammaln(self.y + 1), self.y, (RATE,), log_most_probable(self.y))
 
     def log_density(self, x: ArrayLike) -> Array:
         return self._form().log_density(np.asarray(x, dtype=float))
@@ -82,6 +83,17 @@ class Poisson(Potential):
         """P(new count ≤ y | x), the regularised gamma function Q(y + 1, e^x)."""
         with np.errstate(over="ignore"):
             return np.asarray(gammaincc(self.y + 1, np.exp(x)))
+
+
+def log_most_probable(y: Array) -> Array:
+    """y log y − y − log y!, the largest log probability of y; beyond 1000 by Stirling's series, without cancellation.
+
+    >>> log_most_probable(np.array([0.0, 1.0, 1e9])).round(4).tolist()
+    [0.0, -1.0, -11.2806]
+    """
+    many = np.maximum(y, 1.0)
+    series = -0.5 * (LOG_2PI + np.log(many)) - 1.0 / (12.0 * many) + 1.0 / (360.0 * many**3)
+    return np.where(y > 1000.0, series, xlogy(y, y) - y - gammaln(y + 1))
 
 
 def draw_counts(rate: Array, rng: np.random.Generator) -> Array:

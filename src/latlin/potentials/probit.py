@@ -50,7 +50,9 @@ class Probit(Potential):
         return Derivatives(self.y * first, second, self.y * third)
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        return strip.expected_log(self, m, v, strip=STRIP)
+        # Φ(x) is what is above zero of N(x, 1), Φ(−x) what is below
+        lower, upper = np.where(self.y > 0, 0.0, -np.inf), np.where(self.y > 0, np.inf, 0.0)
+        return strip.expected_log_mass(self, m, v, lower, upper, STRIP)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         if np.any(power != 1):

@@ -16,6 +16,8 @@ from latlin.numerics.arrays import Array
 from latlin.potentials.base import ExpectedLog, Potential, TiltedMoments
 
 REACH = 7.5
+#: length of an interval below which the mass of a normal in it is not a difference of two masses
+SHORT = 0.05
 #: (nodes, largest sd in units of the strip)
 EXPECTED = ((28, 0.33), (72, 0.98))
 #: (nodes, largest sd in units of the strip, largest power·var·|ψ″|)
@@ -34,6 +36,18 @@ def expected_log(block: Potential, m: Array, v: Array, strip: Array | float) -> 
         out[:, some] = block.select(some)._in_blocks(partial(_expected_block, n=n), m[some], v[some])
     rest = np.flatnonzero(tier == len(EXPECTED))
     out[:, rest] = Potential._expected_log(block.select(rest), m[rest], v[rest])
+    return ExpectedLog(*out)
+
+
+def expected_log_mass(block: Potential, m: Array, v: Array, lower: Array, upper: Array, strip: float) -> ExpectedLog:
+    """⟨ψ⟩ of ψ = log(Φ(upper − x) − Φ(lower − x)), compiled; by the nodes above where the sd is large."""
+    from latlin.potentials.kernels import normal_sites  # loads the compiler: when first needed
+
+    out = normal_sites.expected_log_mass(m, v, lower, upper)
+    # differences of Φ over a short interval have few digits
+    wide = np.flatnonzero(np.isnan(out[0]) | np.broadcast_to(upper - lower < SHORT, m.shape))
+    if wide.size:
+        out[:, wide] = expected_log(block.select(wide), m[wide], v[wide], strip)
     return ExpectedLog(*out)
 
 

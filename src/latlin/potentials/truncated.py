@@ -19,11 +19,15 @@ from latlin.potentials.kernels.interval import normal_interval
 from latlin.potentials.predictive import ContinuousPredictive, Predictive, Support
 from latlin.potentials.ranges import Range
 
+#: distance beyond an end, in scales, from which the tail of the normal is its leading term
+FAR = 1e8
+
 
 class Truncated(Potential):
     """φ(x) = N(loc | x, scale²)/P(low ≤ y ≤ high | x): Gaussian observations that would not be seen outside.
 
-    Not log-concave. For counts that are never zero use `Hurdle`, whose positive part is the truncated family.
+    Log-concave, as x is the natural parameter with and without the cut. For counts that are never zero use `Hurdle`,
+    whose positive part is the truncated family.
 
     Parameters
     ----------
@@ -41,6 +45,7 @@ class Truncated(Potential):
 
     parameters = ("base", "low", "high")
     arrays = ("low", "high")
+    log_concave = True
 
     base: Gaussian
     low: Array
@@ -81,15 +86,21 @@ class Truncated(Potential):
         own = {name: values.pop(name, getattr(self, name)) for name in self.parameters}
         return type(self)(own["base"].replace(**values) if values else own["base"], own["low"], own["high"])
 
-    def _value_of(self, name: str) -> Any:
-        return self.base._value_of(name)
+    def value_of(self, name: str) -> Any:
+        return self.base.value_of(name)
 
     def _recorded(self) -> Recorded:
         return Recorded(self.low, self.high, self.base.scale)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
-        return self.base.log_density(x) - self._recorded().log_density(x)
+        x, s, y = np.asarray(x, dtype=float), self.base.scale, self.base.loc
+        near = self.base.log_density(x) - self._recorded().log_density(x)
+        # far beyond an end, squares cancelled by hand: −½((y − x)² − (end − x)²)/s² + log |end − x| − 2 log s
+        end = np.where(x < self.low, self.low, self.high)
+        end = np.where(np.isinf(end), y, end)
+        away = np.abs(end - x) / s
+        line = (end - y) / s * (0.5 * (y + end) / s - x / s) + np.log(np.maximum(away, 1.0)) - np.log(s)
+        return np.where((away > FAR) & ((x < self.low) | (x > self.high)), line, near)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         parts = zip(self.base.derivatives(x), self._recorded().derivatives(x), strict=True)
@@ -167,8 +178,11 @@ class Recorded(Potential):
         return ((low, self.scale), (np.where(np.isinf(self.high), low, self.high), self.scale))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        # zeros of Φ(b + t) − Φ(a + t) are at least two scales away from the line
-        return strip.expected_log(self, m, v, strip=np.broadcast_to(2.0 * self.scale, m.shape))
+        # in units of the scale; zeros of Φ(b + t) − Φ(a + t) are at least two of them away from the line
+        s, one = self.scale, np.ones(())
+        unit = Recorded(self.low / s, self.high / s, one)
+        value, d_mean, d_var = strip.expected_log_mass(unit, m / s, v / s**2, unit.low, unit.high, 2.0)
+        return ExpectedLog(value, d_mean / s, d_var / s**2)
 
 
 def _recorded_moments(block: Truncated, m: Array, v: Array) -> tuple[Array, Array]:

@@ -61,8 +61,8 @@ class AroundCounts(Potential):
         base = own.get("base", self.base)
         return type(self)(base.replace(**values) if values else base, own.get("probability", self.probability))
 
-    def _value_of(self, name: str) -> Any:
-        return self.probability if name == "probability" else self.base._value_of(name)
+    def value_of(self, name: str) -> Any:
+        return self.probability if name == "probability" else self.base.value_of(name)
 
     def _zero(self) -> Potential:
         """The base with a count of zero at every site."""

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable_by_arguments
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,6 +22,10 @@ class Prior(ABC):
 
     A family gives `_log_density`, `_slope` and `_quantile` on its support; outside of it the log density is −∞.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        storable_by_arguments(cls)
 
     #: whether the density integrates to one
     normalised: ClassVar[bool] = True

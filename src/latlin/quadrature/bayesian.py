@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import resolve_score
 from latlin.quadrature.belief import Belief, ManyKernels, Model, Plain, Warped
@@ -68,6 +69,12 @@ class BayesianQuadrature:
     ucb_weight: float = 1.0
     noisy: bool = False
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.measure, "standard"):
+            raise ValueError(
+                f"measure must be a Gaussian, GaussianMixture or Uniform of latlin.quadrature, got {self.measure!r:.80}"
+            )
+
     def integrate(
         self,
         f: Integrand,
@@ -108,6 +115,9 @@ class BayesianQuadrature:
         IntegrandError
             When f raises or returns something that is no number; the evaluations so far are in it.
         """
+        if not callable(f):
+            raise ValueError(f"f must be callable, got {f!r:.80}")
+        whole("budget", budget, 1)
         model, score = self._model(), resolve_score(self.acquisition, self.ucb_weight)
         dim = self.measure.dim
         first = 4 + 4 * dim if initial is None else initial

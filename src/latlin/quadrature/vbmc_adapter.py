@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from latlin.diagnostics.weights import WeightSummary, summarise_weights
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
-from latlin.numerics.counts import whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.measures import GaussianMixture, as_points
 from latlin.quadrature.result import Evaluations, IntegrandError

@@ -28,12 +28,17 @@ def render(facts: Facts) -> str:
         sections.data(facts),
         sections.meaning(facts),
     )
+    return page_of(facts.title, "".join(parts), facts.version)
+
+
+def page_of(title: str, body: str, version: str) -> str:
+    """A whole page around its sections."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{text(POLICY)}">\n'
-        f'<title>{text(facts.title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{CSS}\n</style>\n</head>\n'
-        f"<body>\n<main>\n{''.join(parts)}\n<footer>Made with latlin {text(facts.version)}.</footer>\n</main>\n"
+        f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{CSS}\n</style>\n</head>\n'
+        f"<body>\n<main>\n{body}\n<footer>Made with latlin {text(version)}.</footer>\n</main>\n"
         "</body>\n</html>\n"
     )
 

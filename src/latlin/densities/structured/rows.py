@@ -142,7 +142,8 @@ class DenseRows(LoadingsByProducts):
     def energy(self, weights: Array) -> Array:
         total = np.zeros(self.shape[1])
         for span, squares in self._squares():
-            total += blas.dgemv(1.0, squares.T, weights[span])
+            if len(squares):  # BLAS refuses vectors of no length
+                total += blas.dgemv(1.0, squares.T, weights[span])
         return total
 
     @cached_property

@@ -27,7 +27,9 @@ from latlin.factor.fit import Fit, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
@@ -174,7 +176,7 @@ class FactorAnalysis(Archived, FactorQueries):
             return self._fit_blocks(X, checkpoint)
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
-        rows = validate_data(self, X, dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
         variance = self._check_rows(rows)
         if isinstance(self.n_components, str):
             return self._choose(rows, *rows.shape)
@@ -215,7 +217,7 @@ class FactorAnalysis(Archived, FactorQueries):
         self._check_options()
         first = not hasattr(self, "stream_")
         X = np.atleast_2d(X) if np.ndim(X) == 1 else X
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
+        rows = validate_data(self, visible("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
         if first:
             self._check_rank(self.n_components, None, rows.shape[1])
             self.stream_ = open_stream(self, rows.shape[1], rows.dtype)
@@ -246,13 +248,14 @@ class FactorAnalysis(Archived, FactorQueries):
 
     def _check_options(self) -> None:
         for name, known in (("method", _METHODS), ("noise", ("diagonal", "isotropic"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {sorted(known)}, got {getattr(self, name)!r}")
-        if self.rotate is not None and self.rotate not in ROTATIONS:
-            raise ValueError(f"rotate must be None or one of {sorted(ROTATIONS)}, got {self.rotate!r}")
+            one_of(name, getattr(self, name), sorted(known))
+        one_of("rotate", self.rotate, [None, *sorted(ROTATIONS)])
         for name in ("batch_size", "n_passes", "max_iter"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            whole(name, getattr(self, name), 1)
+        for name in ("tol", "noise_floor"):
+            number(name, getattr(self, name), least=0.0)
+        if isinstance(self.n_components, str):
+            one_of("n_components", self.n_components, ("bic", "held-out"))
 
     def _check_rows(self, rows: np.ndarray) -> Array:
         """Refuse NaN where it cannot be handled, empty and constant columns; returns the variances."""

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.distributed.answers import rowwise
 from latlin.factor.analysis.missing import BLOCK, posterior
 from latlin.factor.fit import fix_signs
-from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 # --- Varimax: the rotation of the loadings that makes the squares of each factor as unequal as it can.
 
@@ -70,7 +71,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        return validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
 
     @rowwise
     def transform(self, X: Any, *, return_cov: bool = False) -> Any:
@@ -103,7 +104,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given latents: Z components_ + mean_."""
         check_is_fitted(self, "components_")
-        z = check_array(Z, dtype=np.float64)
+        z = check_array(visible("Z", Z), dtype=np.float64)
         if z.shape[1] != len(self.components_):
             raise ValueError(f"Z must have {len(self.components_)} columns, got {z.shape[1]}")
         return z @ self.components_ + self.mean_

@@ -13,11 +13,12 @@ from latlin.factor.binary.latents import MOST_ENUMERATED, Enumeration, LatentEng
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
-from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.options import jobs, number, one_of, some_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.visible import visible
 
 _ENGINES: dict[str, LatentEngine] = {"mean-field": MeanField(), "exact": Enumeration()}
 
@@ -119,7 +120,7 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
     def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
         """Fit to the rows of `X` of shape (n, d)."""
         options = self._options()
-        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = summable("X", validate_data(self, visible("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
         if not rows.var(axis=0).mean() > 0.0:
             raise ValueError("X has the same row everywhere: there is no noise variance to learn")
         self._store(binary_fit(rows, options, generator(self.random_state)))
@@ -132,7 +133,7 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""
         check_is_fitted(self, "components_")
-        s = check_array(S, dtype=np.float64, ensure_min_features=min(1, self.n_active_))
+        s = check_array(visible("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
         if s.shape[1] != self.n_active_:
             raise ValueError(f"S must have {self.n_active_} columns, one a factor, got {s.shape[1]}")
         return s @ self.components_
@@ -158,21 +159,17 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _options(self) -> BinaryOptions:
         for name in ("n_components", "n_init"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if self.inference not in _ENGINES:
-            raise ValueError(f"inference must be one of {sorted(_ENGINES)}, got {self.inference!r}")
+            whole(name, getattr(self, name), 1)
+        one_of("inference", self.inference, sorted(_ENGINES))
+        number("tol", self.tol, least=0.0)
+        jobs(self.n_jobs)
         if self.inference == "exact" and self.n_components > MOST_ENUMERATED:
             raise ValueError(
                 f"inference='exact' enumerates 2^n_components states and needs n_components of at most "
                 f"{MOST_ENUMERATED}, got {self.n_components}"
             )
-        starts = (self.starts,) if isinstance(self.starts, str) else tuple(self.starts)
-        if not starts or not set(starts) <= set(STARTS):
-            raise ValueError(f"starts must be some of {sorted(STARTS)}, got {self.starts!r}")
-        if not 0.0 <= self.noise_floor < 1.0:
-            raise ValueError(f"noise_floor must be from 0 to 1, got {self.noise_floor!r}")
+        starts = some_of("starts", self.starts, sorted(STARTS))
+        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         prior: FeaturePrior = RelevantFeatures() if self.ard else PointFeatures()
         remedy = "raise max_iter or tol"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
@@ -195,7 +192,7 @@ class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _describe(self, X: Any) -> tuple[Array, Array]:
         check_is_fitted(self, "components_")
-        rows = summable("X", validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+        rows = summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64, order="C"))
         means, values = np.zeros((len(rows), 0)), np.zeros(len(rows))
         if self.n_active_:
             means, values = _ENGINES[self.inference].describe(row_problem(rows, self._state()))

@@ -22,6 +22,7 @@ from latlin.distributed.opening import is_blocked, open_side_by_side
 from latlin.factor.group.rows import Labels, RowsInMemory, RowSource
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
+from latlin.numerics.visible import visible
 
 # --- Views in and out: a list, a dict or one matrix with groups become one matrix whose columns lie view by view.
 
@@ -84,7 +85,7 @@ class Views:
     def join(self, given: Any) -> Array:
         """One matrix of the stored columns; NaN where a view is absent."""
         if self.form == "matrix" and not is_views(given):
-            rows = check_array(given, dtype=np.float64, ensure_all_finite="allow-nan")
+            rows = check_array(visible("X", given), dtype=np.float64, ensure_all_finite="allow-nan")
             if rows.shape[1] != self.n_columns:
                 raise ValueError(f"X has {rows.shape[1]} features, but the model was fitted to {self.n_columns}")
             return np.take(rows, self.order, axis=1)
@@ -177,7 +178,8 @@ def _named(given: Any) -> list[tuple[Any, Any]]:
 def _checked(name: Any, part: Any) -> Array:
     if part is None:
         raise ValueError(_ABSENT.format(name))
-    return check_array(part, dtype=np.float64, ensure_all_finite="allow-nan", input_name=f"view {name!r}")
+    name = f"view {name!r}"
+    return check_array(visible(name, part), dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
 
 
 def _common_rows(arrays: Mapping[Any, Array]) -> int:

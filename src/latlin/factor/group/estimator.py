@@ -39,7 +39,9 @@ from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.options import jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 
 class GroupFactorAnalysis(Archived, GroupQueries):
@@ -206,18 +208,15 @@ class GroupFactorAnalysis(Archived, GroupQueries):
 
     def _check_options(self) -> None:
         for name, known in (("noise", ("view", "feature")), ("scale", ("view", "feature", "none"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {list(known)}, got {getattr(self, name)!r}")
+            one_of(name, getattr(self, name), known)
         for name in ("n_components", "n_init", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+            whole(name, getattr(self, name), 1)
+        number("tol", self.tol, least=0.0)
+        jobs(self.n_jobs)
         if self.rank != "full" and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
             raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r}")
         for name in ("noise_prior", "relevance_prior"):
-            value = getattr(self, name)
-            if len(value) != 2 or min(value) <= 0.0:
-                raise ValueError(f"{name} must be two positive numbers, shape and rate, got {value!r}")
+            pair(name, getattr(self, name), "shape and rate")
 
     def _prepare(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
         views, rows = self._read(X, groups)
@@ -244,7 +243,9 @@ class GroupFactorAnalysis(Archived, GroupQueries):
             if len(rows) < 2:
                 raise ValueError(f"X must have at least 2 samples, got {len(rows)}")
             return views, rows
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        rows = validate_data(
+            self, visible("X", X), dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+        )
         return read_matrix(summable("X", rows), groups)
 
     def _relevance(self, sizes: Array) -> Relevance:

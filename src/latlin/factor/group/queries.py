@@ -16,11 +16,12 @@ from latlin.factor.group.data import Labels, Name, Patterns, Views, find_pattern
 from latlin.factor.group.kernels import multiply_by_label, outer_sums, weighted_sums
 from latlin.factor.group.rows import product
 from latlin.factor.group.updates import row_precisions
-from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
+from latlin.numerics.visible import visible
 
 # --- Which factor acts in which view, and how much of the view it explains.
 
@@ -148,7 +149,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def inverse_transform(self, Z: Any) -> Any:
         """Means of the observations given latents, in the form of the data given to `fit`."""
         check_is_fitted(self, "posterior_")
-        z = check_array(Z, dtype=np.float64)
+        z = check_array(visible("Z", Z), dtype=np.float64)
         if z.shape[1] != self.posterior_.loading.shape[1]:
             raise ValueError(f"Z must have {self.posterior_.loading.shape[1]} columns, got {z.shape[1]}")
         return self.views_.split(self._means(z, slice(None)))
@@ -216,7 +217,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _joined(self, X: Any) -> Array:
         check_is_fitted(self, "posterior_")
         if self.views_.form == "matrix" and not is_views(X):
-            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+            X = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return self.views_.join(X)
 
     def _latents(self, rows: Array) -> Latents:

@@ -16,8 +16,10 @@ from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.magnitude import summable
+from latlin.numerics.options import jobs, number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.visible import visible
 
 
 class Separation(NamedTuple):
@@ -133,7 +135,7 @@ class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def fit(self, X: Any, y: Any = None) -> NoisyICA:
         """Fit to the rows of `X` of shape (n, d)."""
         self._check()
-        rows = summable("X", validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = summable("X", validate_data(self, visible("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         flat = np.flatnonzero(variance <= (1e-14 * mean) ** 2)
         if len(flat):
@@ -166,7 +168,7 @@ class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given sources: Z mixing_ᵀ + mean_."""
         check_is_fitted(self, "mixing_")
-        z = check_array(Z, dtype=np.float64)
+        z = check_array(visible("Z", Z), dtype=np.float64)
         if z.shape[1] != self.n_sources_:
             raise ValueError(f"Z must have {self.n_sources_} columns, one a source, got {z.shape[1]}")
         return z @ self.mixing_.T + self.mean_
@@ -188,12 +190,11 @@ class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {sorted(known)}, got {getattr(self, name)!r}")
-        if not isinstance(self.n_init, int | np.integer) or self.n_init < 1:
-            raise ValueError(f"n_init must be a positive integer, got {self.n_init!r}")
-        if not DF_RANGE[0] <= self.shape <= DF_RANGE[1]:
-            raise ValueError(f"shape must be from {DF_RANGE[0]:g} to {DF_RANGE[1]:g}, got {self.shape!r}")
+            one_of(name, getattr(self, name), known)
+        whole("n_init", self.n_init, 1)
+        number("shape", self.shape, least=DF_RANGE[0], most=DF_RANGE[1])
+        number("tol", self.tol, least=0.0)
+        jobs(self.n_jobs)
 
     def _options(self, dim: int) -> IcaOptions:
         count = dim if self.n_sources is None else self.n_sources
@@ -219,7 +220,7 @@ class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "mixing_")
-        return summable("X", validate_data(self, X, reset=False, dtype=np.float64)) - self.mean_
+        return summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64)) - self.mean_
 
     def _describe(self, rows: Array) -> tuple[Array, Array, Array]:
         model = SourceModel(FAMILIES[self.source], False)

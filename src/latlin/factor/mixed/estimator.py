@@ -19,9 +19,10 @@ from latlin.factor.mixed.kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
 from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
 from latlin.numerics.ascent import Rules
-from latlin.numerics.counts import whole
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.visible import visible
 
 LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
 ENGINES = ("gkl", "laplace", "ep")
@@ -248,25 +249,25 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         if not reset:
             check_is_fitted(self, "sites_")
         if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            validate_data(self, visible("X", X), reset=reset, skip_check_array=True)
             if reset and len(X) < 2:
                 raise ValueError(f"X must have at least 2 samples, got {len(X)}")
             return X
         kind: Any = np.float64 if self.types is None else None
         least = 2 if reset else 1
-        return validate_data(self, X, reset=reset, dtype=kind, ensure_all_finite="allow-nan", ensure_min_samples=least)
+        return validate_data(
+            self, visible("X", X), reset=reset, dtype=kind, ensure_all_finite="allow-nan", ensure_min_samples=least
+        )
 
     def _check_options(self) -> None:
         for name, known in (("engine", ENGINES), ("latents", LATENTS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {list(known)}, got {getattr(self, name)!r}")
-        k = self.n_components
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"n_components must be a positive integer, got {k!r}")
-        if not self.df > 2.0:
-            raise ValueError(f"df must be more than 2, got {self.df!r}")
-        if not self.penalty >= 0.0:
-            raise ValueError(f"penalty must be at least 0, got {self.penalty!r}")
+            one_of(name, getattr(self, name), known)
+        whole("n_components", self.n_components, 1)
+        number("df", self.df, above=2.0)
+        for name in ("penalty", "noise_floor", "tol"):
+            number(name, getattr(self, name), least=0.0)
+        if self.types is not None and not isinstance(self.types, Mapping | Sequence):
+            raise ValueError(f"types must be a dict or a sequence of kinds of columns, got {self.types!r:.80}")
 
     def _describe(self) -> None:
         """Loadings and intercepts in the units of real columns."""

@@ -1,5 +1,1 @@
 """Affine-independent KL: a Gaussian bent by one-dimensional bases, with its lower bound (Challis 2013, chapter 6)."""
-
-from latlin.inference.affine.engine import AffineKL
-
-__all__ = ["AffineKL"]

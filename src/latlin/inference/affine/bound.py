@@ -19,7 +19,7 @@ from scipy.linalg import blas
 
 from latlin.densities.bases.base import Base
 from latlin.densities.characteristic import Grid, Table, expect, tabulate
-from latlin.inference.forms.site_form import SiteForm, Solution
+from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 

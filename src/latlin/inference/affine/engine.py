@@ -20,14 +20,16 @@ from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import best_start
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.evidence.engine_terms import AffineEvidence
 from latlin.inference.forms.gaussian_part import refuse_sparse
-from latlin.inference.forms.site_form import SiteForm, Solution, dense_form
+from latlin.inference.forms.site import SiteForm, Solution, dense_form
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.line_search import backtrack
+from latlin.numerics.options import number
 from latlin.numerics.quasi_newton import ascent_direction, remember
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
@@ -41,12 +43,13 @@ REMEDY = "raise max_iter or tol, or choose another base"
 
 
 class State(NamedTuple):
-    """A point, its bound and gradient on a grid, and the memory of the quasi-Newton steps."""
+    """A point, its bound and gradient on a grid, steps on this grid, and the memory of the quasi-Newton steps."""
 
     point: Array
     bound: float
     gradient: Array
     level: int
+    taken: int
     steps: Array
     changes: Array
 
@@ -79,7 +82,8 @@ class AffineKL:
 
     Notes
     -----
-    `Posterior.bound_error` estimates the numerical error of the bound. Families that hold the Gaussian never end below
+    `Posterior.bound_error` estimates the numerical error of the bound, and `Posterior.trace` holds the bounds on the
+    last, finest grid, where they never fall. Families that hold the Gaussian never end below
     Gaussian KL; "student-t" and "logistic" do not hold it, and the message says when they did.
     """
 
@@ -94,12 +98,11 @@ class AffineKL:
             raise ValueError(f"base must be one of {', '.join(['auto', *FAMILIES])}, or a Base, got {self.base!r}")
         if not self.optimise_shape and not isinstance(self.base, Base):
             raise ValueError(f"optimise_shape=False needs a base object with its shapes, got base={self.base!r}")
-        if not self.tol > 0.0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}")
+        number("tol", self.tol, above=0.0)
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -107,6 +110,7 @@ class AffineKL:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
         refuse_sparse(model)
         gaussian = GaussianKL().run(model, start=start, verbose=verbose)
         form = dense_form(model)
@@ -148,13 +152,16 @@ class AffineKL:
             finer = _state(bound, reached.point, reached.level + 1)
             if abs(finer.bound - reached.bound) <= self.tol:
                 return reached, Measure(reached.bound, promised)
-            return finer._replace(steps=reached.steps, changes=reached.changes), Measure(finer.bound, 2.0 * self.tol)
+            # bounds on two grids are not comparable to the last digit: the trace begins again
+            finer = finer._replace(taken=1, steps=reached.steps, changes=reached.changes)
+            return finer, Measure(finer.bound, 2.0 * self.tol)
 
         label = f"affine-independent KL, {bound.base.name}"
         ascent = ascend(
             step, _state(bound, bound.start(), 0), rules, label=label, verbose=verbose, checkpoint=checkpoint
         )
         last = ascent.state
+        ascent = replace(ascent, trace=ascent.trace[len(ascent.trace) - max(last.taken, 1) :])
         finest = bound.evaluate(last.point, last.level + 1)[0]
         return Fit(bound, ascent, finest, abs(finest - last.bound) + rounding(finest))
 
@@ -172,15 +179,17 @@ class AffineKL:
             elapsed=time.perf_counter() - started,
             message=last.message + ("" if sites.log_concave else LOCAL),
             bound_error=fit.error,
+            evidence_term=AffineEvidence(),
         )
         # a gain that numerical errors may have made is none
-        doubt = fit.error if fit.error > 1e3 * self.tol else 0.0
-        lost = gaussian.log_evidence - fit.log_evidence + doubt
+        uncertain = fit.error if fit.error > 1e3 * self.tol else 0.0
+        lost = gaussian.log_evidence - fit.log_evidence + uncertain
         if lost <= 0.0:
             return posterior
         if fit.bound.base.has_gaussian and fit.bound.optimise_shape:
             message = f"{posterior.message}; the Gaussian was not improved upon"
             kept = {"density": gaussian.density, "log_evidence": gaussian.log_evidence, "sites": gaussian.sites}
+            kept["evidence_term"] = gaussian.evidence_term
             return replace(posterior, message=message, bound_error=0.0, **kept)  # type: ignore[arg-type]
         message = f"{posterior.message}; {lost:.3g} nat below Gaussian KL, which this base does not hold"
         return replace(posterior, message=message)
@@ -198,7 +207,7 @@ def _is_steep(potential: Potential) -> bool:
 def _state(bound: AffineBound, point: Array, level: int) -> State:
     value, gradient = bound.evaluate(point, level)
     empty = np.zeros((0, len(point)))
-    return State(point, value, gradient, level, empty, empty)
+    return State(point, value, gradient, level, 0, empty, empty)
 
 
 def _climbed(bound: AffineBound, state: State) -> State:
@@ -225,7 +234,7 @@ def _along(bound: AffineBound, state: State, direction: Array) -> State | None:
         return None
     point, value, gradient = found[2]
     steps, changes = remember(state.steps, state.changes, point - state.point, state.gradient - gradient, MEMORY)
-    return State(point, value, gradient, state.level, steps, changes)
+    return State(point, value, gradient, state.level, state.taken + 1, steps, changes)
 
 
 def _density(bound: AffineBound, point: Array) -> AffineIndependent:

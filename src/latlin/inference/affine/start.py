@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import qr, svd
 
-from latlin.inference.forms.site_form import SiteForm, Solution
+from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.numerics.arrays import Array
 from latlin.numerics.quadrature import gaussian_nodes
 

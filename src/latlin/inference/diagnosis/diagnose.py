@@ -15,6 +15,7 @@ from numbers import Integral
 import numpy as np
 
 from latlin.densities.point import PointMass
+from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
 from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.verdict import (
@@ -28,10 +29,9 @@ from latlin.diagnostics.verdict import (
     moment_gap,
 )
 from latlin.diagnostics.weights import DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
-from latlin.inference.approximation import Approximation
-from latlin.inference.diagnosis.advice import next_engine
 from latlin.inference.diagnosis.log_joint import log_joint
-from latlin.inference.diagnosis.proposals import Draws, draws_for
+from latlin.inference.diagnosis.proposals import Approximation, Draws, draws_for
+from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.cauchy import Cauchy
@@ -117,7 +117,7 @@ def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState 
         raise ValueError(f"n must be an integer of at least 200, got {n!r}")
     if isinstance(posterior.density, PointMass):
         return _of_a_point(posterior)
-    model = posterior.model
+    model = in_memory(posterior.model)
     widest = max(
         [model.dim, *(factor.H.shape[0] for factor in (*model.gaussians, *model.sites) if factor.H is not None)]
     )
@@ -151,7 +151,7 @@ def _divergence(low: float, log_weights: Array) -> float:
 
 
 def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
-    joint = log_joint(posterior.model)
+    joint = log_joint(in_memory(posterior.model))
     log_p = np.empty(draws.total)
     log_components = np.empty((draws.total, len(draws.proposals)))
     for span, w in draws.blocks():
@@ -218,7 +218,7 @@ def _assembled(
 
 def _tails(posterior: Approximation, k_hat: float) -> str:
     """A word on sites with polynomial tails, where the weights show them or no Gaussian factor cuts them off."""
-    heavy = sorted({type(s.potential).__name__ for s in posterior.model.sites if isinstance(s.potential, HEAVY)})
+    heavy = sorted({type(p).__name__ for p in posterior.model.potentials if isinstance(p, HEAVY)})
     if not heavy or (k_hat <= 0.5 and posterior.model.gaussians):
         return ""
     return f" ({' and '.join(heavy)} sites have tails heavier than those of any Gaussian)"
@@ -245,3 +245,28 @@ def _of_a_point(posterior: Approximation) -> Diagnosis:
         corrected_ess=0.0,
         n=0,
     )
+
+
+#: largest dimension for a full covariance, and for an affine-independent density
+FULL, AFFINE = 2000, 60
+
+
+def next_engine(posterior: Approximation) -> str:
+    """A short name, with a word on options where they matter."""
+    dim, engine = posterior.model.dim, posterior.engine
+    if engine in ("map", "lvb", "laplace", "mean-field"):
+        return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
+    if engine == "gkl" and not _is_full(posterior):
+        return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
+    if engine in ("gkl", "ep") and dim <= AFFINE:
+        return "ai-kl"
+    if engine == "gkl":
+        return "ep"
+    if engine == "ep":
+        return "gkl, whose bound is proven"
+    return "ai-kl with another base, or more draws"
+
+
+def _is_full(posterior: Approximation) -> bool:
+    structure = getattr(posterior.density, "structure", None)
+    return isinstance(structure, PrecisionCovariance | SubspaceCovariance)

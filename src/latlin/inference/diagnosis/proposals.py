@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from latlin.densities.density import Density
 from latlin.densities.factorised import Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
-from latlin.inference.approximation import Approximation
 from latlin.inference.forms.gaussian_part import gaussian_part
-from latlin.inference.forms.sparse import needs_sparse, prior_gaussian
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.prior import needs_sparse, prior_gaussian
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 
@@ -30,6 +30,42 @@ from latlin.numerics.linalg import cholesky
 SHARES = (0.5, 0.2, 0.15, 0.15)
 #: degrees of freedom and stretch of the copies
 NEAR, FAR = (3.0, 1.5), (1.0, 3.0)
+
+
+class Approximation(Protocol):
+    """A posterior as a diagnosis sees it; `latlin.Posterior` is one."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def density(self) -> Density: ...
+
+    @property
+    def log_evidence(self) -> float: ...
+
+    @property
+    def evidence_kind(self) -> str: ...
+
+    @property
+    def bound_error(self) -> float: ...
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def converged(self) -> bool: ...
+
+    @property
+    def caution(self) -> tuple[str, str] | None: ...
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def variance(self) -> Array: ...
+
+    def covariance(self) -> Array: ...
 
 
 class Proposal(Protocol):
@@ -128,7 +164,7 @@ class Draws:
         The posterior first.
     counts : tuple of int
     seeds : tuple of ndarray
-        One a block of each proposal.
+        One per block of each proposal.
     block : int
         Draws in a block.
     """
@@ -173,7 +209,7 @@ def draws_for(posterior: Approximation, count: int, rng: np.random.Generator, bl
         StretchedT(mean, spread, *FAR),
     ]
     shares = list(SHARES)
-    prior = _prior(posterior.model)
+    prior = _prior(in_memory(posterior.model))
     if prior is None:
         shares = [*SHARES[:2], SHARES[2] + SHARES[3]]
     else:

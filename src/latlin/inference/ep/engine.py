@@ -15,19 +15,19 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.ep.moments import State, evaluate
-from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential
-from latlin.inference.forms.site_form import SiteForm, site_form
+from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate
+from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm
-from latlin.inference.forms.starts import inherited_parameters
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
-#: a step is shortened to no less than this share of the one asked for
+#: a step is shortened to no less than this share of the one wanted
 SHORTEST = 0.02
 REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
 
@@ -44,7 +44,7 @@ class ExpectationPropagation:
     damping : float in [0, 1)
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
     schedule : {"sequential", "parallel"}
-        One site after the other, or all at once (many sites: fewer operations a sweep, more sweeps). With a sparse
+        One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps). With a sparse
         precision it is all at once, whatever is asked for.
     sweeps : int
         At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
@@ -74,18 +74,14 @@ class ExpectationPropagation:
     tol: float = 1e-8
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.power <= 1.0:
-            raise ValueError(f"power must lie in (0, 1], got {self.power!r}")
-        if not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must lie in [0, 1), got {self.damping!r}")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {self.schedule!r}")
-        if self.sweeps != int(self.sweeps) or self.sweeps < 1:
-            raise ValueError(f"sweeps must be a positive integer, got {self.sweeps!r}")
+        number("power", self.power, above=0.0, most=1.0)
+        number("damping", self.damping, least=0.0, below=1.0)
+        one_of("schedule", self.schedule, SCHEDULES)
+        whole("sweeps", self.sweeps, 1)
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -93,8 +89,9 @@ class ExpectationPropagation:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
         form = site_form(model)
-        first = _prior_sites(form) if start is None else inherited_parameters(form, model, start)
+        first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))
         parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
         solution = form.solve(parameters)
@@ -112,6 +109,7 @@ class ExpectationPropagation:
             message=self._message(ascent),
             sites=parameters,
             power=self.power,
+            evidence_term=TiltedEvidence(self.power),
         )
 
     def _iterate(

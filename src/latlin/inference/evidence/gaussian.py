@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from latlin.inference.approximation import Density
+from latlin.densities.density import Density
+from latlin.inference.evidence.terms import FittedPosterior, Movement
 from latlin.inference.model import GaussianFactor
-from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
 
@@ -36,43 +36,38 @@ class GaussianGradient(NamedTuple):
     d_cov: Array
 
 
-class Turn(NamedTuple):
-    """τ, and the movement S Hᵀτ of the mode in w."""
-
-    pull: Array
-    move: Array
-
-
-def gaussian_gradients(posterior: Posterior, rows: Any, turn: Turn | None) -> tuple[GaussianGradient, ...]:
-    """One a Gaussian factor; `rows` are those of the sites."""
+def gaussian_gradients(
+    posterior: FittedPosterior, rows: Any, movement: Movement | None
+) -> tuple[GaussianGradient, ...]:
+    """One per Gaussian factor; `rows` are those of the sites."""
     if _in_site_form(posterior):
-        return (_from_sites(posterior, rows, turn),)
-    model, move = posterior.model, None if turn is None else turn.move
+        return (_from_sites(posterior, rows, movement),)
+    model, move = posterior.model, None if movement is None else movement.move
     return tuple(_from_moments(factor, posterior.density, model.dim, move) for factor in model.gaussians)
 
 
-def _in_site_form(posterior: Posterior) -> bool:
+def _in_site_form(posterior: FittedPosterior) -> bool:
     """One factor, on w itself, with a full covariance, and stand-ins for the sites."""
     gaussians = posterior.model.gaussians
     alone = len(gaussians) == 1 and gaussians[0].H is None and gaussians[0].factor is not None
     return alone and posterior.sites is not None
 
 
-def _from_sites(posterior: Posterior, rows: Any, turn: Turn | None) -> GaussianGradient:
+def _from_sites(posterior: FittedPosterior, rows: Any, movement: Movement | None) -> GaussianGradient:
     assert posterior.sites is not None
     gamma, nu = posterior.sites
     mean = np.broadcast_to(posterior.model.gaussians[0].mean, posterior.model.dim)
     # α = Hᵀ(ν − Γx)
-    alpha = np.asarray(rows.T @ (nu - gamma * (rows @ (posterior.mean - mean))))
+    alpha = np.asarray(rows.T @ (nu - gamma * (rows @ (posterior.density.mean - mean))))
     d_cov = 0.5 * (np.outer(alpha, alpha) - _lost_precision(posterior, rows, gamma))
-    if turn is None:
+    if movement is None:
         return GaussianGradient(alpha, d_cov)
-    beta = np.asarray(rows.T @ (turn.pull - gamma * (rows @ turn.move)))
+    beta = np.asarray(rows.T @ (movement.pull - gamma * (rows @ movement.move)))
     cross = np.outer(alpha, beta)
     return GaussianGradient(alpha + beta, d_cov + 0.5 * (cross + cross.T))
 
 
-def _lost_precision(posterior: Posterior, rows: Any, gamma: Array) -> Array:
+def _lost_precision(posterior: FittedPosterior, rows: Any, gamma: Array) -> Array:
     """K⁻¹ − K⁻¹SK⁻¹ without an inverse of K."""
     count, dim = rows.shape
     if count <= dim and np.all(gamma >= 0.0):
@@ -83,7 +78,7 @@ def _lost_precision(posterior: Posterior, rows: Any, gamma: Array) -> Array:
         return np.asarray(rows.T @ (rows.T @ core).T)
     weighted = sparse.diags_array(gamma) @ rows if sparse.issparse(rows) else gamma[:, None] * rows
     g = _dense(rows.T @ weighted)
-    return g - g @ posterior.covariance() @ g
+    return g - g @ posterior.density.covariance() @ g
 
 
 def _from_moments(factor: GaussianFactor, density: Density, dim: int, move: Array | None) -> GaussianGradient:

@@ -17,18 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from latlin.densities.affine import AffineIndependent
-from latlin.densities.factorised import Factorised
 from latlin.densities.point import PointMass
-from latlin.inference.ep.moments import cavity
-from latlin.inference.evidence.gaussian import GaussianGradient, Turn, gaussian_gradients
+from latlin.distributed.blocks import Block, add
+from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.evidence.gaussian import GaussianGradient, gaussian_gradients
 from latlin.inference.evidence.sites import has_parameters, parameter_gradients
-from latlin.inference.evidence.terms import AffineTerm, BoundTerm, CurvedTerm, ExpectedTerm, SiteTerm, TiltedTerm
+from latlin.inference.evidence.terms import EvidenceTerm, FittedPosterior, Movement
 from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.site_form import site_form
 from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import reference_point
-from latlin.inference.mean_field.free_form import free_form
+from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 
@@ -40,10 +37,10 @@ class EvidenceGradient:
     Attributes
     ----------
     gaussians : tuple of GaussianGradient
-        One a `GaussianFactor`, in the model's order: `.d_mean` (m,) and `.d_cov`, (m,) or (m, m).
+        One per `GaussianFactor`, in the model's order: `.d_mean` (m,) and `.d_cov`, (m,) or (m, m).
     sites : tuple of dict
-        One a `SiteFactor`: parameter → derivative, one number a site ("loc", "scale", "df", "shape"), or one a cut
-        ("cuts", summed over sites). Labels and counts have none.
+        One per `SiteFactor`: parameter → derivative, one number per site ("loc", "scale", "df", "shape"), or one per
+        cut ("cuts", summed over sites). Labels and counts have none. Of observations in blocks of rows, totals.
     note : str
         Why the numbers are less than exact, or empty.
     """
@@ -75,20 +72,32 @@ def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
     >>> gradient.gaussians[0].d_cov.round(4).tolist()
     [0.0069, 0.014]
     """
+    term, model = _term_of(posterior), posterior.model
+    held = model.own if isinstance(model, BlockModel) else in_memory(model)
+    rows, sites, movement = stacked_rows(held), Sites.of(held), term.movement(posterior)
+    gaussians = gaussian_gradients(posterior, rows, movement)
+    found: list[dict[str, Array]] = [{} for _ in sites.blocks]
+    if any(has_parameters(p) for p in sites.potentials):
+        term_here = term.site_term(posterior, rows, sites, movement)
+        found = [parameter_gradients(term_here, p, span, sites.weight[span]) for span, p in sites.blocks]
+    if isinstance(model, BlockModel):
+        found.append(_totals(model, posterior, term, movement))
+    return EvidenceGradient(gaussians, tuple(found), note_of(posterior))
+
+
+def _term_of(posterior: Posterior) -> EvidenceTerm:
+    """What the posterior carries, or a sentence for one that has nothing."""
     if isinstance(posterior.density, PointMass) or posterior.evidence_kind == "none":
         raise ValueError(
             f"evidence_gradient() needs an evidence, and engine {posterior.engine!r} gives none; "
             "use 'laplace', 'ep' or 'gkl'"
         )
-    if posterior.engine == "lvb" and posterior.evidence_kind == "approximation":
-        raise ValueError("the evidence of low-rank variances has no exact gradient; use variances='exact'")
-    rows, sites = stacked_rows(posterior.model), Sites.of(posterior.model)
-    if posterior.engine != "laplace" and not any(has_parameters(p) for p in sites.potentials):
-        none: tuple[dict[str, Array], ...] = tuple({} for _ in sites.blocks)
-        return EvidenceGradient(gaussian_gradients(posterior, rows, None), none, note_of(posterior))
-    term, turn = _site_term(posterior, rows, sites)
-    found = tuple(parameter_gradients(term, p, span, sites.weight[span]) for span, p in sites.blocks)
-    return EvidenceGradient(gaussian_gradients(posterior, rows, turn), found, note_of(posterior))
+    if posterior.evidence_term is None:
+        raise ValueError(
+            f"the posterior of engine {posterior.engine!r} does not say how its evidence depends on the sites: an "
+            "engine sets evidence_term=, see latlin.inference.evidence.engine_terms"
+        )
+    return posterior.evidence_term
 
 
 def note_of(posterior: Posterior) -> str:
@@ -98,48 +107,35 @@ def note_of(posterior: Posterior) -> str:
     return f"the fit did not converge ({posterior.message}), so the gradient is only as good as the fit"
 
 
-def _site_term(posterior: Posterior, rows: Any, sites: Sites) -> tuple[SiteTerm, Turn | None]:
-    """What the evidence makes of the sites, and how the mode moves (Laplace only)."""
-    density = posterior.density
-    if isinstance(density, AffineIndependent):
-        return AffineTerm(density.project(rows), sites.offset, sites.weight), None
-    if isinstance(density, Factorised):
-        return _free_form_term(posterior), None
-    marginals = density.project(rows)
-    at, variance = marginals.mean + sites.offset, marginals.variance
-    if posterior.engine == "ep":
-        return _tilted_term(posterior, rows, at, variance, sites), None
-    if posterior.engine == "lvb":
-        return BoundTerm(at, variance, sites.weight), None
-    if posterior.engine == "laplace":
-        return _curved_term(posterior, sites, at, variance)
-    return ExpectedTerm(at, variance, sites.weight), None
+@dataclass(frozen=True)
+class _Fitted:
+    """A posterior without its rows, so that it can travel to them."""
+
+    model: Any
+    density: Any
+    sites: None = None
 
 
-def _tilted_term(posterior: Posterior, rows: Any, at: Array, variance: Array, sites: Sites) -> TiltedTerm:
-    assert posterior.sites is not None  # expectation propagation always has them
-    # the stand-ins count x from the prior mean, the potentials from their own zero
-    start = rows @ reference_point(posterior.model) + sites.offset
-    _, m, v = cavity(*posterior.sites, at - start, variance, posterior.power)
-    return TiltedTerm(m + start, v, posterior.power * sites.weight, posterior.power)
+def _totals(model: BlockModel, posterior: Posterior, term: EvidenceTerm, movement: Movement | None) -> dict[str, Array]:
+    """Derivatives in the parameters of the observations in blocks, summed over all sites: one pass."""
+    names = tuple(model.reading.kind().free)
+    if not names:
+        return {}
+    fitted = _Fitted(None, posterior.density)
+    return dict(zip(names, model.total(parameter_sums, fitted, term, movement), strict=True))
 
 
-def _free_form_term(posterior: Posterior) -> TiltedTerm:
-    form = free_form(posterior.model)
-    assert form is not None  # the density came from it
-    centre = form.centres(posterior.mean - form.origin)[form.coordinates]
-    own = np.diagonal(form.precision)[form.coordinates]
-    at = form.scale * centre + form.sites.offset
-    return TiltedTerm(at, form.scale**2 / own, form.sites.weight, 1.0)
-
-
-def _curved_term(posterior: Posterior, sites: Sites, at: Array, variance: Array) -> tuple[CurvedTerm, Turn]:
-    assert posterior.sites is not None  # the Laplace approximation always has them
-    form = site_form(posterior.model)
-    solution = form.solve(posterior.sites)
-    assert solution is not None  # the fit ended there
-    # ∂(−½ log det P)/∂x_n = ½s_n²ψ_n‴
-    pull = 0.5 * variance * sites.derivatives(at - sites.offset).third
-    u = solution.precision.solve(form.projections.transposed_times(pull))
-    term = CurvedTerm(at, variance, sites.weight, form.projections.times(u))
-    return term, Turn(pull, form.weights(u) - form.mean)
+def parameter_sums(
+    block: Block, reading: Reading, posterior: FittedPosterior, term: EvidenceTerm, movement: Movement | None
+) -> tuple[Any, ...]:
+    """Derivatives in the parameters of a block's sites."""
+    kind = reading.kind()
+    # one vector for all sites (cut points), or one number
+    shapes = {name: np.shape(kind.value_of(name)) for name in kind.free}
+    total: tuple[Any, ...] = tuple(np.zeros(shape) for shape in shapes.values())
+    for observed in pieces(block, reading):
+        sites = observed.sites
+        here = term.site_term(posterior, observed.rows, sites, movement)
+        found = parameter_gradients(here, observed.potential, slice(0, len(sites)), sites.weight)
+        total = add(total, tuple(found[name] if shape else np.sum(found[name]) for name, shape in shapes.items()))
+    return total

@@ -21,9 +21,8 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import prior_gaussian
+from latlin.inference.forms.prior import prior_gaussian
+from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.intrinsic import ground
@@ -47,13 +46,16 @@ class PrecisionSlopes:
 
     def _density(self) -> Gaussian:
         density = self.posterior.density
-        if not isinstance(density, Gaussian) or self.posterior.evidence_kind == "none":
-            raise ValueError(f"slopes need a Gaussian posterior with an evidence, got engine {self.posterior.engine!r}")
+        if not isinstance(density, Gaussian) or self.posterior.evidence_term is None:
+            raise ValueError(
+                "slopes need a Gaussian posterior with an evidence and its term, "
+                f"got one of engine {self.posterior.engine!r}"
+            )
         return density
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
-        model = self.posterior.model
+        model = in_memory(self.posterior.model)
         gaussian = model.gaussians[factor]
         if gaussian.precision is None:
             raise ValueError(f"GaussianFactor {factor} is given by its covariance: use evidence_gradient() for it")
@@ -74,22 +76,16 @@ class PrecisionSlopes:
 
     @cached_property
     def _prior(self) -> Gaussian | None:
-        found = prior_gaussian(self.posterior.model) if self.posterior.model.normalise_prior else None
+        model = in_memory(self.posterior.model)
+        found = prior_gaussian(model) if model.normalise_prior else None
         return None if found is None else found[0]
 
     @cached_property
     def _move(self) -> Array | None:
         """S Σ_n h_n ½s_n²ψ_n‴, by which the curvature pulls the mode of a Laplace approximation."""
-        if self.posterior.engine != "laplace":
-            return None
-        model, density = self.posterior.model, self._density()
-        rows, structure = stacked_rows(model), density.structure
-        marginals = density.project(rows)
-        pull = 0.5 * marginals.variance * Sites.of(model).derivatives(marginals.mean).third
-        summed = np.asarray(rows.T @ pull)
-        if isinstance(structure, SparsePrecisionCovariance):
-            return structure.precision.solve(summed)
-        return density.covariance() @ summed
+        term = self.posterior.evidence_term
+        movement = None if term is None else term.movement(self.posterior)
+        return None if movement is None else movement.move
 
 
 def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:

@@ -9,12 +9,15 @@ its slope in another parameter that the family declares, by differences of the v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from latlin.densities.affine import ProjectedMarginals
 from latlin.densities.characteristic import Projected, expect
+from latlin.densities.density import Density
+from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.model import Model
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
@@ -59,6 +62,40 @@ class _Differenced:
 def centre_of(potential: Potential) -> Array:
     """The potential's loc, or zero."""
     return np.asarray(getattr(potential, "loc", 0.0), float)
+
+
+class Movement(NamedTuple):
+    """How a mode moves: the pull τ of every site's curvature, where sites are in memory, and S Hᵀτ, in w."""
+
+    pull: Array
+    move: Array
+
+
+class FittedPosterior(Protocol):
+    """What an evidence term asks of a posterior; `latlin.Posterior` is one."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def density(self) -> Density: ...
+
+    @property
+    def sites(self) -> SiteParameters | None: ...
+
+
+class EvidenceTerm(Protocol):
+    """How an evidence depends on the sites of any rows, with everything else at its optimum."""
+
+    def movement(self, posterior: FittedPosterior) -> Movement | None:
+        """How the mode moves; None where the evidence is stationary in the posterior."""
+        ...
+
+    def site_term(
+        self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
+    ) -> SiteTerm:
+        """What the evidence makes of the sites on some rows."""
+        ...
 
 
 @dataclass(frozen=True)

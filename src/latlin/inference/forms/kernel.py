@@ -19,12 +19,8 @@ from scipy.linalg import blas, lapack
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import KernelPrecision, MarginalCovariance, kernel_weights
-from latlin.densities.whitening import CovarianceWhitening
-from latlin.inference.forms.gaussian_part import GaussianPart
-from latlin.inference.forms.projections import DenseProjections
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 
@@ -133,26 +129,6 @@ class KernelForm(SiteForm):
         products *= self.K.T
         scaled = excess / precision.root
         return float(np.sqrt(max(dot(scaled, blas.dsymv(1.0, products, scaled)), 0.0)))
-
-
-def kernel_form(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> KernelForm | None:
-    """The form of a model that is a Gaussian process: one full covariance on w, one block of sites on coordinates."""
-    whitening = part.whitening
-    alone = len(model.gaussians) == len(model.sites) == 1 and model.sites[0].H is None
-    if not alone or not isinstance(whitening, CovarianceWhitening) or model.gaussians[0].H is not None:
-        return None
-    form = SiteForm(
-        part.mean,
-        whitening,
-        None,
-        None,
-        np.zeros(model.dim),
-        part.constant + whitening.log_det,
-        DenseProjections(np.asfortranarray(whitening.factor).T),
-        sites.shifted(part.mean) if part.mean.any() else sites,
-        rows,
-    )
-    return by_kernel(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
 
 
 def by_kernel(form: SiteForm, factor: Array, K: Array | None = None) -> KernelForm:

@@ -1,4 +1,4 @@
-"""Gaussians in site form: the prior times one Gaussian stand-in a site.
+"""Gaussians in site form: the prior times one Gaussian stand-in per site.
 
     q(u) ∝ exp(−½uᵀΛ̃u + b̃ᵀu) ∏_n exp(−½γ_n x_n² + ν_n x_n),   x = H̃u,   w = μ + L(Qu + …)
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
@@ -22,6 +23,28 @@ from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky, dot, symmetrise
+
+#: smallest eigenvalue of a precision, in units of the sites' typical curvature, that is a curvature
+FLATTEST = 1e-4
+#: share of a site's typical curvature that a steady step gives it at least
+STEADY = 1e-3
+
+
+class Expansion(NamedTuple):
+    """The log joint about a point u: its value and gradient there, and what the form keeps of its curvature."""
+
+    u: Array
+    objective: float
+    gradient: Array
+    kept: Array
+
+
+class LocalGaussian(NamedTuple):
+    """The Gaussian with the curvature of an expansion, log det of its precision, and the stand-ins, if any."""
+
+    density: Gaussian
+    log_det: float
+    sites: SiteParameters | None
 
 
 class Solution(NamedTuple):
@@ -159,3 +182,62 @@ class SiteForm:
         else:
             structure = SubspaceCovariance(self.whitening, self.basis, solution.precision)
         return Gaussian(self.weights(solution.u), structure)
+
+    def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
+        """The log joint about u; with `smoothing`, that of smoothed sites with the size of their curvature.
+
+        The form keeps x, ψ′ and γ = −ψ″ of every site.
+        """
+        x = self.projections.times(u)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if smoothing is None:
+                value, (slope, second, _) = self.sites.log_density(x), self.sites.derivatives(x)
+                gamma = -second
+            else:
+                value, slope, second = self.sites.smoothed(x, smoothing)
+                gamma = np.abs(second)
+            objective = self.log_gaussian(u) + float(value.sum())
+        objective = objective if np.isfinite(objective) else -np.inf
+        # b̃ − Λ̃u + H̃ᵀψ′(x)
+        gradient = self.linear - self.times_quadratic(u) + self.projections.transposed_times(slope)
+        return Expansion(u, objective, gradient, np.stack([x, slope, gamma]))
+
+    def parameters(self, at: Expansion) -> SiteParameters:
+        """γ = −ψ″, ν = ψ′ + γx."""
+        x, slope, gamma = at.kept
+        return SiteParameters(gamma, slope + gamma * x)
+
+    def newton_step(self, at: Expansion) -> Array | None:
+        """To the mean of the Gaussian with the sites' curvature; None where that is not definite."""
+        target = self.solve(self.parameters(at))
+        return None if target is None else target.u - at.u
+
+    def steady_step(self, at: Expansion) -> Array | None:
+        """As `newton_step` with |γ|, at least a share of a typical curvature."""
+        x, slope, gamma = at.kept
+        steady = np.maximum(np.abs(gamma), STEADY * self.sites.typical_precision())
+        target = self.solve(SiteParameters(steady, slope + steady * x))
+        return None if target is None else target.u - at.u
+
+    def curvature(self, at: Expansion) -> Array:
+        """Upper triangle of minus the Hessian of the log joint."""
+        return self.precision(at.kept[2])
+
+    def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
+        """The Gaussian with the curvature there; None where that vanishes or has the wrong sign."""
+        solution = self.solve(self.parameters(at))
+        if solution is None or self._is_flat(solution):
+            return None
+        density = self.density(solution._replace(u=at.u))
+        return LocalGaussian(density, solution.precision.log_det, solution.parameters)
+
+    def _is_flat(self, solution: Solution) -> bool:
+        """Without a proper prior: the sites' typical curvature is the unit, and next to nothing of it is left."""
+        if self.quadratic is None:
+            return False
+        smallest = np.linalg.svd(solution.precision.factor, compute_uv=False)[-1]
+        if smallest**2 >= FLATTEST:
+            return False
+        gammas = (solution.parameters.gamma, self.sites.typical_precision())
+        p, first = (symmetrise(self.precision(gamma)) for gamma in gammas)
+        return bool(eigh(p, first, eigvals_only=True, subset_by_index=[0, 0])[0] < FLATTEST)

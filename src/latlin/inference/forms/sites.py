@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from latlin.densities.density import Density
+from latlin.inference.ep.kernels import PROPER
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -26,6 +28,35 @@ class SiteParameters(NamedTuple):
 
     gamma: Array
     nu: Array
+
+
+class Start(Protocol):
+    """Another posterior, as far as a fit starts from it; `latlin.Posterior` is one."""
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def density(self) -> Density: ...
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def variance(self) -> Array: ...
+
+    @property
+    def sites(self) -> SiteParameters | None: ...
+
+
+def cavity(gamma: Array, nu: Array, x: Array, variance: Array, power: float) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Which cavities are densities, and their means and variances (those of the marginals where they are not)."""
+    # 1/v₋ = 1/v − ηγ, m₋/v₋ = m/v − ην
+    share = 1.0 - power * gamma * variance
+    proper = share > PROPER
+    share = np.where(proper, share, 1.0)
+    pull = np.where(proper, power * nu * variance, 0.0)
+    return proper, (x - pull) / share, variance / share
 
 
 @storable
@@ -161,3 +192,35 @@ def _joined(parts: list[Array]) -> Array:
 
 def _filled(value: Array | None, default: float, count: int) -> Array:
     return np.full(count, default) if value is None else np.broadcast_to(value, count).copy()
+
+
+#: h in units of the length over which E varies
+STEP = 0.05
+
+
+class SiteCurvature(NamedTuple):
+    """∂²E/∂m², ∂²E/∂m∂v and ∂²E/∂v² of every site."""
+
+    mm: Array
+    mv: Array
+    vv: Array
+
+
+def site_curvature(sites: Sites, x: Array, variance: Array, here: ExpectedLog) -> SiteCurvature:
+    """Second derivatives at projected moments whose `expected_log` is `here`."""
+    h = STEP * _lengths(sites, variance)
+    up, down = sites.expected_log(x + h, variance), sites.expected_log(x - h, variance)
+    # f″ = 2(f₊ − 2f + f₋)/h² − (f′₊ − f′₋)/2h
+    second = 2.0 * (up.d_mean - 2.0 * here.d_mean + down.d_mean) / h**2 - (up.d_var - down.d_var) / h
+    # f‴ = 15(f₊ − f₋)/2h³ − 3(f′₊ + 8f′ + f′₋)/2h²
+    third = 7.5 * (up.d_mean - down.d_mean) / h**3 - 3.0 * (up.d_var + 8.0 * here.d_var + down.d_var) / h**2
+    return SiteCurvature(2.0 * here.d_var, 0.5 * second, 0.25 * third)
+
+
+def _lengths(sites: Sites, variance: Array) -> Array:
+    """Over what length E bends: that of the Gaussian, and of ψ itself where it is smooth or the Gaussian a point."""
+    lengths = variance.copy()
+    for span, potential in sites.blocks:
+        own = np.asarray(potential.regions()[0][1]) ** 2
+        lengths[span] += own if potential.smooth else np.where(variance[span] > 0.0, 0.0, own)
+    return np.sqrt(lengths)

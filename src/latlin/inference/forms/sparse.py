@@ -11,24 +11,26 @@ diagonal, of typical standard deviations. Gradients and products that engines se
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from hashlib import blake2b
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr
-from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.inference.forms.gaussian_part import product_of
+from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.model import GaussianFactor, LatentLinearModel
+from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
@@ -38,23 +40,19 @@ from latlin.numerics.weighted_gram import WeightedGram
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
 #: factor's entries and operations up to which it is
-LARGE, THIN, LIGHT = 300, 0.25, 0.1
+LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+#: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
+SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
+#: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
+_KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
+#: digests of patterns whose factors fill
+_FILLED: deque[bytes] = deque(maxlen=16)
 IMPROPER = (
     "the posterior is improper: the factors leave some direction of w undetermined; "
     "add a GaussianFactor on w, a Constraint or more sites"
 )
-
-
-class Quadratic(NamedTuple):
-    """The Gaussian factors together: exp(constant + bᵀδ − ½δᵀΛδ), δ = w − origin, and the constraints A δ = 0."""
-
-    origin: Array
-    precision: sparse.csr_array
-    linear: Array
-    constant: float
-    rows: Array
 
 
 @dataclass(frozen=True)
@@ -169,14 +167,26 @@ class SparseForm(SiteForm):
         return values
 
     @cached_property
-    def _entry_scale(self) -> Array:
+    def multiplicity(self) -> Array:
+        """How often each entry stands in the matrix: once on the diagonal, twice off it."""
+        counts = np.full(len(self.analysis.indices), 2.0)
+        counts[self.analysis.diagonal] = 1.0
+        return counts
+
+    @cached_property
+    def entry_scale(self) -> Array:
+        """The product of the scales of an entry's two coordinates."""
         a, scale = self.analysis, self.projections.scale
         ordered = scale[a.order]
         return ordered[a.indices] * np.repeat(ordered, np.diff(a.indptr))
 
     def sparse_precision(self, gamma: Array) -> SparsePrecision | None:
         """P = Λ + HᵀΓH along the constraints, or None where it is not positive definite there."""
-        factor = self.analysis.factorise(self._prior_values + self.gram.total(gamma))
+        return self.precision_with(self.gram.total(gamma))
+
+    def precision_with(self, entries: Array) -> SparsePrecision | None:
+        """The same from the entries of HᵀΓH."""
+        factor = self.analysis.factorise(self._prior_values + entries)
         return None if factor is None else condition(factor, self.prior.rows, self.held, self.weight)
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
@@ -210,7 +220,7 @@ class SparseForm(SiteForm):
 
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """Largest absolute entry of Hᵀ(Γ − Γ̂)H, twice ∂B/∂S of the Gaussian KL bound, in the coordinates u."""
-        return float(np.abs(self.gram.total(excess) * self._entry_scale).max(initial=0.0))
+        return float(np.abs(self.gram.total(excess) * self.entry_scale).max(initial=0.0))
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
@@ -231,26 +241,27 @@ class SparseForm(SiteForm):
         return Gaussian(self.weights(solution.u), SparsePrecisionCovariance(precision.found))
 
 
-def needs_sparse(model: LatentLinearModel) -> bool:
-    """Whether no other form can do: a precision matrix, constraints, or a prior to be normalised."""
-    by_precision = any(factor.precision is not None for factor in model.gaussians)
-    return by_precision or bool(model.constraints) or model.normalise_prior
-
-
 def uses_sparse(model: LatentLinearModel) -> bool:
     """Whether the sparse form is the one for a model."""
-    return needs_sparse(model) or (_may_be_sparse(model) and _chosen_plan(model) is not None)
-
-
-def sparse_form(model: LatentLinearModel) -> SparseForm | None:
-    """The form of a model whose precision is sparse; None where another form is better."""
     if needs_sparse(model):
-        return _built(model, None)
-    plan = _chosen_plan(model) if _may_be_sparse(model) else None
-    return None if plan is None else _built(model, plan)
+        return True
+    return may_be_sparse(model) and _analysed(model, quadratic_of(model), _site_rows(model)) is not None
 
 
-def _may_be_sparse(model: LatentLinearModel) -> bool:
+def sparse_form(model: LatentLinearModel, forced: bool = False) -> SparseForm | None:
+    """The form of a model whose precision is sparse; None where another form is better, unless it is forced."""
+    if not forced and not needs_sparse(model) and not may_be_sparse(model):
+        return None
+    prior, rows = quadratic_of(model), _site_rows(model)
+    analysis = _analysed(model, prior, rows, forced)
+    return None if analysis is None else _built(model, prior, WeightedGram(analysis, rows))
+
+
+def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
+    return sparse.csr_array(stacked_rows(model))
+
+
+def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
     """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
     rows = [factor.H for factor in model.sites if factor.H is not None]
     priors = [factor for factor in model.gaussians if factor.H is None]
@@ -259,15 +270,46 @@ def _may_be_sparse(model: LatentLinearModel) -> bool:
     )
     if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
         return False
-    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < PAIRS
+    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < pairs
 
 
-def _chosen_plan(model: LatentLinearModel) -> Plan | None:
-    """An order of elimination, if it leaves much less than a dense factor."""
-    d = model.dim
-    plan = plan_elimination(_pattern(quadratic_of(model).precision, stacked_rows(model)))
-    thin = plan.entries < min(THIN * 0.5 * d * d, ENTRIES)
-    return plan if thin and plan.flops < min(LIGHT * d**3 / 3.0, OPERATIONS) else None
+def _analysed(
+    model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array, forced: bool = False
+) -> Analysis | None:
+    """The analysis of P's pattern, taken over from a living posterior of the same pattern; None where P would fill."""
+    patterns = (prior.precision.indptr, prior.precision.indices, rows.indptr, rows.indices)
+    digest = blake2b(digest_size=16)
+    for part in patterns:
+        digest.update(np.ascontiguousarray(part, np.int64).tobytes())
+    key, optional = digest.digest(), not forced and not needs_sparse(model)
+    known = _KNOWN.get(key)
+    if known is not None:
+        return known
+    if optional and (key in _FILLED or _meets_everything(rows)):
+        return None
+    pattern = _pattern(prior.precision, rows)
+    plan = plan_elimination(pattern)
+    if optional and _fills(plan, model.dim):
+        _FILLED.append(key)
+        return None
+    analysis = analyse(pattern, plan)
+    _KNOWN[key] = analysis
+    return analysis
+
+
+def _meets_everything(rows: sparse.csr_array) -> bool:
+    """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
+    if rows.shape[1] < SAMPLED:
+        return False
+    ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
+    some = sparse.csc_array(ones)[:, :: rows.shape[1] // SAMPLE]
+    return bool((some.T @ ones).nnz > DENSE * some.shape[1] * rows.shape[1])
+
+
+def _fills(plan: Plan, dim: int) -> bool:
+    """Whether a factor is not much less than a dense one, or too large in any case."""
+    thin = plan.entries < min(THIN * 0.5 * dim * dim, ENTRIES)
+    return not (thin and plan.flops < min(LIGHT * dim**3 / 3.0, OPERATIONS))
 
 
 def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
@@ -277,11 +319,9 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     return sparse.csr_array(total)
 
 
-def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
-    prior = quadratic_of(model)
-    rows, sites = sparse.csr_array(_stored_rows(model)), Sites.of(model)
+def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> SparseForm:
+    rows, sites = gram.rows, Sites.of(model)
     sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
-    gram = WeightedGram(analyse(_pattern(prior.precision, rows), plan), rows)
     typical = gram.analysis.values(prior.precision) + gram.total(sites.typical_precision())
     grounded = ground(gram.analysis, typical, len(prior.rows))
     if grounded is None:
@@ -307,100 +347,3 @@ def _built(model: LatentLinearModel, plan: Plan | None) -> SparseForm:
         grounded.held,
         grounded.weight if len(grounded.held) else 0.0,
     )
-
-
-def _stored_rows(model: LatentLinearModel) -> Any:
-    rows = stacked_rows(model)
-    if any(isinstance(factor.H, LinearOperator) for factor in model.sites) and not np.all(np.isfinite(rows)):
-        raise ValueError("SiteFactor H must be finite, got an operator whose products are not")
-    return rows
-
-
-def quadratic_of(model: LatentLinearModel) -> Quadratic:
-    """The Gaussian factors of a model and its constraints about a point that meets them."""
-    origin, constraint = reference_point(model), model.constraint_rows()
-    total = sparse.csr_array((model.dim, model.dim))
-    linear, constant = np.zeros(model.dim), 0.0
-    for factor in model.gaussians:
-        precision, log_constant = factor_precision(factor, model.dim)
-        rows = sparse.eye_array(model.dim, format="csr") if factor.H is None else sparse.csr_array(factor.H)
-        residual = np.broadcast_to(factor.mean, precision.shape[0]) - rows @ origin
-        pulled = precision @ residual
-        total = total + (precision if factor.H is None else rows.T @ precision @ rows)
-        linear += rows.T @ pulled
-        constant += log_constant - 0.5 * float(residual @ pulled)
-    rows = np.zeros((0, model.dim)) if constraint is None else constraint[0]
-    return Quadratic(origin, sparse.csr_array(total), linear, constant, rows)
-
-
-def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array, float]:
-    """Q of a Gaussian factor, and the log of its constant: −½ rank log 2π + ½ log |Q|₊."""
-    if factor.precision is not None:
-        return factor.precision, 0.5 * ((factor.log_det or 0.0) - (factor.rank or 0) * LOG_2PI)
-    if factor.factor is not None:
-        chol = Cholesky(factor.factor, 0.0)
-        return sparse.csr_array(chol.inverse()), -0.5 * (chol.log_det + len(factor.factor) * LOG_2PI)
-    size = dim if factor.H is None else factor.H.shape[0]
-    variance = np.broadcast_to(factor.cov, size).astype(float)
-    return sparse.csr_array(sparse.diags_array(1.0 / variance)), -0.5 * float(np.sum(LOG_2PI + np.log(variance)))
-
-
-def reference_point(model: LatentLinearModel) -> Array:
-    """The point from which site parameters count w: the prior mean, moved onto the constraints."""
-    direct = [factor for factor in model.gaussians if factor.H is None]
-    if all(factor.precision is None for factor in direct):
-        origin = product_of(direct, model.dim)[0]
-    elif len(direct) == 1:
-        origin = np.broadcast_to(direct[0].mean, model.dim).astype(float)
-    else:
-        origin = np.zeros(model.dim)
-    constraint = model.constraint_rows()
-    if constraint is None:
-        return origin
-    rows, e = constraint
-    return origin + np.linalg.lstsq(rows, e - rows @ origin)[0]
-
-
-def prior_gaussian(model: LatentLinearModel) -> tuple[Gaussian, float] | None:
-    """The Gaussian factors together as a density, and the log of their integral; None where they make none."""
-    return _normalised(quadratic_of(model))
-
-
-def _normalised(prior: Quadratic) -> tuple[Gaussian, float] | None:
-    analysis = analyse(prior.precision)
-    grounded = ground(analysis, analysis.values(prior.precision), len(prior.rows))
-    if grounded is None:
-        return None
-    held, weight, factor = grounded
-    precision = condition(factor, prior.rows, held, weight if len(held) else 0.0)
-    if precision is None:
-        return None
-    deviation = precision.solve(prior.linear)
-    log_volume = 0.5 * (len(prior.linear) * LOG_2PI - precision.log_det)
-    integral = prior.constant + 0.5 * float(prior.linear @ deviation) + log_volume
-    return Gaussian(prior.origin + deviation, SparsePrecisionCovariance(precision)), integral
-
-
-def log_integral(model: LatentLinearModel, prior: Quadratic) -> float:
-    """log ∫ of the Gaussian factors over the constraints."""
-    found = _normalised(prior)
-    if found is None:
-        raise ValueError(
-            "normalise_prior=True needs Gaussian factors that are together a proper density (under the constraints), "
-            f"got {model!r}"
-        )
-    return found[1]
-
-
-def expected_log_gaussians(model: LatentLinearModel, density: Gaussian) -> float:
-    """⟨log Gaussian factors⟩ under a Gaussian over w, as the evidence counts them."""
-    prior = quadratic_of(model)
-    deviation = density.mean - prior.origin
-    structure: Any = density.structure
-    if isinstance(structure, SparsePrecisionCovariance):
-        trace = structure.trace_with(prior.precision)
-    else:
-        trace = float(prior.precision.multiply(density.covariance()).sum())
-    at_mean = prior.constant + float(prior.linear @ deviation - 0.5 * deviation @ (prior.precision @ deviation))
-    normaliser = log_integral(model, prior) if model.normalise_prior else 0.0
-    return at_mean - 0.5 * trace - normaliser

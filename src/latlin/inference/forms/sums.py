@@ -1,25 +1,33 @@
 """Sums over all sites that full covariances need: values, slopes H̃ᵀψ′ and curvatures H̃ᵀΓH̃.
 
-In coordinates u whitened by the factors on w itself, w = μ + Lu. A fit that asks for these alone keeps nothing a site,
-so that it is the same whether the rows are in memory or in blocks elsewhere (Challis (2013), §4.6.2).
+In coordinates u whitened by the factors on w itself, w = μ + Lu. A fit that needs these alone keeps nothing per site,
+so that it is the same whether the rows are in memory or in blocks elsewhere (Challis (2013), §4.6.2): rows in memory
+are one block that is kept here, whitened once.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
-from latlin.inference.forms.projections import Projections
-from latlin.inference.forms.site_family import SiteForm
-from latlin.inference.forms.sites import Sites
+from latlin.densities.whitening import Whitening
+from latlin.distributed.blocks import Block, add, tree
+from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.projections import Projections, stacked_rows, whitened_projections
+from latlin.inference.forms.site import dense_form, site_form
+from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
+from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import Cholesky
+from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.magnitude import summable
 
 
 class Sums(NamedTuple):
@@ -43,7 +51,7 @@ def point_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
 def steady_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """As `point_terms`, with |ψ″|, at least a share of a typical curvature, where −ψ″ may be negative."""
     first, second, _ = sites.derivatives(x)
-    gamma = np.maximum(np.abs(second), 1e-3 * sites.typical_precision())
+    gamma = np.maximum(np.abs(second), STEADY * sites.typical_precision())
     return _summed(projections, sites.log_density(x), first, gamma)
 
 
@@ -72,21 +80,58 @@ def _summed(projections: Projections, value: Array, slope: Array, gamma: Array) 
     return Sums(total if np.isfinite(total) else -np.inf, projections.transposed_times(slope), projections.gram(gamma))
 
 
+class HeldSites(NamedTuple):
+    """The rows of a site factor in whitened coordinates, and its sites as functions of x = H̃u."""
+
+    projections: Projections
+    sites: Sites
+
+    def stand_ins(self, u: Array, factor: Array) -> SiteParameters:
+        """γ̂ = −2 ∂⟨ψ⟩/∂s² and ν̂ = ∂⟨ψ⟩/∂m + γ̂x under N(u, (CᵀC)⁻¹)."""
+        x = self.projections.times(u)
+        expected = self.sites.expected_log(x, self.projections.variances(factor))
+        gamma = -2.0 * expected.d_var
+        return SiteParameters(gamma, expected.d_mean + gamma * x)
+
+
 @dataclass(frozen=True)
-class SumForm(ABC):
-    """A model whose sites are reached through sums alone.
+class SumForm:
+    """A model whose sites are reached through sums alone, in coordinates whitened by the factors on w itself.
 
     Parameters
     ----------
     own : SiteForm
         Of the factors on w itself; its coordinates are those of the sums.
+    here : tuple of HeldSites
+        Sites in memory, one entry per factor, in the model's order.
+    elsewhere : BlockModel, optional
+        The model whose observations are in blocks.
     """
 
     own: SiteForm
+    here: tuple[HeldSites, ...]
+    elsewhere: BlockModel | None = None
 
-    @abstractmethod
+    @property
+    def rank(self) -> int:
+        """Number of coordinates."""
+        return self.own.rank
+
     def sums(self, terms: Terms, u: Array, *shared: Any) -> Sums:
         """Sums over all sites at u: one pass over the rows."""
+        parts: list[tuple[Any, ...]] = [terms(*part, part.projections.times(u), *shared) for part in self.here]
+        if self.elsewhere is not None:
+            whitening, w = self.own.whitening, self.own.weights(u)
+            parts.append(self.elsewhere.total(block_sums, terms, whitening, w, *shared))
+        total = tree(parts, add)
+        return Sums(float(total[0]), total[1], total[2])
+
+    def stand_ins(self, u: Array, factor: Array) -> SiteParameters | None:
+        """γ̂ and ν̂ of all sites under N(u, (CᵀC)⁻¹); None where some are elsewhere."""
+        if self.elsewhere is not None:
+            return None
+        parts = [part.stand_ins(u, factor) for part in self.here]
+        return SiteParameters(*map(np.concatenate, zip(*parts, strict=True)))
 
     def slope(self, u: Array, sums: Sums) -> Array:
         """Gradient of the log joint (or of its expectation): b̃ − Λ̃u + H̃ᵀψ′."""
@@ -104,3 +149,96 @@ class SumForm(ABC):
     def gaussian(self, u: Array, precision: Cholesky) -> Gaussian:
         """The Gaussian over w of a mean and a precision in these coordinates."""
         return Gaussian(self.own.weights(u), PrecisionCovariance(self.own.whitening, precision))
+
+    def weights(self, u: Array) -> Array:
+        """w of a coordinate vector."""
+        return self.own.weights(u)
+
+    def coordinates(self, w: Array) -> Array:
+        """The coordinate vector of a w."""
+        return self.own.coordinates(w)
+
+    def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
+        """The log joint about u, in one pass; with `smoothing`, that of smoothed sites. The form keeps P."""
+        sums = self.sums(point_terms, u) if smoothing is None else self.sums(smoothed_terms, u, smoothing)
+        objective = self.own.log_gaussian(u) + sums.value
+        objective = objective if np.isfinite(objective) else -np.inf
+        return Expansion(u, objective, self.slope(u, sums), self.precision(sums))
+
+    def newton_step(self, at: Expansion) -> Array | None:
+        """P⁻¹g; None where P is not definite."""
+        return _solve(at.kept, at.gradient)
+
+    def steady_step(self, at: Expansion) -> Array | None:
+        """As `newton_step` with |γ|, at least a share of a typical curvature."""
+        return _solve(self.precision(self.sums(steady_terms, at.u)), at.gradient)
+
+    def curvature(self, at: Expansion) -> Array:
+        """Upper triangle of minus the Hessian of the log joint."""
+        return at.kept
+
+    def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
+        """The Gaussian with the curvature there; None where that vanishes or has the wrong sign."""
+        try:
+            chol = cholesky(at.kept)
+        except ValueError:
+            return None
+        if self.own.quadratic is not None and np.linalg.eigvalsh(at.kept, UPLO="U")[0] < FLATTEST:
+            return None
+        return LocalGaussian(self.gaussian(at.u, chol), chol.log_det, None)
+
+
+def _solve(precision: Array, gradient: Array) -> Array | None:
+    try:
+        return cholesky(precision).solve(gradient)
+    except ValueError:
+        return None
+
+
+def block_sums(
+    block: Block, reading: Reading, terms: Terms, whitening: Whitening, w: Array, *shared: Any
+) -> tuple[Any, ...]:
+    """Terms of a block at w."""
+    dim = len(w)
+    total: tuple[Any, ...] = Sums(0.0, np.zeros(dim), np.zeros((dim, dim), order="F"))
+    for observed in pieces(block, reading):
+        projections = whitened_projections(observed.rows, whitening)
+        total = add(total, terms(projections, observed.sites, observed.times(w), *shared))
+    return total
+
+
+def form_of(model: Model) -> SiteForm | SumForm:
+    """The coordinates in which a full Gaussian is fitted to a model, wherever its rows are."""
+    if isinstance(model, BlockModel):
+        return _block_form(model)
+    return site_form(in_memory(model))
+
+
+def sum_form(model: Model) -> SumForm | None:
+    """A model by sums alone: it needs factors on w itself and sites on rows; None for any other."""
+    if isinstance(model, BlockModel):
+        return _block_form(model)
+    model = in_memory(model)
+    if needs_sparse(model):
+        return None
+    own = [factor for factor in model.sites if factor.H is None]
+    if any(factor.H is not None for factor in model.gaussians) or len(own) == len(model.sites):
+        return None
+    if not own and not model.gaussians:
+        return None
+    form = dense_form(model.among([*model.gaussians, *own]))
+    return SumForm(form, tuple(_held(model, factor, form) for factor in model.sites))
+
+
+def _block_form(model: BlockModel) -> SumForm:
+    own = dense_form(model.own)
+    return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
+
+
+def _held(model: LatentLinearModel, factor: SiteFactor, form: SiteForm) -> HeldSites:
+    alone = model.among([factor])
+    rows, sites = stacked_rows(alone), Sites.of(alone)
+    if isinstance(factor.H, LinearOperator):
+        summable("SiteFactor H", rows)
+    moved = sites.shifted(np.asarray(rows @ form.mean)) if form.mean.any() else sites
+    return HeldSites(whitened_projections(rows, form.whitening), moved)

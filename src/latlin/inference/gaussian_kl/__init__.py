@@ -1,5 +1,1 @@
 """Gaussian KL: the Gaussian closest to the posterior in KL(q‖p), full or with a structured covariance."""
-
-from latlin.inference.gaussian_kl.engine import GaussianKL
-
-__all__ = ["GaussianKL"]

@@ -1,6 +1,6 @@
 """Gaussian KL: the Gaussian closest to the posterior in KL(q‖p), with a lower bound on the log evidence.
 
-Challis (2013), chapter 4. The covariance is chosen by one word; the ascent for each lives in a file of its own.
+Challis (2013), chapter 4. The covariance is an object of `latlin.covariances`, or its name.
 """
 
 from __future__ import annotations
@@ -10,16 +10,33 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.gaussian_kl.full_fit import Asked
-from latlin.inference.gaussian_kl.options import Options, plan_of, structured_posterior
-from latlin.inference.gaussian_kl.plans import Plan
-from latlin.inference.gaussian_kl.ways import ALGORITHMS, way_of
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.forms.structured import structured_form
+from latlin.inference.gaussian_kl.climber import Climber, Covariance, best_fit, inherit_moments, structured_starts
+from latlin.inference.gaussian_kl.covariances import (
+    Banded,
+    Chevron,
+    Diagonal,
+    Full,
+    LowRank,
+    Sparse,
+    name_covariance,
+)
+from latlin.inference.gaussian_kl.full import ALGORITHMS, Task, choose_algorithm
+from latlin.inference.gaussian_kl.subspace import Subspace
+from latlin.inference.model import Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable_by_arguments
 
+#: covariances that have a name, and the options that may stand beside it
+NAMED = (Full, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
+OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
+PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
@@ -31,24 +48,12 @@ class GaussianKL:
 
     Parameters
     ----------
-    covariance : {"full", "diagonal", "banded", "chevron", "sparse", "subspace", "low-rank"}
-        Shape of S = CᵀC. All but "full" act in the model's own coordinates and form nothing of size N×D or D×D.
-    rank : int, optional
-        Full rows of a chevron, dimension of a subspace, or number of loadings of "low-rank" (S = ΘΘᵀ + diag d²).
-    bandwidth : int, optional
-        Super-diagonals of a banded C (0 is diagonal), or of a subspace's inner factor.
-    order : None, "natural" or array of int, optional
-        The coordinates that get a chevron's full rows; None chooses those most correlated with others, or keeps those
-        of a chevron of this rank from which the fit starts.
-    pattern : matrix of shape (dim, dim), optional
-        Its non-zeros are the places of a sparse C (upper triangle; the diagonal is always there).
-    basis : {"eigen", "lanczos", "pca", "projected"} or array of shape (dim, rank), optional
-        Of a subspace: eigenvectors of the precision chosen for the smallest loss, its leading ones (by Lanczos
-        iterations up to 1,000 dimensions, by filtered steps from the last basis beyond), principal components of H, or
-        gradient ascent on the basis; all but "pca" alternate with the fit. By default "eigen" up to 1,000 dimensions,
-        "lanczos" beyond.
-    inner : {"full", "banded", "diagonal"}
-        Factor inside a subspace.
+    covariance : str or an object of `latlin.covariances`
+        Shape of S = CᵀC: "full", "diagonal", "banded", "chevron", "sparse", "subspace", "low-rank", or an object with
+        its options, such as `Chevron(rank=50)`. All but "full" act in the model's own coordinates and form nothing of
+        size N×D or D×D.
+    rank, bandwidth, order, pattern, basis, inner : optional
+        The options of a covariance that is given by its name.
     probes : int
         Random sign vectors that stand in for the squares of a LinearOperator H without an attribute `squares`.
     tol : float
@@ -56,9 +61,9 @@ class GaussianKL:
     max_iter : int
         Steps at most (20 times as many for quasi-Newton steps, which serve where the bound is not concave).
     algorithm : {"auto", "sites", "sums"}
-        How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing a row, and its
+        How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, and its
         steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40
-        rows a dimension, with "sites" to fall back on, and "sites" for other models.
+        rows per dimension, with "sites" to fall back on, and "sites" for other models.
 
     Notes
     -----
@@ -67,57 +72,89 @@ class GaussianKL:
     """
 
     name: ClassVar[str] = "gkl"
-    covariance: str = "full"
+    covariance: str | Full | Covariance = "full"
     rank: int | None = None
     bandwidth: int | None = None
     order: Any = None
     pattern: Any = None
     basis: Any = None
-    inner: str = "full"
+    inner: str | None = None
     probes: int = 64
     tol: float = 1e-6
     max_iter: int = 300
     algorithm: str = "auto"
 
     def __post_init__(self) -> None:
-        plan = self._plan()
+        structure = self.structure
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
-        if plan is not None and self.algorithm != "auto":
-            raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={self.covariance!r}")
+        if not isinstance(structure, Full) and self.algorithm != "auto":
+            raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
 
-    def _plan(self) -> Plan | None:
-        return plan_of(
-            Options(self.covariance, self.rank, self.bandwidth, self.order, self.pattern, self.basis, self.inner)
-        )
+    @property
+    def structure(self) -> Full | Covariance:
+        """The covariance as an object with its options."""
+        options = {name: getattr(self, name) for name in OPTIONS}
+        if isinstance(self.covariance, str):
+            return name_covariance(self.covariance, NAMED, options)
+        given = [name for name, value in options.items() if value is not None]
+        if given:
+            raise ValueError(f"{given[0]} is for a covariance that is given by its name, got {self.covariance!r}")
+        if not isinstance(self.covariance, Full) and not callable(getattr(self.covariance, "fit", None)):
+            raise ValueError(f"covariance must be a name or an object of latlin.covariances, got {self.covariance!r}")
+        return self.covariance
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
-        plan = self._plan()
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
-        if plan is not None:
-            return structured_posterior(self, plan, rules, model, start, verbose, checkpoint)
-        started = time.perf_counter()
-        asked = Asked(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
-        ascent, density, bound, sites = way_of(self.algorithm, model).fit(asked)
-        potentials = [factor.potential for factor in model.sites]
+        task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
+        structure = self.structure
+        return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
+
+    def _run_full(self, task: Task) -> Posterior:
+        started, model = time.perf_counter(), task.model
+        ascent, density, bound, sites = choose_algorithm(self.algorithm, model).fit(task)
         return Posterior(
             model=model,
             density=density,
             log_evidence=bound,
-            evidence_kind="exact" if all(potential.gaussian for potential in potentials) else "lower bound",
+            evidence_kind="exact" if model.gaussian else "lower bound",
             engine=self.name,
             converged=ascent.converged,
             n_iter=ascent.n_iter,
             trace=ascent.trace,
             elapsed=time.perf_counter() - started,
-            message=ascent.message + ("" if all(potential.log_concave for potential in potentials) else LOCAL),
+            message=ascent.message + ("" if model.log_concave else LOCAL),
             sites=sites,
+            evidence_term=ExpectedEvidence(),
+        )
+
+    def _run_structured(self, covariance: Covariance, task: Task) -> Posterior:
+        started, (model, start, rules, verbose, checkpoint) = time.perf_counter(), task
+        form = structured_form(model, self.probes)
+        starts = structured_starts(form) if start is None else [inherit_moments(form, start)]
+        climber = Climber(form, rules, verbose, checkpoint)
+        with one_pool(form.rows):
+            continued = None if start is None else covariance.continue_fit(climber, start)
+            structure, ascent, note = continued or best_fit(covariance, climber, starts)
+        m, theta = ascent.state.point[: form.dim], ascent.state.point[form.dim :]
+        return Posterior(
+            model=model,
+            density=Gaussian(form.weights(m), StructuredCovariance(form.whitening, structure, theta)),
+            log_evidence=ascent.state.bound,
+            evidence_kind="approximation" if form.probed else "lower bound",
+            engine=self.name,
+            converged=ascent.converged,
+            n_iter=ascent.n_iter,
+            trace=ascent.trace,
+            elapsed=time.perf_counter() - started,
+            message=ascent.message + note + ("" if form.log_concave else LOCAL) + (PROBED if form.probed else ""),
+            evidence_term=ExpectedEvidence(),
         )

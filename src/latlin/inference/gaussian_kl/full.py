@@ -1,187 +1,314 @@
-"""Full-covariance Gaussian KL: accelerated natural-gradient steps in site form, safeguarded by the bound.
+"""How a full Gaussian KL fit is made: with stand-ins for every site, or by sums over the sites alone.
 
-    B(m, S) = Σ_n ⟨ψ_n(x)⟩_{N(x|m_n, s_n²)} + ⟨log Gaussian factors⟩ + ½ log det(2πe S) ≤ log Z
+Both climb the same bound. With stand-ins a step mixes 2N numbers, and hard fits are finished by second-order steps;
+with sums it mixes D²/2, nothing is kept per row, and the steps are those on blocks of rows. Where there are many rows
+for each dimension the sums need less time and memory: on two cores, from about 40 rows per dimension on.
 
-Challis (2013), eq. 4.2.1, corrected. At a stationary point S⁻¹ = Λ + HᵀΓH with Γ_nn = −2 ∂⟨ψ_n⟩/∂s_n²
-((4.3.1)–(4.3.2), corrected), so the optimum is in site form, and (γ, ν) ← (γ̂, ν̂) is the natural-gradient step of
-length one. Anderson mixing extrapolates these steps, and where the sites' joint covariance is at hand Newton's steps
-finish. A step is taken only if the bound rises.
+Wide priors on separable data, and some posteriors of sites that are not log-concave, bend the bound so much that site
+parameters are poor coordinates. In (m, C) it is concave for concave sites (Challis (2013), §4.2.2), and Newton's
+method with conjugate gradients needs few steps, each some tens of times dearer.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from scipy import sparse
 
-from latlin.inference.forms.site_form import SiteForm, Solution
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.triangular import banded_triangle
+from latlin.inference.blocks import BlockModel
+from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.site import inherit_parameters, match_parameters, site_form
+from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.gaussian_kl.site_newton import newton_parameters
-from latlin.numerics.anderson import mix
-from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.line_search import backtrack
-from latlin.potentials.base import ExpectedLog
+from latlin.inference.forms.sparse import SparseForm, uses_sparse
+from latlin.inference.forms.structured import structured_form
+from latlin.inference.forms.sums import SumForm, sum_form
+from latlin.inference.gaussian_kl import entries, sites, sums
+from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
+from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
+from latlin.inference.gaussian_kl.structured import Objective, climb
+from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.families import ExactFamily
+from latlin.inference.mode import find_mode
+from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
+from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+from latlin.numerics.linalg import cholesky
 
-MEMORY = 8
-#: share of a natural-gradient step that is taken while there is no past to extrapolate from; whole ones overshoot
-FIRST = 0.5
-#: largest gradient entry from which on Newton's steps are tried
-CLOSE = 0.2
-#: a site whose γ is below this is as good as absent; its logarithm stays finite
-FLOOR = 1e-30
-#: smallest unit of a coordinate; a row of zeros has no variance to measure in
-TINY = 1e-12
+T = TypeVar("T", bound=tuple)
+ALGORITHMS = ("auto", "sites", "sums")
+#: rows per dimension from which on sums are faster
+TALL = 40
+#: accelerated steps before another algorithm is tried
+QUICK = 60
+#: the largest dimension for which second-order steps are tried
+SECOND_ORDER = 200
+NO_START = (
+    "no start gives a finite bound: rescale the columns of H, pass start=, or use engine 'ep' if a site is −∞ somewhere"
+)
 
 
-class State(NamedTuple):
-    """A Gaussian in site form, its marginals, its bound, where the next natural-gradient step goes, and the past."""
+class Task(NamedTuple):
+    """A fit to make: the model, where to start, when to stop, what to show and where to keep the state."""
 
-    gamma: Array
-    nu: Array
-    u: Array
-    factor: Array
-    x: Array
-    variance: Array
+    model: Model
+    start: Posterior | None
+    rules: Rules
+    verbose: bool
+    checkpoint: Checkpoint | None
+
+    @property
+    def short(self) -> Task:
+        """The same for a few steps, after which another algorithm may be better."""
+        return self._replace(rules=replace(self.rules, max_iter=min(QUICK, self.rules.max_iter)))
+
+
+class FullFit(NamedTuple):
+    """The ascent, the Gaussian it ended at with its bound, and the stand-ins of the sites, if rows are in memory."""
+
+    ascent: Ascent[Any]
+    density: Gaussian
     bound: float
-    gamma_hat: Array
-    nu_hat: Array
-    gradient: float
-    points: Array
-    residuals: Array
+    sites: SiteParameters | None
 
 
-def maximise_bound(
+class Algorithm(Protocol):
+    """How to reach the optimum."""
+
+    def fit(self, task: Task) -> FullFit: ...
+
+
+def choose_algorithm(name: str, model: Model) -> Algorithm:
+    """What the name of an algorithm means for a model."""
+    if isinstance(model, BlockModel):
+        if name == "sites":
+            raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
+        return BySums(_required(sum_form(model)))
+    held = in_memory(model)
+    if name == "auto" and held.log_concave and uses_sparse(held):
+        return ByEntries()
+    if name == "sites" or (name == "auto" and (uses_sparse(held) or not _is_tall(held))):
+        return BySites()
+    form = sum_form(held)
+    if form is not None:
+        return BySumsFirst(form) if name == "auto" else BySums(form)
+    if name == "auto":
+        return BySites()
+    raise ValueError(
+        "algorithm='sums' needs a factor on w itself, sites on rows H, and no GaussianFactor with an H, "
+        f"got {model!r}; use algorithm='sites'"
+    )
+
+
+def _required(form: SumForm | None) -> SumForm:
+    assert form is not None  # blocks have one
+    return form
+
+
+def _is_tall(model: LatentLinearModel) -> bool:
+    """Many rows for each dimension, and log-concave sites, which need but one start."""
+    rows = sum(model.site_count(factor) for factor in model.sites if factor.H is not None)
+    return rows >= TALL * model.dim and model.log_concave
+
+
+def _warn(ascent: Ascent[T]) -> Ascent[T]:
+    """The ascent, after a warning where it has not converged."""
+    if not ascent.converged:
+        alert(ascent.message, ConvergenceWarning)
+    return ascent
+
+
+@dataclass(frozen=True)
+class BySums:
+    """The ascent on (P, m) by sums over the sites."""
+
+    form: SumForm
+
+    def fit(self, task: Task) -> FullFit:
+        ascent = self.climb(task)
+        if ascent is None:
+            raise ValueError(NO_START)
+        return self.conclude(_warn(ascent))
+
+    def climb(self, task: Task) -> Ascent[Reached[sums.SumPlace]] | None:
+        """The ascent, or None where no start has a finite bound."""
+        model, start, rules, verbose, checkpoint = task
+        first = sums.first_place(self.form, model.smooth, start)
+        if first is None:
+            return None
+        coordinates = sums.SumCoordinates.about(self.form, first.place)
+        return maximise_bound(coordinates, first, rules, verbose, checkpoint, warn=False)
+
+    def conclude(self, ascent: Ascent[Reached[sums.SumPlace]]) -> FullFit:
+        """What the ascent has found."""
+        place = ascent.state.place
+        chol = cholesky(place.precision)
+        stand_ins = self.form.stand_ins(place.m, chol.factor)
+        return FullFit(ascent, self.form.gaussian(place.m, chol), ascent.state.bound, stand_ins)
+
+
+@dataclass(frozen=True)
+class BySumsFirst(BySums):
+    """The ascent by sums; from the beginning by sites where that crawls or ends before the optimum."""
+
+    def fit(self, task: Task) -> FullFit:
+        ascent = self.climb(task.short)
+        if ascent is not None and (ascent.converged or ascent.n_iter == task.rules.max_iter):
+            return self.conclude(_warn(ascent))
+        found = BySites().fit(task._replace(checkpoint=None))
+        steps = 0 if ascent is None else ascent.n_iter
+        message = f"{found.ascent.message}; {steps} steps by sums had not"
+        return found._replace(ascent=replace(found.ascent, message=message))
+
+
+@dataclass(frozen=True)
+class BySites:
+    """The ascent on (γ, ν) of every site: several starts, accelerated steps, second-order ones at need."""
+
+    def fit(self, task: Task) -> FullFit:
+        model = in_memory(task.model)
+        form = site_form(model)
+        ascent = self._finish(form, model, self._climb(form, model, task.short), task)
+        solution = sites.solution_of(form, ascent.state.place)
+        return FullFit(ascent, form.density(solution), ascent.state.bound, solution.parameters)
+
+    @staticmethod
+    def _climb(form: SiteForm, model: LatentLinearModel, task: Task) -> Ascent[Reached[sites.SitePlace]]:
+        tol = task.rules.gradient_tol
+        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
+        places = _finite(form, firsts, tol) or _finite(form, [_expand_centres(form)], tol)
+        if not places:
+            raise ValueError(NO_START)
+        files = [task.checkpoint, *[None] * (len(places) - 1)]
+        ascents = [
+            _maximise(form, place, task.rules, task.verbose, file, warn=False)
+            for place, file in zip(places, files, strict=True)
+        ]
+        return max(ascents, key=lambda ascent: ascent.state.bound)
+
+    @staticmethod
+    def _finish(
+        form: SiteForm, model: LatentLinearModel, ascent: Ascent[Reached[sites.SitePlace]], task: Task
+    ) -> Ascent[Reached[sites.SitePlace]]:
+        """The ascent, gone on with by second-order steps in (m, C) where the accelerated ones crawl."""
+        rules = task.rules
+        left = rules.max_iter - ascent.n_iter
+        if ascent.converged or (left < 1 and ascent.n_iter < QUICK):
+            return _warn(ascent)
+        now = ascent.state
+        if model.dim <= SECOND_ORDER and left > 0 and not needs_sparse(model):
+            density = form.density(sites.solution_of(form, now.place))
+            newton = climb_second_order(model, density, replace(rules, max_iter=left))
+            jumped = sites.evaluate(form, match_parameters(form, model, newton), rules.gradient_tol)
+            if jumped is not None and jumped.bound >= now.bound:
+                now = jumped
+        last = _maximise(form, now, replace(rules, max_iter=max(left, 1)), task.verbose, None)
+        trace = np.concatenate([ascent.trace, last.trace])
+        message = f"{last.message}, after {ascent.n_iter} accelerated steps and second-order ones"
+        return replace(last, trace=trace, n_iter=len(trace), message=message)
+
+
+@dataclass(frozen=True)
+class ByEntries(BySites):
+    """The ascent on the entries of a sparse precision, where they are fewer than the sites; else by sites."""
+
+    def fit(self, task: Task) -> FullFit:
+        model = in_memory(task.model)
+        form = site_form(model)
+        if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
+            return super().fit(task)
+        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
+        first = entries.begin(form, firsts[0])
+        if first is None:
+            return super().fit(task)
+        _, _, rules, verbose, checkpoint = task.short
+        ascent = maximise_bound(entries.EntryCoordinates(form), first, rules, verbose, checkpoint, warn=False)
+        if not ascent.converged and ascent.n_iter < task.rules.max_iter:
+            return super().fit(task._replace(checkpoint=None))
+        density, stand_ins = entries.conclude(form, ascent.state.place)
+        return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
+
+
+def _maximise(
     form: SiteForm,
-    start: State,
+    start: Reached[sites.SitePlace],
     rules: Rules,
-    label: str,
     verbose: bool,
     checkpoint: Checkpoint | None,
     warn: bool = True,
-) -> Ascent[State]:
-    """Climb the Gaussian KL bound from a state that `evaluate` gave."""
-    coordinates = LogCoordinates(start) if form.sites.log_concave else PlainCoordinates(start)
-
-    def step(state: State) -> tuple[State, Measure]:
-        tol = rules.gradient_tol
-        moved = _newton(form, state, tol) or _accelerated(form, state, coordinates, tol) or _plain(form, state, tol)
-        reached = state if moved is None else moved
-        return reached, Measure(reached.bound, reached.gradient)
-
-    def bound(state: State) -> float:
-        again = evaluate(form, SiteParameters(state.gamma, state.nu), rules.gradient_tol)
-        return -np.inf if again is None else again.bound
-
-    return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
+) -> Ascent[Reached[sites.SitePlace]]:
+    coordinates = sites.SiteCoordinates.about(form, start.place, rules.gradient_tol)
+    return maximise_bound(coordinates, start, rules, verbose, checkpoint, warn)
 
 
-def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> State | None:
-    """The state at given site parameters, or None where they give no proper Gaussian or no finite bound."""
-    solution = form.solve(parameters)
-    if solution is None:
-        return None
-    variance = form.variances(solution)
-    expected = form.sites.finite_expected_log(solution.x, variance)
-    if expected is None:
-        return None
-    bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
-    # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
-    gamma_hat = -2.0 * expected.d_var
-    nu_hat = expected.d_mean + gamma_hat * solution.x
-    gradient = _gradient(form, solution, variance, SiteParameters(gamma_hat, nu_hat), tol)
-    moments = (solution.u, form.kept(solution), solution.x, variance)
-    empty = np.zeros((0, 2 * len(variance)))
-    return State(*parameters, *moments, bound, gamma_hat, nu_hat, gradient, points=empty, residuals=empty)
+def climb_second_order(model: LatentLinearModel, start: Gaussian, rules: Rules) -> Gaussian:
+    """The Gaussian that Newton's method in (m, C) (L-BFGS where sites are not concave) reaches from `start`."""
+    form = structured_form(model)
+    structure = banded_triangle(form.dim, form.dim - 1)
+    scale = form.whitening.scale
+    # S̃ = L⁻¹SL⁻ᵀ = CᵀC
+    factor = cholesky(start.covariance() / np.outer(scale, scale), name="the covariance", max_jitter=1e-8).factor
+    point = np.concatenate([form.coordinates(start.mean), structure.flat(sparse.csc_array(factor))])
+    end = climb(Objective(form, structure), point, rules, "Gaussian KL", warn=False).state.point
+    covariance = StructuredCovariance(form.whitening, structure, end[form.dim :])
+    return Gaussian(form.weights(end[: form.dim]), covariance)
 
 
-def solution_of(form: SiteForm, state: State) -> Solution:
-    """The state as a member of the site form's family."""
-    parameters = SiteParameters(state.gamma, state.nu)
-    return Solution(parameters, form.restored(parameters, state.factor), state.u, state.x)
+def _finite(form: SiteForm, firsts: list[SiteParameters], tol: float) -> list[Reached[sites.SitePlace]]:
+    """Those site parameters that have a finite bound."""
+    evaluated = [sites.evaluate(form, first, tol) for first in firsts]
+    return [place for place in evaluated if place is not None]
 
 
-def _gradient(form: SiteForm, solution: Solution, variance: Array, hat: SiteParameters, tol: float) -> float:
-    """Largest absolute entry of the bound's gradient in (m̃, C̃), S̃ = C̃ᵀC̃.
-
-    ∂B/∂m̃ = H̃ᵀ[(ν̂ − ν) − (γ̂ − γ)x] and ∂B/∂C̃ = C̃ H̃ᵀ(Γ − Γ̂)H̃. The second costs a Gram matrix, so it is formed only
-    when the first is already small; until then the first is what is reported.
-    """
-    now = solution.parameters
-    excess = now.gamma - hat.gamma
-    mean_part = form.projections.transposed_times(hat.nu - now.nu + excess * solution.x)
-    largest = float(np.abs(mean_part).max(initial=0.0))
-    return largest if largest > tol else max(largest, form.covariance_gradient(solution, variance, excess))
+def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
+    """The curvature at the mode, where there is one; where it may help, that of other Gaussians or a typical one."""
+    starts = [_expand_mode(form)] if model.smooth else []
+    if model.smooth and model.log_concave:
+        return starts
+    bounded = not model.log_concave and all(potential.super_gaussian for potential in model.potentials)
+    other = [_match_local_bound(form)] if bounded else []
+    other += [_match_diagonal(form, model)] if not model.log_concave and _is_independent(model) else []
+    return [*starts, *other, _expand_centres(form)]
 
 
-class LogCoordinates:
-    """(log γ, ν), each in the units of the first marginals, for concave sites: γ stays positive."""
-
-    def __init__(self, start: State) -> None:
-        self._weight = np.maximum(start.gamma * start.variance, TINY)
-        self._spread = np.sqrt(np.maximum(start.variance, TINY))
-
-    def encode(self, gamma: Array, nu: Array) -> Array:
-        return np.concatenate([self._weight * np.log(np.maximum(gamma, FLOOR)), self._spread * nu])
-
-    def decode(self, point: Array) -> SiteParameters:
-        log_gamma, nu = np.split(point, 2)
-        return SiteParameters(np.exp(np.minimum(log_gamma / self._weight, 300.0)), nu / self._spread)
+def _is_independent(model: LatentLinearModel) -> bool:
+    """The prior has independent coordinates, so that a diagonal covariance costs no more than passes over the rows."""
+    plain = all(g.H is None and g.factor is None for g in model.gaussians)
+    return bool(model.gaussians) and plain and not needs_sparse(model)
 
 
-class PlainCoordinates:
-    """(γ, ν) in the units of the first marginals, for sites whose γ may be negative."""
-
-    def __init__(self, start: State) -> None:
-        self._variance = np.maximum(start.variance, TINY)
-        self._spread = np.sqrt(self._variance)
-
-    def encode(self, gamma: Array, nu: Array) -> Array:
-        return np.concatenate([self._variance * gamma, self._spread * nu])
-
-    def decode(self, point: Array) -> SiteParameters:
-        gamma, nu = np.split(point, 2)
-        return SiteParameters(gamma / self._variance, nu / self._spread)
+def _match_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
+    """What matches a diagonal fit, so that a covariance with fewer freedoms does not end above a full one."""
+    diagonal = fit_rough_diagonal(model)
+    gamma, nu = match_parameters(form, model, diagonal)
+    x, _ = form.marginals(diagonal)
+    kept = np.maximum(gamma, 0.0)
+    return SiteParameters(kept, nu + (kept - gamma) * np.asarray(x))
 
 
-def _newton(form: SiteForm, state: State, tol: float) -> State | None:
-    """Newton's step, close to the optimum and if the bound rises there."""
-    covariance = form.site_covariance(solution_of(form, state)) if state.gradient < CLOSE else None
-    if covariance is None:
-        return None
-    expected = ExpectedLog(state.x, state.nu_hat - state.gamma_hat * state.x, -0.5 * state.gamma_hat)
-    now = SiteParameters(state.gamma, state.nu)
-    proposed = newton_parameters(form.sites, covariance, now, state.x, state.variance, expected)
-    proposal = None if proposed is None else evaluate(form, proposed, tol)
-    if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
-        return None
-    return proposal
+def _match_local_bound(form: SiteForm) -> SiteParameters:
+    """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
+    family = ExactFamily(form)
+    rules = Rules(monotone=True, max_iter=300)
+    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    return SiteParameters(best.gamma, best.nu)
 
 
-def _accelerated(
-    form: SiteForm, state: State, coordinates: LogCoordinates | PlainCoordinates, tol: float
-) -> State | None:
-    """Anderson's proposal, if the bound rises there."""
-    here = coordinates.encode(state.gamma, state.nu)
-    residual = coordinates.encode(state.gamma_hat, state.nu_hat) - here
-    points = np.concatenate([state.points[-MEMORY:], here[None]])
-    residuals = np.concatenate([state.residuals[-MEMORY:], residual[None]])
-    damping = FIRST if len(points) == 1 else 1.0
-    proposal = evaluate(form, coordinates.decode(mix(points, residuals, damping)), tol)
-    if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
-        return None
-    return proposal._replace(points=points, residuals=residuals)
+def _expand_mode(form: SiteForm) -> SiteParameters:
+    rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
+    return form.parameters(find_mode(form, np.zeros(form.rank), rules=rough, label="start", warn=False).state)
 
 
-def _plain(form: SiteForm, state: State, tol: float) -> State | None:
-    """The natural-gradient step, halved once (a whole one has just failed or would) and until the bound rises."""
-
-    def at(share: float) -> tuple[float, State | None]:
-        length = FIRST * share
-        gamma = state.gamma + length * (state.gamma_hat - state.gamma)
-        nu = state.nu + length * (state.nu_hat - state.nu)
-        trial = evaluate(form, SiteParameters(gamma, nu), tol)
-        return (-np.inf, None) if trial is None else (trial.bound, trial)
-
-    found = backtrack(at, state.bound, 0.0, slack=1e-3 * rounding(state.bound), max_halvings=30)
-    return None if found is None else found[2]
+def _expand_centres(form: SiteForm) -> SiteParameters:
+    """One natural-gradient step from the Gaussian that the sites' typical curvature makes."""
+    gamma = form.sites.typical_precision()
+    first = sites.evaluate(form, SiteParameters(gamma, np.zeros_like(gamma)), tol=0.0)
+    if first is None:
+        return SiteParameters(gamma, np.zeros_like(gamma))
+    return SiteParameters(np.maximum(first.place.gamma_hat, 0.1 * gamma), first.place.nu_hat)

@@ -1,135 +1,192 @@
-"""Full Gaussian KL with stand-ins kept for every site: several starts, accelerated steps, second-order ones at need.
+"""Full Gaussians in the coordinates of their sites: two numbers per site, (log γ, ν) or (γ, ν).
 
-The way for models that are not tall, and the one to fall back on; the steps are in `latlin.inference.gaussian_kl.full`.
+The optimum of the bound is in site form, and (γ, ν) ← (γ̂, ν̂) is the natural-gradient step of length one. Where the
+sites' joint covariance S is at hand Newton's steps finish. At the optimum γ = γ̂(x, v) and ν = ν̂(x, v) (Challis (2013),
+eq. 4.3.1), and the marginals x, v answer to changes of the parameters through S alone:
+
+    dx = Sη,   dv = −(S∘S)dγ,   η = dν − x∘dγ.
+
+With E(x, v) = ⟨ψ⟩ and E_xx = −γ̂ the linearised conditions are
+
+    dγ = (γ̂ − γ) − 2E_xv∘dx − 2E_vv∘dv,   η = (E_x − ν + γ∘x) + E_xv∘dv + (γ − γ̂)∘dx,
+
+solved by a few Krylov steps of N² each, where a new S costs N³.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
+from scipy.sparse.linalg import LinearOperator, gmres
 
-from latlin.inference.forms.site_form import SiteForm, site_form
-from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.forms.sparse import needs_sparse
-from latlin.inference.forms.starts import inherited_parameters, matched_parameters
-from latlin.inference.gaussian_kl import full
-from latlin.inference.gaussian_kl.full_fit import NOWHERE, QUICK, Asked, FullFit
-from latlin.inference.gaussian_kl.second_order import second_order
-from latlin.inference.gaussian_kl.structured_starts import rough_diagonal
-from latlin.inference.local_bound.double_loop import maximise_local_bound
-from latlin.inference.local_bound.exact_family import ExactFamily
-from latlin.inference.mode.newton import find_mode
-from latlin.inference.model import LatentLinearModel
-from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.ascent import Ascent, Rules
+from latlin.inference.forms.site_family import SiteForm, Solution
+from latlin.inference.forms.sites import SiteParameters, Sites, site_curvature
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached, rises
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import ExpectedLog
 
-T = TypeVar("T", bound=tuple)
-#: the largest dimension for which second-order steps are tried
-SECOND_ORDER = 200
+#: largest gradient entry from which on Newton's steps are tried
+CLOSE = 0.2
+#: how well the linear system of a Newton step is solved, and in how many steps at most
+ACCURACY, STEPS = 1e-2, 30
+#: a site whose γ is below this is as good as absent; its logarithm stays finite
+FLOOR = 1e-30
+#: smallest unit of a coordinate; a row of zeros has no variance to measure in
+TINY = 1e-12
+
+
+class SitePlace(NamedTuple):
+    """A Gaussian in site form, its marginals, and where the next natural-gradient step goes."""
+
+    gamma: Array
+    nu: Array
+    u: Array
+    factor: Array
+    x: Array
+    variance: Array
+    gamma_hat: Array
+    nu_hat: Array
+
+
+def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> Reached[SitePlace] | None:
+    """The Gaussian of some site parameters, or None where they give no proper one or no finite bound."""
+    solution = form.solve(parameters)
+    if solution is None:
+        return None
+    variance = form.variances(solution)
+    expected = form.sites.finite_expected_log(solution.x, variance)
+    if expected is None:
+        return None
+    bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
+    # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
+    gamma_hat = -2.0 * expected.d_var
+    nu_hat = expected.d_mean + gamma_hat * solution.x
+    gradient = _gradient(form, solution, variance, SiteParameters(gamma_hat, nu_hat), tol)
+    place = SitePlace(*parameters, solution.u, form.kept(solution), solution.x, variance, gamma_hat, nu_hat)
+    return reached(place, bound, gradient, 2 * len(variance))
+
+
+def solution_of(form: SiteForm, place: SitePlace) -> Solution:
+    """The place as a member of the site form's family."""
+    parameters = SiteParameters(place.gamma, place.nu)
+    return Solution(parameters, form.restored(parameters, place.factor), place.u, place.x)
+
+
+def _gradient(form: SiteForm, solution: Solution, variance: Array, hat: SiteParameters, tol: float) -> float:
+    """Largest absolute entry of the bound's gradient in (m̃, C̃), S̃ = C̃ᵀC̃.
+
+    ∂B/∂m̃ = H̃ᵀ[(ν̂ − ν) − (γ̂ − γ)x] and ∂B/∂C̃ = C̃ H̃ᵀ(Γ − Γ̂)H̃. The second costs a Gram matrix, so it is formed only
+    when the first is already small; until then the first is what is reported.
+    """
+    now = solution.parameters
+    excess = now.gamma - hat.gamma
+    mean_part = form.projections.transposed_times(hat.nu - now.nu + excess * solution.x)
+    largest = float(np.abs(mean_part).max(initial=0.0))
+    return largest if largest > tol else max(largest, form.covariance_gradient(solution, variance, excess))
 
 
 @dataclass(frozen=True)
-class BySites:
-    """The ascent on (γ, ν) of every site."""
+class SiteCoordinates:
+    """(γ, ν) in the units of the first marginals; log γ for concave sites, so that γ stays positive.
 
-    def fit(self, asked: Asked) -> FullFit:
-        form = site_form(asked.model)
-        ascent = _finished(form, _climb(form, asked.quickly), asked)
-        solution = full.solution_of(form, ascent.state)
-        return FullFit(ascent, form.density(solution), ascent.state.bound, solution.parameters)
+    Parameters
+    ----------
+    form : SiteForm
+    tol : float
+        Gradient of the mean up to which that of the covariance is not formed.
+    weight, spread : ndarray of shape (n_sites,)
+        Units of log γ or γ, and of ν.
+    logarithmic : bool
+    """
 
+    form: SiteForm
+    tol: float
+    weight: Array
+    spread: Array
+    logarithmic: bool
+    #: whole steps overshoot
+    first: float = HALF
 
-def _climb(form: SiteForm, asked: Asked) -> Ascent[full.State]:
-    model, start, rules, verbose, checkpoint = asked
-    firsts = _starts(form, model) if start is None else [inherited_parameters(form, model, start)]
-    states = _finite(form, firsts, rules.gradient_tol) or _finite(form, [_at_centres(form)], rules.gradient_tol)
-    if not states:
-        raise ValueError(NOWHERE)
-    saved = [checkpoint, *[None] * (len(states) - 1)]
-    ascents = [
-        full.maximise_bound(form, state, rules, "Gaussian KL", verbose, file, warn=False)
-        for state, file in zip(states, saved, strict=True)
-    ]
-    return max(ascents, key=lambda ascent: ascent.state.bound)
+    @classmethod
+    def about(cls, form: SiteForm, start: SitePlace, tol: float) -> SiteCoordinates:
+        """In the units of the marginals of a place."""
+        weight = start.gamma * start.variance if form.sites.log_concave else start.variance
+        spread = np.sqrt(np.maximum(start.variance, TINY))
+        return cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave)
 
+    def evaluate(self, place: SitePlace) -> Reached[SitePlace] | None:
+        return evaluate(self.form, SiteParameters(place.gamma, place.nu), self.tol)
 
-def _finished(form: SiteForm, ascent: Ascent[full.State], asked: Asked) -> Ascent[full.State]:
-    """The ascent, gone on with by second-order steps in (m, C) where the accelerated ones crawl."""
-    model, rules = asked.model, asked.rules
-    left = rules.max_iter - ascent.n_iter
-    if ascent.converged or (left < 1 and ascent.n_iter < QUICK):
-        return warned(ascent)
-    state = ascent.state
-    if model.dim <= SECOND_ORDER and left > 0 and not needs_sparse(model):
-        newton = second_order(model, form.density(full.solution_of(form, state)), replace(rules, max_iter=left))
-        jumped = full.evaluate(form, matched_parameters(form, model, newton), rules.gradient_tol)
-        if jumped is not None and jumped.bound >= state.bound:
-            state = jumped
-    last = full.maximise_bound(form, state, replace(rules, max_iter=max(left, 1)), "Gaussian KL", asked.verbose, None)
-    trace = np.concatenate([ascent.trace, last.trace])
-    message = f"{last.message}, after {ascent.n_iter} accelerated steps and second-order ones"
-    return replace(last, trace=trace, n_iter=len(trace), message=message)
+    def encode(self, place: SitePlace) -> tuple[Array, Array]:
+        return self._vector(place.gamma, place.nu), self._vector(place.gamma_hat, place.nu_hat)
 
+    def _vector(self, gamma: Array, nu: Array) -> Array:
+        curvature = np.log(np.maximum(gamma, FLOOR)) if self.logarithmic else gamma
+        return np.concatenate([self.weight * curvature, self.spread * nu])
 
-def warned(ascent: Ascent[T]) -> Ascent[T]:
-    """The ascent, after a warning where it has not converged."""
-    if not ascent.converged:
-        alert(ascent.message, ConvergenceWarning)
-    return ascent
+    def decode(self, point: Array) -> Reached[SitePlace] | None:
+        scaled, nu = np.split(point, 2)
+        curvature = scaled / self.weight
+        gamma = np.exp(np.minimum(curvature, 300.0)) if self.logarithmic else curvature
+        return evaluate(self.form, SiteParameters(gamma, nu / self.spread), self.tol)
 
+    def move(self, place: SitePlace, length: float) -> Reached[SitePlace] | None:
+        gamma = place.gamma + length * (place.gamma_hat - place.gamma)
+        nu = place.nu + length * (place.nu_hat - place.nu)
+        return evaluate(self.form, SiteParameters(gamma, nu), self.tol)
 
-def _finite(form: SiteForm, firsts: list[SiteParameters], tol: float) -> list[full.State]:
-    """The states at those site parameters that have a finite bound."""
-    evaluated = [full.evaluate(form, first, tol) for first in firsts]
-    return [state for state in evaluated if state is not None]
+    def deviation(self, place: SitePlace) -> float:
+        excess = place.gamma_hat - place.gamma
+        shift = (place.nu_hat - place.nu - excess * place.x) * np.sqrt(place.variance)
+        return max(float(np.abs(part).max(initial=0.0)) for part in (shift, excess * place.variance))
 
-
-def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
-    """The curvature at the mode, where there is one; where it may help, that of other Gaussians or a typical one."""
-    smooth = all(potential.smooth for potential in form.sites.potentials)
-    starts = [_at_mode(form)] if smooth else []
-    if smooth and form.sites.log_concave:
-        return starts
-    bounded = not form.sites.log_concave and all(potential.super_gaussian for potential in form.sites.potentials)
-    other = [_at_local_bound(form)] if bounded else []
-    other += [_at_diagonal(form, model)] if not form.sites.log_concave and _independent(model) else []
-    return [*starts, *other, _at_centres(form)]
-
-
-def _independent(model: LatentLinearModel) -> bool:
-    """The prior has independent coordinates, so that a diagonal covariance costs no more than passes over the rows."""
-    plain = all(g.H is None and g.factor is None for g in model.gaussians)
-    return bool(model.gaussians) and plain and not needs_sparse(model)
+    def newton(self, now: Reached[SitePlace]) -> Reached[SitePlace] | None:
+        """Newton's step, close to the optimum and if the bound rises there."""
+        place = now.place
+        covariance = self.form.site_covariance(solution_of(self.form, place)) if now.gradient < CLOSE else None
+        if covariance is None:
+            return None
+        expected = ExpectedLog(place.x, place.nu_hat - place.gamma_hat * place.x, -0.5 * place.gamma_hat)
+        parameters = SiteParameters(place.gamma, place.nu)
+        proposed = newton_parameters(self.form.sites, covariance, parameters, place.x, place.variance, expected)
+        proposal = None if proposed is None else evaluate(self.form, proposed, self.tol)
+        return proposal if rises(proposal, now) else None
 
 
-def _at_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
-    """What matches a diagonal fit, so that a covariance with fewer freedoms does not end above a full one."""
-    diagonal = rough_diagonal(model)
-    gamma, nu = matched_parameters(form, model, diagonal)
-    x, _ = form.marginals(diagonal)
-    kept = np.maximum(gamma, 0.0)
-    return SiteParameters(kept, nu + (kept - gamma) * np.asarray(x))
+def newton_parameters(
+    sites: Sites, covariance: Array, now: SiteParameters, x: Array, variance: Array, expected: ExpectedLog
+) -> SiteParameters | None:
+    """Where Newton's step leads, or None where the linear system is not solved.
 
+    Parameters
+    ----------
+    covariance : ndarray of shape (n_sites, n_sites)
+        S, Fortran-ordered; its upper triangle is used.
+    now : SiteParameters
+        γ and ν.
+    x, variance : ndarray of shape (n_sites,)
+        The marginals there.
+    expected : ExpectedLog
+        Of the sites there.
+    """
+    curvature = site_curvature(sites, x, variance, expected)
+    squares, n = covariance**2, len(x)
+    # γ − γ̂
+    excess = now.gamma + 2.0 * expected.d_var
 
-def _at_local_bound(form: SiteForm) -> SiteParameters:
-    """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
-    family = ExactFamily(form)
-    rules = Rules(monotone=True, max_iter=300)
-    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
-    return SiteParameters(best.gamma, best.nu)
+    def system(change: Array) -> Array:
+        d_gamma, eta = change[:n], change[n:]
+        dx, dv = blas.dsymv(1.0, covariance, eta), -blas.dsymv(1.0, squares, d_gamma)
+        by_gamma = d_gamma + 2.0 * (curvature.mv * dx + curvature.vv * dv)
+        return np.concatenate([by_gamma, eta - curvature.mv * dv - excess * dx])
 
-
-def _at_mode(form: SiteForm) -> SiteParameters:
-    rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
-    return find_mode(form, np.zeros(form.rank), rules=rough, label="start", warn=False).state.parameters
-
-
-def _at_centres(form: SiteForm) -> SiteParameters:
-    """One natural-gradient step from the Gaussian that the sites' typical curvature makes."""
-    gamma = form.sites.typical_precision()
-    first = full.evaluate(form, SiteParameters(gamma, np.zeros_like(gamma)), tol=0.0)
-    if first is None:
-        return SiteParameters(gamma, np.zeros_like(gamma))
-    return SiteParameters(np.maximum(first.gamma_hat, 0.1 * gamma), first.nu_hat)
+    residual = np.concatenate([-excess, expected.d_mean - now.nu + now.gamma * x])
+    operator = LinearOperator((2 * n, 2 * n), matvec=system, dtype=float)
+    change, failed = gmres(operator, residual, rtol=ACCURACY, atol=0.0, restart=STEPS, maxiter=1)
+    if failed or not np.all(np.isfinite(change)):
+        return None
+    d_gamma, eta = change[:n], change[n:]
+    return SiteParameters(now.gamma + d_gamma, now.nu + eta + x * d_gamma)

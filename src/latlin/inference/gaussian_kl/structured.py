@@ -5,6 +5,10 @@
 in coordinates whitened by the prior (Challis (2013), eq. 4.2.1, B.1 and B.5, corrected). With log-concave sites and
 a triangular F the bound is concave in (m, F) jointly (§4.2.2). A Newton direction is found by conjugate gradients on
 Hessian products, preconditioned by the diagonal, so that no step costs more than some passes over the rows.
+
+A block of rows elsewhere gives its sites' part of the bound, its gradient and a diagonal in one pass, and of a Hessian
+product in one pass more (§4.6.2 and B.1.2). For the products of one point, blocks of this process keep three numbers
+per row; blocks that are elsewhere keep nothing between passes.
 """
 
 from __future__ import annotations
@@ -12,27 +16,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from latlin.densities.structured.base import Structure
-from latlin.inference.forms.structured import StructuredForm
-from latlin.inference.forms.structured_sites import SiteView, StructuredSites
+from latlin.distributed.blocks import Block, LocalBlocks, add
+from latlin.inference.forms.sites import SiteCurvature
+from latlin.inference.forms.structured import BlockView, SitesElsewhere, SiteView, StructuredForm, StructuredSites
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
 from latlin.numerics.conjugate_gradients import solve
 from latlin.numerics.line_search import backtrack
 from latlin.numerics.quasi_newton import ascent_direction, remember
 from latlin.potentials.base import ExpectedLog
 
+TINY = 1e-300
 MEMORY = 10
 #: conjugate-gradient steps for one Newton direction, at most
 INNER_STEPS = 250
 
 
 class State(NamedTuple):
-    """A point (m, θ), the bound and its gradient there, the sites' expectations, and past L-BFGS steps."""
+    """A point (m, θ), the bound and its gradient there, and past L-BFGS steps.
+
+    Of the sites in memory their expectations are kept; of those elsewhere the diagonal of minus their Hessian.
+    """
 
     point: Array
     bound: float
@@ -42,6 +51,7 @@ class State(NamedTuple):
     value: Array
     d_mean: Array
     d_var: Array
+    elsewhere: Array
     steps: Array
     changes: Array
 
@@ -59,11 +69,12 @@ class Objective:
 
     @cached_property
     def sites(self) -> StructuredSites:
+        """The sites in memory."""
         return StructuredSites(self.form.rows, self.form.sites, self.structure)
 
     @property
     def concave(self) -> bool:
-        return self.structure.concave and self.form.sites.log_concave
+        return self.structure.concave and self.form.log_concave
 
     def split(self, point: Array) -> tuple[Array, Array]:
         """m and θ."""
@@ -84,15 +95,27 @@ class Objective:
         by_mean -= self.form.prior * m
         by_theta += 0.5 * self.structure.log_det_gradient(theta)
         by_theta -= (self.form.prior * self.structure.trace_weights) * theta
-        gradient = np.concatenate([by_mean, by_theta])
-        empty = np.zeros((0, len(point)))
-        return State(point, bound, gradient, view.x, view.variance, *view.expected, steps=empty, changes=empty)
+        gradient, empty = np.concatenate([by_mean, by_theta]), np.zeros((0, len(point)))
+        here = (view.x, view.variance, *view.expected)
+        return self._completed(State(point, bound, gradient, *here, np.zeros(0), steps=empty, changes=empty))
+
+    def _completed(self, state: State) -> State | None:
+        """With the sites in blocks of rows: one pass."""
+        if self.form.elsewhere is None:
+            return state
+        sums = self.form.elsewhere.total(slope_sums, self.structure, *self.split(state.point))
+        bound = state.bound + float(sums[0])
+        if not np.isfinite(bound):
+            return None
+        gradient = state.gradient + np.concatenate(sums[1:3])
+        return state._replace(bound=bound, gradient=gradient, elsewhere=np.concatenate(sums[3:]))
 
     def curvature(self, state: State) -> Callable[[Array], Array]:
         """Exact products of minus the Hessian of the bound with a vector."""
-        _, theta = self.split(state.point)
+        m, theta = self.split(state.point)
         view = SiteView(self.sites.image(theta), state.x, state.variance, state.expected)
         sites, own = self.sites.products(view.image, self.sites.curvature(view)), self._own_curvature(theta)
+        away = None if self.form.elsewhere is None else _products(self.form.elsewhere, self.structure, (m, theta))
 
         def product(direction: Array) -> Array:
             m_dot, theta_dot = self.split(direction)
@@ -101,61 +124,104 @@ class Objective:
             out[: self.form.dim] += by_mean
             by_theta = np.multiply(own, theta_dot, out=by_theta)
             out[self.form.dim :] += by_theta
-            return out
+            return out if away is None else out + np.concatenate(away((m_dot, theta_dot)))
 
         return product
 
     def diagonal(self, state: State) -> Array:
         """A positive diagonal near that of minus the Hessian: site curvatures held fixed."""
-        return positive_diagonal(self.energy(state))
-
-    def energy(self, state: State) -> Array:
-        """That diagonal, where it may be zero."""
         by_mean, by_theta = self.sites.energies(state.d_var)
-        return np.concatenate([self.form.prior + by_mean, self._own_curvature(self.split(state.point)[1]) + by_theta])
+        own = self._own_curvature(self.split(state.point)[1])
+        energy = np.concatenate([self.form.prior + by_mean, own + by_theta])
+        energy = energy + state.elsewhere if len(state.elsewhere) else energy
+        return np.maximum(energy, 1e-12 * energy.max())
 
     def _own_curvature(self, theta: Array) -> Array:
         """Minus the diagonal of the Hessian in θ of what is not sites."""
         return self.form.prior * self.structure.trace_weights + 0.5 * self.structure.log_det_curvature(theta)
 
 
-class Climbed(Protocol):
-    """A bound that `climb` can climb; `State` or another state with its point, bound, gradient and past steps."""
+def slope_sums(block: Block, view: BlockView, structure: Structure, m: Array, theta: Array) -> tuple[Any, ...]:
+    """Σ ⟨ψ_n⟩, its gradient and its diagonal energies in (m, θ); a value of −∞ where there is no finite one."""
+    total: tuple[Any, ...] = (0.0, *(np.zeros(n) for n in (len(m), len(theta)) * 2))
+    for sites in view.sites(block, structure):
+        seen = sites.view(m, theta)
+        if seen is None:
+            return (-np.inf, *total[1:])
+        part = (float(seen.expected.value.sum()), *sites.slopes(seen), *sites.energies(seen.expected.d_var))
+        total = add(total, part)
+    return total
 
-    @property
-    def concave(self) -> bool: ...
 
-    def evaluate(self, point: Array) -> Any: ...
+def product_sums(
+    block: Block, view: BlockView, structure: Structure, point: tuple[Array, Array], direction: tuple[Array, Array]
+) -> tuple[Any, ...]:
+    """Minus the Hessian of Σ ⟨ψ_n⟩ at (m, θ) times a direction."""
+    total: tuple[Any, ...] = tuple(np.zeros(len(part)) for part in point)
+    for sites in view.sites(block, structure):
+        seen = finite_view(sites, *point)
+        total = add(total, sites.products(seen.image, sites.curvature(seen))(*direction))
+    return total
 
-    def curvature(self, state: Any) -> Callable[[Array], Array]: ...
 
-    def diagonal(self, state: Any) -> Array: ...
+def curvatures(block: Block, view: BlockView, structure: Structure, m: Array, theta: Array) -> list[SiteCurvature]:
+    """The curvatures of a block's sites, one piece after the other."""
+    return [sites.curvature(finite_view(sites, m, theta)) for sites in view.sites(block, structure)]
 
 
-def positive_diagonal(energy: Array) -> Array:
-    """The diagonal with its zeros raised."""
-    return np.maximum(energy, 1e-12 * energy.max())
+def kept_product_sums(
+    block: Block,
+    view: BlockView,
+    structure: Structure,
+    theta: Array,
+    kept: list[list[SiteCurvature]],
+    direction: tuple[Array, Array],
+) -> tuple[Any, ...]:
+    """As `product_sums`, with the curvatures that every block has kept."""
+    total: tuple[Any, ...] = tuple(np.zeros(len(part)) for part in direction)
+    for sites, curvature in zip(view.sites(block, structure), kept[block.number], strict=True):
+        total = add(total, sites.products(sites.image(theta), curvature)(*direction))
+    return total
+
+
+def _products(
+    sites: SitesElsewhere, structure: Structure, point: tuple[Array, Array]
+) -> Callable[[tuple[Array, Array]], tuple[Any, ...]]:
+    """Products with a direction: blocks of this process keep their curvatures, which would be too long to travel."""
+    if not isinstance(sites.blocks, LocalBlocks):
+        return lambda direction: sites.total(product_sums, structure, point, direction)
+    kept = sites.blocks.each(curvatures, sites.view, structure, *point)
+    return lambda direction: sites.total(kept_product_sums, structure, point[1], kept, direction)
+
+
+def finite_view(sites: StructuredSites, m: Array, theta: Array) -> SiteView:
+    """The sites' expectations at a point with a finite bound."""
+    view = sites.view(m, theta)
+    assert view is not None  # the bound was finite there
+    return view
 
 
 def climb(
-    objective: Climbed,
+    objective: Objective,
     start: Array,
     rules: Rules,
     label: str,
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
     warn: bool = True,
-) -> Ascent[Any]:
+) -> Ascent[State]:
     """Climb the bound from the point `start`."""
     first = objective.evaluate(start)
     if first is None:
         raise ValueError("the start of the Gaussian KL ascent has no finite bound; start from another posterior")
     move = _newton if objective.concave else _quasi_newton
 
-    def step(state: Any) -> tuple[Any, Measure]:
-        moved = move(objective, state)
-        reached = state if moved is None else moved
-        return reached, Measure(reached.bound, float(np.abs(reached.gradient).max()))
+    def step(state: State) -> tuple[State, Measure]:
+        moved = move(objective, state) or state
+        gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
+        if objective.concave and size > rules.gradient_tol:
+            size = gradient_or_distance(size, gain, state.bound, lambda: _distance(objective, moved))
+        return moved, Measure(moved.bound, size)
 
     def bound(state: Any) -> float:
         again = objective.evaluate(state.point)
@@ -164,7 +230,12 @@ def climb(
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
 
 
-def _newton(objective: Climbed, state: Any) -> Any:
+def _distance(objective: Objective, state: State) -> float:
+    """About how many standard deviations the optimum is away, by the diagonal of the curvature."""
+    return float(np.sqrt(np.sum(state.gradient**2 / np.maximum(np.abs(objective.diagonal(state)), TINY))))
+
+
+def _newton(objective: Objective, state: State) -> State | None:
     """A Newton step, solved no better than the gradient deserves."""
     accuracy = float(np.clip(np.sqrt(np.abs(state.gradient).max()), 1e-4, 0.1))
     diagonal, product = objective.diagonal(state), objective.curvature(state)
@@ -172,7 +243,7 @@ def _newton(objective: Climbed, state: Any) -> Any:
     return _search(objective, state, direction)
 
 
-def _quasi_newton(objective: Climbed, state: Any) -> Any:
+def _quasi_newton(objective: Objective, state: State) -> State | None:
     """An L-BFGS step; when it leads nowhere, one along the scaled gradient that forgets the past."""
     inverse = 1.0 / objective.diagonal(state)
     moved = _search(objective, state, ascent_direction(state.gradient, state.steps, state.changes, inverse))
@@ -183,19 +254,19 @@ def _quasi_newton(objective: Climbed, state: Any) -> Any:
     return moved._replace(steps=steps, changes=changes)
 
 
-def _search(objective: Climbed, state: Any, direction: Array) -> Any:
-    def at(length: float) -> tuple[float, Any]:
+def _search(objective: Objective, state: State, direction: Array) -> State | None:
+    def evaluate(length: float) -> tuple[float, State | None]:
         trial = objective.evaluate(state.point + length * direction)
         return (-np.inf, None) if trial is None else (trial.bound, trial)
 
     slope = float(state.gradient @ direction)
     if slope <= 0.0:
         return None
-    found = backtrack(at, state.bound, slope, slack=1e-2 * rounding(state.bound), max_halvings=25)
+    found = backtrack(evaluate, state.bound, slope, slack=1e-2 * rounding(state.bound), max_halvings=25)
     if found is not None:
         return found[2]
-    # where the bound's rounding hides its rise, the gradient still tells
-    whole = at(1.0)[1]
+    # where the bound's rounding hides its rise, the gradient still shows it
+    whole = evaluate(1.0)[1]
     if whole is None or whole.bound < state.bound - 0.1 * rounding(state.bound):
         return None
     return whole if np.abs(whole.gradient).max() < np.abs(state.gradient).max() else None

@@ -4,31 +4,33 @@ Challis (2013), B.2, corrected. With P = prior + HᵀΓH the precision that an u
 best scale off the subspace has c⁻² = mean of the remaining eigenvalues of P, and what is lost is
 ½L(log arithmetic mean − log geometric mean) of these. So the eigenvectors to keep are those whose removal leaves the
 rest most equal: some from the top and some from the bottom of the spectrum, all from the top when N ≤ D. In many
-dimensions those from the top are improved together with the fit, a filtered step a round.
+dimensions those from the top are improved together with the fit, a filtered step per round.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import eigh, qr
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from latlin.densities.structured import subspace
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.diagonal import Diagonal
-from latlin.densities.structured.subspace import Subspace
 from latlin.densities.structured.triangular import banded_triangle
-from latlin.inference.forms.structured import StructuredForm
-from latlin.inference.forms.structured_sites import site_precision
+from latlin.inference.forms.structured import StructuredForm, site_precision
+from latlin.inference.gaussian_kl.climber import Climber, Fit
+from latlin.inference.gaussian_kl.covariances import Structured, check_count
 from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
-from latlin.inference.gaussian_kl.plans import Climber, Fit
 from latlin.inference.gaussian_kl.structured import Objective, State
+from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Measure, Rules, ascend
 from latlin.numerics.line_search import backtrack
+from latlin.numerics.stored import storable_by_arguments
 
 BASES = ("eigen", "lanczos", "pca", "projected")
 #: dimension up to which "eigen", which forms a D×D matrix, is the default and leading eigenvectors are exact
@@ -47,7 +49,7 @@ class Round(NamedTuple):
     """A basis, as good as it is chosen, and the state fitted in it."""
 
     chosen: Leading
-    state: Any
+    state: State
 
     @property
     def bound(self) -> float:
@@ -60,28 +62,58 @@ class Choice(Protocol):
     def __call__(self, form: StructuredForm, gamma: Array, rank: int, last: Leading | None) -> Leading: ...
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
-class SubspacePlan:
-    """`basis`: a name, a matrix whose columns span the subspace, or None for the better name at this size."""
+class Subspace(Structured):
+    """Any covariance inside a subspace, and one variance off it.
 
+    Parameters
+    ----------
+    rank : int
+        Dimension of the subspace.
+    basis : {"eigen", "lanczos", "pca", "projected"} or array of shape (dim, rank), optional
+        Eigenvectors of the precision chosen for the smallest loss, its leading ones (by Lanczos iterations up to 1,000
+        dimensions, by filtered steps from the last basis beyond), principal components of H, or gradient ascent on the
+        basis; all but "pca" alternate with the fit. By default "eigen" up to 1,000 dimensions, "lanczos" beyond.
+    inner : {"full", "banded", "diagonal"}
+        Factor inside the subspace.
+    bandwidth : int, optional
+        Super-diagonals of a banded inner factor.
+    """
+
+    name: ClassVar[str] = "subspace"
     rank: int
-    basis: str | Array | None
-    inner: str
-    bandwidth: int | None
+    basis: Any = None
+    inner: str = "full"
+    bandwidth: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.basis, str) and self.basis not in BASES:
+            raise ValueError(f"basis must be one of {', '.join(BASES)}, or a matrix, got {self.basis!r}")
+        if self.inner not in ("full", "banded", "diagonal"):
+            raise ValueError(f"inner must be 'full', 'banded' or 'diagonal', got {self.inner!r}")
+        if self.inner == "banded":
+            check_count(self.bandwidth, "bandwidth", self.name, least=0)
+        check_count(self.rank, "rank", self.name)
 
     def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
         form = climber.form
-        rank = min(self.rank, form.dim)
+        if form.elsewhere is not None:
+            raise ValueError(f"covariance='subspace' cannot be used: {IN_BLOCKS}")
+        rank = min(int(self.rank), form.dim)
         mean, _, precision = climber.diagonal(mean, scale)
         gamma = precision.gamma
-        if isinstance(self.basis, np.ndarray):
-            if self.basis.shape != (form.dim, rank):
-                raise ValueError(f"basis must have shape {(form.dim, rank)}, got {self.basis.shape}")
-            given = Leading(np.linalg.qr(self.basis)[0], np.zeros(rank))
+        if self.basis is not None and not isinstance(self.basis, str):
+            matrix = np.asarray(self.basis, float)
+            if matrix.shape != (form.dim, rank):
+                raise ValueError(f"basis must have shape {(form.dim, rank)}, got {matrix.shape}")
+            given = Leading(np.linalg.qr(matrix)[0], np.zeros(rank))
             best = self._fitted(climber, given, mean, gamma)
+        elif not len(form.sites):  # every basis is as good as another
+            best = self._fitted(climber, Leading(np.eye(form.dim)[:, :rank], np.zeros(rank)), mean, gamma)
         else:
             best = self._alternate(climber, rank, mean, gamma)
-        structure = Subspace(best.chosen.basis, self._inside(rank))
+        structure = subspace.Subspace(best.chosen.basis, self._inside(rank))
         return Fit(structure, climber.final(structure, best.state.point))
 
     def _alternate(self, climber: Climber, rank: int, mean: Array, gamma: Array) -> Round:
@@ -114,12 +146,14 @@ class SubspacePlan:
         return banded_triangle(rank, rank if self.inner == "full" or self.bandwidth is None else self.bandwidth)
 
     def _fitted(self, climber: Climber, chosen: Leading, mean: Array, gamma: Array) -> Round:
-        structure = Subspace(chosen.basis, self._inside(chosen.basis.shape[1]))
+        structure = subspace.Subspace(chosen.basis, self._inside(chosen.basis.shape[1]))
         rows = structure.prepare(climber.form.rows)
         # inside: the curvature along each basis vector; outside: the mean of the remaining curvature
         inside = climber.form.prior + rows.inside.energy(gamma)
         outside = climber.form.prior + float(gamma @ rows.outside) / max(structure.codim, 1)
-        theta = structure.joined(structure.inner_structure.spread(inside**-0.5), outside**-0.5)
+        # nothing is outside of a subspace that is all of space
+        beyond = outside**-0.5 if outside > 0.0 else 1.0
+        theta = structure.joined(structure.inner_structure.spread(inside**-0.5), beyond)
         # rounds are compared by their bounds: no rougher than that
         return Round(chosen, climber.rough(structure, np.concatenate([mean, theta]), _still(climber.form)).state)
 
@@ -127,7 +161,7 @@ class SubspacePlan:
         """Projected gradient ascent on the basis, (m, θ) held fixed (B.2.2, corrected)."""
         basis, state, bound, length = now.chosen.basis, now.state, now.bound, 0.1
         for _ in range(BASIS_STEPS):
-            structure = Subspace(basis, self._inside(basis.shape[1]))
+            structure = subspace.Subspace(basis, self._inside(basis.shape[1]))
             gradient = _basis_gradient(form, structure, state)
             # along the manifold: what only mixes the columns inside the subspace is left out
             gradient -= basis @ (basis.T @ gradient)
@@ -149,7 +183,7 @@ class SubspacePlan:
     ) -> tuple[float, tuple[State, Array]]:
         basis, triangle = qr(basis + length * direction, mode="economic")
         basis = basis * np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0)
-        state = Objective(form, Subspace(basis, self._inside(basis.shape[1]))).evaluate(point)
+        state = Objective(form, subspace.Subspace(basis, self._inside(basis.shape[1]))).evaluate(point)
         assert state is not None  # the same θ as before: a proper Gaussian in any basis
         return state.bound, (state, basis)
 
@@ -158,7 +192,7 @@ def _still(form: StructuredForm) -> float:
     return STILL if form.dim <= DENSE else STILL_ENOUGH
 
 
-def _basis_gradient(form: StructuredForm, structure: Subspace, state: State) -> Array:
+def _basis_gradient(form: StructuredForm, structure: subspace.Subspace, state: State) -> Array:
     """∂B/∂E = Σ_n (∂⟨ψ_n⟩/∂s_n²) 2 h_n h_nᵀE (CᵀC − c²I)."""
     theta, c = structure.split(state.point[form.dim :])
     factor = structure.inner_structure.factor(theta)

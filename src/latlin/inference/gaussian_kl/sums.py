@@ -1,69 +1,46 @@
-"""Full-covariance Gaussian KL by sums over the sites: accelerated natural-gradient steps on the natural parameters.
+"""Full Gaussians in the coordinates (P, m) of their precision and mean, by sums over the sites alone.
 
-At (m, S) one pass over the rows gives the sums of ⟨ψ_n⟩, of its slopes and of γ̂_n h̃_n h̃_nᵀ, and with them the bound
-(Challis (2013), eq. 4.2.1, corrected), its gradient, and the end of the natural-gradient step of length one,
+At (m, S) one pass over the rows gives the sums of ⟨ψ_n⟩, of its slopes and of γ̂_n h̃_n h̃_nᵀ, and with them the bound,
+its gradient, and the end of the natural-gradient step of length one,
 
     P̂ = Λ̃ + H̃ᵀΓ̂H̃,   m̂ = m + P̂⁻¹(b̃ − Λ̃m + H̃ᵀ ∂⟨ψ⟩/∂m)
 
-((4.3.1)–(4.3.2), corrected). It is the step of `latlin.inference.gaussian_kl.full` with nothing kept a site: Anderson
-mixing works on (P, m) in units of the first posterior. A step is taken only if the bound rises. Rows in blocks have no
-other way; rows in memory take it where they are many times more than dimensions, and all the steps are the same.
+(Challis (2013), eqs. 4.3.1–4.3.2, corrected). Nothing is kept per site; vectors are in units of the first posterior.
+Rows in blocks are fitted in no other way; rows in memory where they are many times more than dimensions, and all the
+steps are the same.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from latlin.inference.forms.sums import SumForm, expected_terms
-from latlin.numerics.anderson import mix
+from latlin.inference.forms.sites import Start
+from latlin.inference.forms.sums import SumForm, expected_terms, typical_terms
+from latlin.inference.gaussian_kl.ascent import Reached, reached
+from latlin.inference.mode import deviations_from_mode, find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
-from latlin.numerics.line_search import backtrack
 
-MEMORY = 8
-#: share of a natural-gradient step that is taken where a whole one fails
-FIRST = 0.5
+#: standard deviations from the mode at which Newton's method has prepared a Gaussian KL fit
+NEAR = 1.0
 
 
-class SumState(NamedTuple):
-    """N(m, P⁻¹), its bound and slope in m, P̂, the largest gradient entry, the units of the mixing, and the past."""
+class SumPlace(NamedTuple):
+    """N(m, P⁻¹), the bound's slope in m, and P̂."""
 
     m: Array
     precision: Array
-    bound: float
     slope: Array
     precision_hat: Array
-    gradient: float
-    unit: Array
-    points: Array
-    residuals: Array
 
 
-def maximise_bound_by_sums(
-    form: SumForm, start: SumState, rules: Rules, verbose: bool, checkpoint: Checkpoint | None, warn: bool = True
-) -> Ascent[SumState]:
-    """Climb the Gaussian KL bound from a state that `state_at` gave."""
-
-    def step(state: SumState) -> tuple[SumState, Measure]:
-        moved = _accelerated(form, state) or _plain(form, state)
-        reached = state if moved is None else moved
-        return reached, Measure(reached.bound, reached.gradient)
-
-    def bound(state: SumState) -> float:
-        again = state_at(form, state.m, state.precision, state.unit)
-        return -np.inf if again is None else again.bound
-
-    return ascend(
-        *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound
-    )
-
-
-def state_at(form: SumForm, m: Array, precision: Array, unit: Array | None = None) -> SumState | None:
-    """The state of a Gaussian, in one pass; None where the precision or the bound is improper."""
+def evaluate(form: SumForm, m: Array, precision: Array) -> Reached[SumPlace] | None:
+    """The Gaussian of a mean and a precision, in one pass; None where the precision or the bound is improper."""
     chol = _definite(precision)
     if chol is None:
         return None
@@ -75,9 +52,7 @@ def state_at(form: SumForm, m: Array, precision: Array, unit: Array | None = Non
     # ∂B/∂C̃ = C̃(P − P̂), S̃ = C̃ᵀC̃
     root = chol.whiten(symmetrise(precision - precision_hat))
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (slope, root))
-    empty = np.zeros((0, len(m) * (len(m) + 3) // 2))
-    unit = chol.factor if unit is None else unit
-    return SumState(m, precision, bound, slope, precision_hat, gradient, unit, empty, empty)
+    return reached(SumPlace(m, precision, slope, precision_hat), bound, gradient, len(m) * (len(m) + 3) // 2)
 
 
 def _definite(precision: Array) -> Cholesky | None:
@@ -98,19 +73,65 @@ def _gaussian_terms(form: SumForm, m: Array, chol: Cholesky) -> float:
     return own.log_gaussian(m) - 0.5 * trace + 0.5 * (own.rank * (1.0 + LOG_2PI) - chol.log_det)
 
 
-def _encode(unit: Array, m: Array, precision: Array) -> Array:
-    """(P, m) as one vector whose length is that of a matrix and a vector in units of the first posterior."""
-    # U⁻ᵀPU⁻¹, packed by columns of the upper triangle
-    inner = lapack.dsygst(precision, unit)[0]
-    return np.concatenate([_weights(len(m)) * lapack.dtrttp(inner)[0], blas.dtrmv(unit, m)])
+@dataclass(frozen=True)
+class SumCoordinates:
+    """(P, m) as one vector whose length is that of a matrix and a vector in units of the first posterior.
 
+    Parameters
+    ----------
+    form : SumForm
+    unit : ndarray of shape (rank, rank)
+        U with UᵀU the first precision.
+    """
 
-def _decode(unit: Array, point: Array) -> tuple[Array, Array]:
-    dim = len(unit)
-    inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
-    half = blas.dtrmm(1.0, unit, inner, lower=0, trans_a=1)
-    precision = blas.dtrmm(1.0, unit, half, lower=0, side=1, overwrite_b=1)
-    return blas.dtrsv(unit, point[-dim:]), np.asfortranarray(np.triu(precision))
+    form: SumForm
+    unit: Array
+    first: float = 1.0
+
+    @classmethod
+    def about(cls, form: SumForm, start: SumPlace) -> SumCoordinates:
+        """In the units of a place."""
+        return cls(form, cholesky(start.precision).factor)
+
+    def evaluate(self, place: SumPlace) -> Reached[SumPlace] | None:
+        return evaluate(self.form, place.m, place.precision)
+
+    def encode(self, place: SumPlace) -> tuple[Array, Array] | None:
+        target = _definite(place.precision_hat)
+        if target is None:
+            return None
+        m_hat = place.m + target.solve(place.slope)
+        return self._vector(place.m, place.precision), self._vector(m_hat, place.precision_hat)
+
+    def _vector(self, m: Array, precision: Array) -> Array:
+        # U⁻ᵀPU⁻¹, packed by columns of the upper triangle
+        inner = lapack.dsygst(precision, self.unit)[0]
+        return np.concatenate([_weights(len(m)) * lapack.dtrttp(inner)[0], blas.dtrmv(self.unit, m)])
+
+    def decode(self, point: Array) -> Reached[SumPlace] | None:
+        dim = len(self.unit)
+        inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
+        half = blas.dtrmm(1.0, self.unit, inner, lower=0, trans_a=1)
+        precision = blas.dtrmm(1.0, self.unit, half, lower=0, side=1, overwrite_b=1)
+        return evaluate(self.form, blas.dtrsv(self.unit, point[-dim:]), np.asfortranarray(np.triu(precision)))
+
+    def move(self, place: SumPlace, length: float) -> Reached[SumPlace] | None:
+        precision = place.precision + length * (place.precision_hat - place.precision)
+        chol = _definite(precision)
+        if chol is None:
+            return None
+        # P_t = P + t(P̂ − P) and P_t m_t = Pm + t(P̂m + slope − Pm), so m_t = m + tP_t⁻¹ slope
+        return evaluate(self.form, place.m + length * chol.solve(place.slope), precision)
+
+    def newton(self, now: Reached[SumPlace]) -> None:
+        return None
+
+    def deviation(self, place: SumPlace) -> float:
+        chol = cholesky(place.precision)
+        # U⁻ᵀ slope and U⁻ᵀ(P̂ − P)U⁻¹ with UᵀU = P
+        shift, share = chol.whiten(place.slope), symmetrise(place.precision_hat - place.precision)
+        inner = chol.whiten(chol.whiten(share).T)
+        return max(float(np.abs(part).max(initial=0.0)) for part in (shift, inner))
 
 
 def _weights(dim: int) -> Array:
@@ -120,33 +141,29 @@ def _weights(dim: int) -> Array:
     return weights
 
 
-def _accelerated(form: SumForm, state: SumState) -> SumState | None:
-    """Anderson's proposal, if the bound rises there."""
-    toward = _definite(state.precision_hat)
-    if toward is None:
+def first_place(form: SumForm, smooth: bool, start: Start | None) -> Reached[SumPlace] | None:
+    """The posterior given; else the curvature near the mode, where there is one; else the sites' typical one."""
+    inherited = None if start is None else _inherit(form, start)
+    point = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+    return inherited or (_expand_mode(form, point) if smooth else None) or _expand_centres(form)
+
+
+def _inherit(form: SumForm, start: Start) -> Reached[SumPlace] | None:
+    u = form.coordinates(start.mean)
+    half = form.own.whitening.solve(start.density.covariance())
+    try:
+        precision = cholesky(form.own.whitening.solve(np.ascontiguousarray(half.T))).inverse()
+    except ValueError:
         return None
-    here = _encode(state.unit, state.m, state.precision)
-    residual = _encode(state.unit, state.m + toward.solve(state.slope), state.precision_hat) - here
-    points = np.concatenate([state.points[-MEMORY:], here[None]])
-    residuals = np.concatenate([state.residuals[-MEMORY:], residual[None]])
-    proposal = state_at(form, *_decode(state.unit, mix(points, residuals)), state.unit)
-    if proposal is None or proposal.bound < state.bound - 1e-3 * rounding(state.bound):
-        return None
-    return proposal._replace(points=points, residuals=residuals)
+    return evaluate(form, u, np.asfortranarray(np.triu(precision)))
 
 
-def _plain(form: SumForm, state: SumState) -> SumState | None:
-    """The natural-gradient step in (P, Pm), halved once (a whole one has just failed) and until the bound rises."""
+def _expand_mode(form: SumForm, first: Array) -> Reached[SumPlace] | None:
+    rough = Rules(gradient_tol=NEAR, objective_tol=np.inf, max_iter=50)
+    mode = find_mode(form, first, rough, "start", warn=False, measure=lambda at: deviations_from_mode(form, at)).state
+    return evaluate(form, mode.u, mode.kept)
 
-    def at(share: float) -> tuple[float, SumState | None]:
-        length = FIRST * share
-        precision = state.precision + length * (state.precision_hat - state.precision)
-        chol = _definite(precision)
-        if chol is None:
-            return -np.inf, None
-        # P_t = P + t(P̂ − P) and P_t m_t = Pm + t(P̂m + slope − Pm), so m_t = m + tP_t⁻¹ slope
-        trial = state_at(form, state.m + length * chol.solve(state.slope), precision, state.unit)
-        return (-np.inf, None) if trial is None else (trial.bound, trial)
 
-    found = backtrack(at, state.bound, 0.0, slack=1e-3 * rounding(state.bound), max_halvings=30)
-    return None if found is None else found[2]
+def _expand_centres(form: SumForm) -> Reached[SumPlace] | None:
+    centre = np.zeros(form.rank)
+    return evaluate(form, centre, form.precision(form.sums(typical_terms, centre)))

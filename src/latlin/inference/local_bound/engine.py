@@ -12,21 +12,22 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from latlin.inference.approximation import EvidenceKind
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.forms.site_form import site_form
+from latlin.inference.evidence.engine_terms import BoundEvidence, RefusedEvidence
+from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import State, centres, maximise_local_bound
-from latlin.inference.local_bound.exact_family import ExactFamily
-from latlin.inference.local_bound.lanczos_family import LanczosFamily
-from latlin.inference.model import LatentLinearModel
-from latlin.inference.posterior import Posterior
+from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
+from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.options import one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
+NO_GRADIENT = "the evidence of low-rank variances has no exact gradient; use variances='exact'"
 DEFAULT_RANK = 100
 #: residual of the means' conjugate gradients, relative to the tolerance of the gradient
 CAREFUL = 1e-4
@@ -43,9 +44,9 @@ class LocalBound:
     ----------
     variances : {"exact", "lanczos"}
         Exact marginal variances give a lower bound on log Z. Lanczos' method serves large sparse models, at the cost
-        of some passes over H a step; its evidence is reported as an approximation.
+        of some passes over H per step; its evidence is reported as an approximation.
     rank : int, optional
-        Lanczos steps; 100 (or the dimension) unless told.
+        Lanczos steps; 100 (or the dimension) by default.
     tol : float
         Largest gradient of the bound in the logarithms of where the site bounds touch.
     max_iter : int
@@ -64,16 +65,15 @@ class LocalBound:
     max_iter: int = 300
 
     def __post_init__(self) -> None:
-        if self.variances not in ("exact", "lanczos"):
-            raise ValueError(f"variances must be 'exact' or 'lanczos', got {self.variances!r}")
-        if self.rank is not None and (self.rank != int(self.rank) or self.rank < 1):
-            raise ValueError(f"rank must be a positive integer, got {self.rank!r}")
+        one_of("variances", self.variances, ("exact", "lanczos"))
+        if self.rank is not None:
+            whole("rank", self.rank, 1)
         if self.rank is not None and self.variances == "exact":
             raise ValueError(f"rank is for variances='lanczos', got rank={self.rank} with exact variances")
 
     def run(
         self,
-        model: LatentLinearModel,
+        model: Model,
         *,
         start: Posterior | None = None,
         verbose: bool = False,
@@ -81,6 +81,7 @@ class LocalBound:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
+        model = in_memory(model, self.name)
         centres(Sites.of(model))
         solve = _exact if self.variances == "exact" else _low_rank
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
@@ -98,6 +99,7 @@ class LocalBound:
             elapsed=time.perf_counter() - started,
             message=ascent.message + note,
             sites=SiteParameters(ascent.state.gamma, ascent.state.nu),
+            evidence_term=BoundEvidence() if self.variances == "exact" else RefusedEvidence(NO_GRADIENT),
         )
 
 

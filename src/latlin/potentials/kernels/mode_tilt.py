@@ -130,7 +130,8 @@ def sigmoid_modes(m: Array, v: Array, up: Array, down: Array, shift: Array, rate
         end = math.log(up[i]) - math.log(down[i]) if both else t + u * (up[i] - down[i])
         low, high = min(t, end), max(t, end)
         tol = 1e-9 / math.sqrt(1.0 / max(u, 1e-300) + 0.25 * n)
-        for trial in range(200):
+        last = math.inf
+        for _ in range(200):
             e = math.exp(-math.fabs(t))
             small, large = e / (1.0 + e), 1.0 / (1.0 + e)
             p, q = (large, small) if t > 0.0 else (small, large)
@@ -140,7 +141,9 @@ def sigmoid_modes(m: Array, v: Array, up: Array, down: Array, shift: Array, rate
             else:
                 high = min(high, t)
             step = slope / (1.0 + u * n * p * q)
-            inside = low <= t + step <= high and trial % 4 < 3
+            # a step that is not half the last one does not converge fast: bisection
+            inside = low <= t + step <= high and math.fabs(step) < 0.5 * last
+            last = math.fabs(step) if inside else math.inf
             new = t + step if inside else math.sinh(0.5 * (math.asinh(low) + math.asinh(high)))
             moved = math.fabs(new - t)
             t = new

@@ -1,0 +1,261 @@
+"""Group effects, crossed effects, walks and text by sparse precisions: scales learnt, against GPBoost and others.
+
+Data are drawn with an intercept, three covariates and group effects of standard deviation 0.7. Every method learns the
+scales of the groups (and that of Gaussian noise): latlin by L-BFGS on the evidence of its Laplace approximation or on
+the Gaussian KL bound, each fit started from the last; GPBoost by its own optimiser on its Laplace approximation;
+statsmodels by `MixedLM`. GPBoost's set-up is part of its time, and so is ours. The mode of a sparse logistic regression
+is compared with scikit-learn's lbfgs, and a random walk with SciPy's banded Cholesky factorisation of the same size.
+
+    python benchmarks/sparse_precision.py [--size small] [--only crossed]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cholesky_banded
+from scipy.optimize import minimize
+
+from _suite import run_alone
+from _table import environment, table
+from _task import Task, Trial
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.engines import MAP, Laplace
+from latlin.inference.evidence.gradient import evidence_gradient
+
+COVARIATES = 3
+SPREAD = 0.7
+#: prior variance of the intercept and the covariates
+FLAT = 100.0
+FAMILIES = {"logit": "bernoulli_logit", "poisson": "poisson", "gaussian": "gaussian"}
+
+
+class Grouped(NamedTuple):
+    """Observations with group labels."""
+
+    x: np.ndarray
+    groups: np.ndarray  # one column per factor
+    levels: tuple[int, ...]
+    y: np.ndarray
+
+    @property
+    def rows(self) -> sparse.csr_array:
+        """Intercept and covariates, then one column per level."""
+        n = np.arange(len(self.y))
+        parts = [sparse.csr_array(self.x)]
+        for k, levels in enumerate(self.levels):
+            parts.append(sparse.csr_array((np.ones(len(n)), (n, self.groups[:, k])), shape=(len(n), levels)))
+        return sparse.csr_array(sparse.hstack(parts, format="csr"))
+
+
+def grouped(family: str, n: int, levels: tuple[int, ...], seed: int = 0) -> Grouped:
+    """Data from the model itself."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([np.ones(n), rng.standard_normal((n, COVARIATES))])
+    groups = np.column_stack([rng.integers(count, size=n) for count in levels])
+    eta = x @ np.array([-0.5, *np.full(COVARIATES, 0.3)])
+    for k, count in enumerate(levels):
+        eta += SPREAD * rng.standard_normal(count)[groups[:, k]]
+    drawn = {
+        "logit": lambda: (rng.random(n) < 1.0 / (1.0 + np.exp(-eta))).astype(float),
+        "poisson": lambda: rng.poisson(np.exp(eta)).astype(float),
+        "gaussian": lambda: eta + rng.standard_normal(n),
+    }
+    return Grouped(x, groups, levels, drawn[family]())
+
+
+class Learnt(NamedTuple):
+    """Scales of the groups, the evidence there, and the fits it took."""
+
+    scales: np.ndarray
+    log_evidence: float
+    fits: int
+
+
+def learn(data: Grouped, family: str, engine: Any, tol: float = 0.02) -> Learnt:
+    """Maximise the evidence over the logarithms of the groups' scales (and of the noise)."""
+    rows, fixed = data.rows, data.x.shape[1]
+    edges = np.cumsum([fixed, *data.levels])
+    kept: dict[str, Any] = {"post": None, "fits": 0}
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        scales = np.exp(theta)
+        variance = np.concatenate([np.full(fixed, FLAT), np.repeat(scales[: len(data.levels)] ** 2, data.levels)])
+        sites = SiteFactor(rows, _potential(family, data.y, scales))
+        post = infer(LatentLinearModel([GaussianFactor(cov=variance), sites]), engine, start=kept["post"])
+        kept.update(post=post, fits=kept["fits"] + 1)
+        found = evidence_gradient(post)
+        d_variance = found.gaussians[0].d_cov
+        # dσ²/d log σ = 2σ²
+        slopes = [2.0 * scales[k] ** 2 * d_variance[a:b].sum() for k, (a, b) in enumerate(pairwise(edges))]
+        if family == "gaussian":
+            slopes.append(scales[-1] * found.sites[0]["scale"].sum())
+        return -post.log_evidence, -np.array(slopes)
+
+    count = len(data.levels) + (family == "gaussian")
+    best = minimize(loss, np.zeros(count), jac=True, method="L-BFGS-B", options={"gtol": tol, "ftol": 1e-10})
+    return Learnt(np.exp(best.x), -float(best.fun), kept["fits"])
+
+
+def _potential(family: str, y: np.ndarray, scales: np.ndarray) -> potentials.Potential:
+    if family == "gaussian":
+        return potentials.Gaussian(y, scales[-1])
+    return potentials.Logit(y) if family == "logit" else potentials.Poisson(y)
+
+
+def gpboost(data: Grouped, family: str) -> Learnt:
+    """GPBoost's mixed model, set-up included."""
+    import gpboost
+
+    model = gpboost.GPModel(group_data=data.groups, likelihood=FAMILIES[family])
+    model.fit(y=data.y, X=data.x)
+    variances = np.asarray(model.get_cov_pars()).ravel()
+    own = variances[1:] if family == "gaussian" else variances
+    return Learnt(np.sqrt(own[: len(data.levels)]), -float(model.get_current_neg_log_likelihood()), 0)
+
+
+def statsmodels(data: Grouped) -> Learnt:
+    """Restricted to Gaussian observations and one grouping."""
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    found = MixedLM(data.y, data.x, groups=data.groups[:, 0]).fit(reml=False)
+    return Learnt(np.sqrt(np.ravel(found.cov_re)), float(found.llf), 0)
+
+
+def grouped_trial(family: str, n: int, levels: tuple[int, ...], method: str) -> Trial:
+    data = grouped(family, n, levels)
+    actions = {
+        "GPBoost": lambda: gpboost(data, family),
+        "statsmodels MixedLM": lambda: statsmodels(data),
+        "latlin laplace": lambda: learn(data, family, "laplace"),
+        "latlin gkl": lambda: learn(data, family, "gkl"),
+    }
+    return Trial(actions[method], lambda found: _judged(found))
+
+
+def _judged(found: Learnt) -> dict[str, float | str]:
+    scales = ", ".join(f"{scale:.3f}" for scale in found.scales[:2])
+    return {"scales": scales, "log evidence": found.log_evidence, "fits": str(found.fits) if found.fits else "–"}
+
+
+def walk_trial(n: int, method: str) -> Trial:
+    """Counts along a random walk of given scale; the yardstick is one banded factorisation of that size."""
+    rng = np.random.default_rng(0)
+    states = 0.05 * np.cumsum(rng.standard_normal(n))
+    y = rng.poisson(np.exp(states - states.mean()))
+    band = np.stack([np.full(n, -400.0), np.full(n, 801.0)])
+    if method == "SciPy cholesky_banded":
+        return Trial(lambda: cholesky_banded(band, check_finite=False))
+    off = np.full(n - 1, -400.0)
+    diagonal = np.full(n, 800.0)
+    diagonal[[0, -1]] = 400.0
+    walk = sparse.csr_array(sparse.diags_array([off, diagonal, off], offsets=[-1, 0, 1]))
+    # log |Q|₊ of τQ: (n − 1) log τ + log n
+    prior = GaussianFactor(precision=walk, rank=n - 1, log_det=(n - 1) * np.log(400.0) + np.log(n))
+    model = LatentLinearModel([prior, SiteFactor(None, potentials.Poisson(y))])
+    return Trial(lambda: infer(model, method.split()[1]), lambda post: {"log evidence": post.log_evidence})
+
+
+def text_trial(n: int, d: int, width: int, method: str) -> Trial:
+    """The mode of a sparse logistic regression, and a diagonal Laplace approximation."""
+    from logistic_sparse import generate
+
+    x, y = generate(n, d, width)
+    model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(x, potentials.Logit(y))])
+
+    def scikit() -> np.ndarray:
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000).fit(x, y).coef_[0]
+
+    def judge(w: np.ndarray) -> dict[str, float | str]:
+        eta = x @ w
+        return {"log joint": float(np.sum(-np.logaddexp(0.0, np.where(y > 0, -eta, eta))) - 0.5 * w @ w)}
+
+    actions = {
+        "scikit-learn lbfgs": scikit,
+        "latlin map": lambda: infer(model, MAP()).mean,
+        "latlin laplace, diagonal": lambda: infer(model, Laplace(covariance="diagonal")).mean,
+    }
+    return Trial(actions[method], judge)
+
+
+CASES = {
+    "small": (
+        ("logit", 20_000, (1000,)),
+        ("poisson", 20_000, (1000,)),
+        ("gaussian", 20_000, (1000,)),
+        ("logit", 20_000, (400, 400)),
+    ),
+    "full": (
+        ("gaussian", 1_000_000, (5000,)),
+        ("logit", 1_000_000, (5000,)),
+        ("poisson", 1_000_000, (5000,)),
+        ("gaussian", 500_000, (125_000,)),
+        ("logit", 100_000, (1000, 1000)),
+    ),
+}
+
+
+def tasks(size: str) -> list[Task]:
+    """Grouped and crossed data with their peers, then a walk and text."""
+    found = []
+    for family, n, levels in CASES[size]:
+        case = f"{family}, {n:,} rows, {' × '.join(f'{count:,}' for count in levels)} levels"
+        for engine in ("laplace", "gkl"):
+            found.append(Task(case, f"latlin {engine}", partial(grouped_trial, family, n, levels, f"latlin {engine}")))
+        found.append(Task(case, "GPBoost", partial(grouped_trial, family, n, levels, "GPBoost"), "gpboost", "peer"))
+        if family == "gaussian" and size == "small":
+            theirs = partial(grouped_trial, family, n, levels, "statsmodels MixedLM")
+            found.append(Task(case, "statsmodels MixedLM", theirs, "statsmodels", "peer"))
+    n = {"small": 100_000, "full": 1_000_000}[size]
+    for method, role in (
+        ("latlin gkl", "latlin"),
+        ("latlin laplace", "latlin"),
+        ("SciPy cholesky_banded", "yardstick"),
+    ):
+        package = "latlin" if role == "latlin" else "scipy"
+        found.append(
+            Task(f"walk of {n:,} steps, Poisson counts", method, partial(walk_trial, n, method), package, role)
+        )
+    shape = {"small": (8000, 6000, 50), "full": (50_000, 40_000, 75)}[size]
+    case = f"mode, {shape[0]:,} × {shape[1]:,}, {shape[2]} non-zeros per row"
+    for method in ("latlin map", "latlin laplace, diagonal", "scikit-learn lbfgs"):
+        role = "latlin" if method.startswith("latlin") else "peer"
+        found.append(Task(case, method, partial(text_trial, *shape, method), method.split()[0], role))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=list(CASES), default="small")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    options = parser.parse_args()
+    print(environment("numba", "gpboost", "statsmodels", "scikit-learn"))
+    lines = []
+    for task in tasks(options.size):
+        if options.only not in task.case:
+            continue
+        try:
+            trial = task.prepare()
+            trial.action()  # compiled code is loaded
+            start = time.perf_counter()
+            result = trial.action()
+        except ImportError as error:
+            lines.append([task.case, task.method, "–", str(error)])
+            continue
+        took = time.perf_counter() - start
+        said = ", ".join(f"{k} {v if isinstance(v, str) else round(v, 3)}" for k, v in trial.judge(result).items())
+        lines.append([task.case, task.method, took, said])
+        print(lines[-1], flush=True)
+    print(table(["case", "method", "seconds", "found"], lines))
+
+
+if __name__ == "__main__":
+    run_alone(__file__, main)

@@ -1,0 +1,217 @@
+"""Maps: neighbours are alike.
+
+Besag's field (Besag, York and Mollié 1991) penalises differences between neighbours; BYM2 (Riebler and others 2016)
+adds unstructured noise and divides the variance between the two by a share ρ. Both are scaled, so that sd is the
+typical standard deviation of an area whatever the graph; parts of the graph that are not connected are scaled and
+centred each for itself, and an area without neighbours is N(0, sd²) (Freni-Sterrantino, Ventrucci and Rue 2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.additive.by import By, by_level
+from latlin.additive.frame import codes_of, column
+from latlin.additive.graph import Graph, graph_of
+from latlin.additive.intrinsic import IntrinsicPart
+from latlin.additive.places import Labels
+from latlin.additive.structure import Structure, scaled
+from latlin.additive.term import Part, PartPrior, Rows, Slope, Surroundings, Term, Values, standard_deviation
+from latlin.hyper.space import Hyperparameter
+from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.stored import storable
+from latlin.priors import Beta
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Besag(Term):
+    """An intrinsic autoregression over the nodes of a graph.
+
+    Parameters
+    ----------
+    column : str
+        The label of each row's area. Areas of the graph without rows are part of the field.
+    graph : optional
+        Neighbours, see `AdditiveModel.fit`; without it the graph given to `fit` is used.
+    by : str, optional
+        A column of labels (one map per label) or of numbers (which multiply the map).
+
+    Examples
+    --------
+    >>> chain = {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
+    >>> part = Besag("area", graph=chain).prepare({"area": ["a", "c"]}, Surroundings())
+    >>> part.names
+    ('besag(area)[a]', 'besag(area)[b]', 'besag(area)[c]')
+    """
+
+    column: str
+    graph: Any = None
+    by: str | None = None
+
+    @property
+    def label(self) -> str:
+        return f"besag({self.column})"
+
+    def prepare(self, frame: Any, around: Surroundings) -> Part:
+        graph = _known(self, frame, around)
+        part = IntrinsicPart(
+            self.label,
+            Labels(self.column, graph.labels),
+            graph_structure(graph),
+            np.zeros((0, len(graph.labels))),
+            (),
+            1.0,
+            standard_deviation(f"sd({self.label})", around.unit),
+        )
+        return by_level(By(self.by), part, frame)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class BYM2(Term):
+    """Besag's field and unstructured noise: x = sd (√(1 − ρ) v + √ρ u), v ~ N(0, I), u Besag's field, scaled.
+
+    Parameters
+    ----------
+    column : str
+        The label of each row's area.
+    graph : optional
+        Neighbours; without it the graph given to `fit` is used.
+
+    Examples
+    --------
+    >>> chain = {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
+    >>> part = BYM2("area", graph=chain).prepare({"area": ["a", "c"]}, Surroundings())
+    >>> [hyper.name for hyper in part.hyperparameters], part.size
+    (['sd(bym2(area))', 'rho(bym2(area))'], 6)
+    """
+
+    column: str
+    graph: Any = None
+
+    @property
+    def label(self) -> str:
+        return f"bym2({self.column})"
+
+    def prepare(self, frame: Any, around: Surroundings) -> Part:
+        graph = _known(self, frame, around)
+        return BYM2Part(
+            self.label,
+            Labels(self.column, graph.labels),
+            graph_structure(graph),
+            standard_deviation(f"sd({self.label})", around.unit),
+            Hyperparameter(f"rho({self.label})", 0.5, Beta(0.5, 0.5), (0.0, 1.0), (1e-4, 1.0 - 1e-4)),
+        )
+
+
+@storable
+@dataclass(frozen=True)
+class BYM2Part(Part):
+    """(x, u) with x | u ~ N(sd√ρ u, sd²(1 − ρ) I) and u ~ Besag's field: the form with a sparse precision.
+
+    Q = [ I/(sd²(1−ρ))        −√ρ/(sd(1−ρ)) I ]
+        [ −√ρ/(sd(1−ρ)) I     R + ρ/(1−ρ) I   ]
+    """
+
+    label: str
+    place: Labels
+    structure: Structure
+    sd: Hyperparameter
+    rho: Hyperparameter
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        areas = self.place.labels
+        return (*(f"{self.label}[{a}]" for a in areas), *(f"{self.label}:spatial[{a}]" for a in areas))
+
+    @property
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        return (self.sd, self.rho)
+
+    @property
+    def constraint(self) -> sparse.csr_array | None:
+        null = self.structure.null
+        return sparse.csr_array(sparse.hstack([sparse.csr_array(null.shape), sparse.csr_array(null)]))
+
+    def rows(self, frame: Any, values: Values) -> Rows:
+        design = self.place.rows(frame)
+        return Rows(sparse.csr_array(sparse.hstack([design, sparse.csr_array(design.shape)])))
+
+    def prior(self, values: Values) -> PartPrior:
+        sd, rho, n = values[self.sd.name], values[self.rho.name], self.structure.size
+        rest = 1.0 - rho
+        own, cross, pull = 1.0 / (sd**2 * rest), -np.sqrt(rho) / (sd * rest), rho / rest
+        constant = -0.5 * n * (LOG_2PI + 2.0 * np.log(sd) + np.log(rest)) + self.structure.log_normaliser(1.0)
+        return PartPrior(self._blocks(own, cross, pull, self.structure.matrix), float(constant))
+
+    def slopes(self, values: Values) -> dict[str, Slope]:
+        sd, rho, n = values[self.sd.name], values[self.rho.name], self.structure.size
+        rest, root = 1.0 - rho, np.sqrt(rho)
+        none = sparse.csc_array((n, n))
+        by_sd = self._blocks(-2.0 / (sd**3 * rest), root / (sd**2 * rest), 0.0, none)
+        # ∂/∂ρ of 1/(1−ρ), √ρ/(1−ρ) and ρ/(1−ρ)
+        by_rho = self._blocks(1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, none)
+        return {self.sd.name: Slope(by_sd, -n / sd), self.rho.name: Slope(by_rho, 0.5 * n / rest)}
+
+    def _blocks(self, own: float, cross: float, pull: float, structure: sparse.csc_array) -> sparse.csc_array:
+        eye = sparse.eye_array(self.structure.size)
+        return sparse.csc_array(
+            sparse.block_array([[own * eye, cross * eye], [cross * eye, structure + pull * eye]], format="csc")
+        )
+
+
+def _known(term: Besag | BYM2, frame: Any, around: Surroundings) -> Graph:
+    """The graph of a term, whose labels hold those of the table."""
+    given = term.graph if term.graph is not None else around.graph
+    if given is None:
+        raise ValueError(f"{term.label} needs neighbours: fit(frame, graph=…) or {type(term).__name__}(…, graph=…)")
+    graph = _matched(graph_of(given), column(frame, term.column))
+    codes = codes_of(column(frame, term.column), graph.labels, f"column {term.column!r}")
+    if np.any(codes < 0):
+        missing = column(frame, term.column)[codes < 0]
+        raise ValueError(
+            f"column {term.column!r} holds {len(set(missing.tolist()))} areas that the graph does not have, "
+            f"such as {missing[0]!r}"
+        )
+    return graph
+
+
+def _matched(graph: Graph, values: NDArray[Any]) -> Graph:
+    """Labels of the graph in the type of the table's column, where that is only a matter of spelling."""
+    if values.dtype.kind in "iuf" and graph.labels.dtype.kind == "O":
+        try:
+            return Graph(graph.labels.astype(values.dtype), graph.weights)
+        except (TypeError, ValueError):
+            return graph
+    return graph
+
+
+def graph_structure(graph: Graph) -> Structure:
+    """The precision of the differences between neighbours, each connected part scaled for itself."""
+    count, part = graph.components()
+    R = graph.laplacian()
+    if count == 1:
+        return scaled(R, np.ones((1, len(graph.labels))))
+    blocks, null, log_det, order = [], [], 0.0, []
+    for k in range(count):
+        members = np.flatnonzero(part == k)
+        order.append(members)
+        if len(members) == 1:
+            # an area without neighbours is N(0, 1)
+            blocks.append(sparse.eye_array(1, format="csc"))
+            continue
+        piece = scaled(R[members][:, members], np.ones((1, len(members))))
+        blocks.append(piece.matrix)
+        log_det += piece.log_determinant
+        row = np.zeros(len(graph.labels))
+        row[members] = piece.null[0]
+        null.append(row)
+    back = np.argsort(np.concatenate(order))
+    matrix = sparse.csc_array(sparse.csr_array(sparse.block_diag(blocks, format="csr"))[back][:, back])
+    return Structure(matrix, np.array(null).reshape(-1, len(graph.labels)), log_det)

@@ -1,0 +1,145 @@
+"""Interactions by a column: one copy of a field per label, or a field that a number multiplies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.additive.expression import evaluate, is_name
+from latlin.additive.frame import codes_of, column, is_category, levels_of
+from latlin.additive.places import indicator, row_products
+from latlin.additive.term import Part, PartPrior, Rows, Slope, Values
+from latlin.hyper.space import Hyperparameter
+from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
+
+
+class By(NamedTuple):
+    """The column that a field interacts with; None for none."""
+
+    column: str | None
+
+
+def by_level(by: By, part: Part, frame: Any) -> Part:
+    """The part itself, a copy of it per label, or the part multiplied by a number."""
+    if by.column is None:
+        return part
+    if is_name(by.column) and is_category(column(frame, by.column)):
+        return CopiedPart(part, by.column, levels_of(column(frame, by.column), f"column {by.column!r}"))
+    return MultipliedPart(part, by.column)
+
+
+def _renamed(hyper: Hyperparameter, old: str, new: str) -> Hyperparameter:
+    return replace(hyper, name=hyper.name.replace(old, new))
+
+
+@storable
+@dataclass(frozen=True)
+class CopiedPart(Part):
+    """One field per label, with common hyperparameters: w = (w_1, …, w_L), Q = I_L ⊗ Q_1."""
+
+    part: Part
+    by: str
+    levels: NDArray[Any]
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        return f"{self.part.label}:{self.by}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{name}:{self.by}[{level}]" for level in self.levels.tolist() for name in self.part.names)
+
+    @property
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        return tuple(_renamed(hyper, self.part.label, self.label) for hyper in self.part.hyperparameters)
+
+    @property
+    def constraint(self) -> sparse.csr_array | None:
+        A = self.part.constraint
+        return None if A is None else sparse.csr_array(sparse.kron(sparse.eye_array(len(self.levels)), A))
+
+    @property
+    def mean(self) -> Array:
+        return np.tile(self.part.mean, len(self.levels))
+
+    def _inner(self, values: Values) -> dict[str, float]:
+        pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
+        return {inner.name: values[outer.name] for inner, outer in pairs}
+
+    def rows(self, frame: Any, values: Values) -> Rows:
+        codes = codes_of(column(frame, self.by), self.levels, f"column {self.by!r}")
+        if np.any(codes < 0):
+            raise ValueError(f"column {self.by!r} holds labels that {self.label} has no field for")
+        design, fresh = self.part.rows(frame, self._inner(values))
+        which = indicator(codes, len(self.levels))
+        return Rows(row_products(which, design), None if fresh is None else row_products(which, fresh))
+
+    def prior(self, values: Values) -> PartPrior:
+        precision, constant = self.part.prior(self._inner(values))
+        count = len(self.levels)
+        return PartPrior(sparse.kron(sparse.eye_array(count), precision, format="csc"), count * constant)
+
+    def slopes(self, values: Values) -> dict[str, Slope]:
+        count = len(self.levels)
+        return {
+            name.replace(self.part.label, self.label): Slope(
+                sparse.kron(sparse.eye_array(count), slope.precision, format="csc"), count * slope.log_normaliser
+            )
+            for name, slope in self.part.slopes(self._inner(values)).items()
+        }
+
+    def report(self) -> sparse.csr_array:
+        return sparse.csr_array(sparse.kron(sparse.eye_array(len(self.levels)), self.part.report()))
+
+
+@storable
+@dataclass(frozen=True)
+class MultipliedPart(Part):
+    """A field that a number of the row multiplies: a coefficient that varies."""
+
+    part: Part
+    by: str
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        return f"{self.part.label}:{self.by}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{name}:{self.by}" for name in self.part.names)
+
+    @property
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        return tuple(_renamed(hyper, self.part.label, self.label) for hyper in self.part.hyperparameters)
+
+    @property
+    def constraint(self) -> sparse.csr_array | None:
+        return self.part.constraint
+
+    @property
+    def mean(self) -> Array:
+        return self.part.mean
+
+    def _inner(self, values: Values) -> dict[str, float]:
+        pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
+        return {inner.name: values[outer.name] for inner, outer in pairs}
+
+    def rows(self, frame: Any, values: Values) -> Rows:
+        design, fresh = self.part.rows(frame, self._inner(values))
+        by = sparse.diags_array(evaluate(self.by, frame))
+        return Rows(sparse.csr_array(by @ design), None if fresh is None else sparse.csr_array(by @ fresh))
+
+    def prior(self, values: Values) -> PartPrior:
+        return self.part.prior(self._inner(values))
+
+    def slopes(self, values: Values) -> dict[str, Slope]:
+        found = self.part.slopes(self._inner(values))
+        return {name.replace(self.part.label, self.label): slope for name, slope in found.items()}
+
+    def report(self) -> sparse.csr_array:
+        return self.part.report()

@@ -1,0 +1,215 @@
+"""Columns of the linear part: numbers as they are, labels in reference coding, anything else by `formulaic`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
+from latlin.additive.frame import codes_of, column, is_category, levels_of, n_rows
+from latlin.additive.places import indicator
+from latlin.numerics.stored import storable, storable_as
+
+
+class Coding(ABC):
+    """Columns made of a table."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """One name per column."""
+
+    @abstractmethod
+    def columns(self, frame: Any) -> sparse.csr_array:
+        """The columns of a table, seen or unseen."""
+
+
+@storable
+@dataclass(frozen=True)
+class Numbers(Coding):
+    """One column of numbers."""
+
+    source: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.source,)
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        return sparse.csr_array(evaluate(self.source, frame)[:, None])
+
+
+@storable
+@dataclass(frozen=True)
+class References(Coding):
+    """A column of labels: one column of zeros and ones per label but the first, or per label when `every`."""
+
+    source: str
+    levels: NDArray[Any]
+    every: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        start = 0 if self.every else 1
+        mark = "" if self.every else "T."
+        return tuple(f"{self.source}[{mark}{level}]" for level in self.levels.tolist()[start:])
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        codes = codes_of(column(frame, self.source), self.levels, f"column {self.source!r}")
+        if np.any(codes < 0):
+            first = column(frame, self.source)[codes < 0][0]
+            raise ValueError(
+                f"column {self.source!r} holds the label {first!r}, which has no coefficient; "
+                f"({'1'} | {self.source}) would predict unseen labels"
+            )
+        table = indicator(codes, len(self.levels))
+        return table if self.every else sparse.csr_array(table[:, 1:])
+
+
+@storable
+@dataclass(frozen=True)
+class Stacked(Coding):
+    """Several codings side by side, after a column of ones where there is an intercept."""
+
+    parts: tuple[Coding, ...]
+    intercept: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*(("Intercept",) if self.intercept else ()), *(name for part in self.parts for name in part.names))
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        rows = n_rows(frame)
+        ones = [sparse.csr_array(np.ones((rows, 1)))] if self.intercept else []
+        blocks = [*ones, *(part.columns(frame) for part in self.parts)]
+        return sparse.csr_array(sparse.hstack(blocks)) if blocks else sparse.csr_array((rows, 0))
+
+
+@dataclass(frozen=True)
+class Wilkinson(Coding):
+    """Columns of a formula's right-hand side, coded by formulaic; what its transformations learnt is kept."""
+
+    formula: str
+    sources: tuple[str, ...]
+    found: tuple[str, ...]
+    spec: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.found
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        made = self.spec.get_model_matrix(_table(frame, self.sources), na_action="raise")
+        if made.shape[1] != len(self.found):
+            raise ValueError(f"{self.formula!r} has {len(self.found)} columns in training, but {made.shape[1]} here")
+        return sparse.csr_array(made)
+
+
+def _keep(coding: Wilkinson) -> dict[str, Any]:
+    """What makes the coding again: labels of its factors, and what its transformations learnt."""
+    levels = {
+        str(factor): list(state["categories"])
+        for factor, (_, state) in coding.spec.encoder_state.items()
+        if "categories" in state
+    }
+    learnt = {str(name): _plain(state) for name, state in coding.spec.transform_state.items()}
+    return {"formula": coding.formula, "sources": coding.sources, "levels": levels, "learnt": learnt}
+
+
+def _made_again(formula: str, sources: tuple[str, ...], levels: Any, learnt: Any) -> Wilkinson:
+    """A coding like the one that was kept, from a table of its labels and of harmless numbers."""
+    size = max([2, *(len(labels) for labels in levels.values())])
+    table = {name: np.linspace(0.25, 0.75, size) for name in check_pieces(formula)}
+    for factor, labels in levels.items():
+        table |= {name: np.resize(np.array(labels), size) for name in check_pieces(factor)}
+    coding = wilkinson(formula, table)
+    spec = coding.spec
+    spec.transform_state.clear()
+    spec.transform_state.update(learnt)
+    return Wilkinson(formula, tuple(sources), coding.found, spec)
+
+
+def _plain(state: Any) -> Any:
+    """A state without objects of other packages."""
+    if isinstance(state, Mapping):
+        return {str(key): _plain(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [_plain(value) for value in state]
+    return np.asarray(state) if isinstance(state, np.ndarray) else state
+
+
+storable_as(Wilkinson, _keep, _made_again)
+
+
+def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:
+    """The coding of several pieces: column names, expressions, or what formulaic understands."""
+    parts = [_simple(piece, frame) for piece in pieces]
+    if all(part is not None for part in parts):
+        # without an intercept the first column of labels has a coefficient per label
+        first = next((k for k, part in enumerate(parts) if isinstance(part, References)), None)
+        whole = [
+            References(part.source, part.levels, True)
+            if isinstance(part, References) and k == first and not intercept
+            else part
+            for k, part in enumerate(parts)
+        ]
+        return Stacked(tuple(part for part in whole if part is not None), intercept)
+    return wilkinson(" + ".join(("1" if intercept else "0", *pieces)), frame)
+
+
+def wilkinson(formula: str, frame: Any) -> Wilkinson:
+    """The coding of a right-hand side by formulaic, learnt from a table."""
+    sources = check_pieces(formula)
+    try:
+        from formulaic import Formula
+    except ImportError as error:
+        raise ImportError(
+            f"the formula part {formula!r} needs the package formulaic: pip install 'latlin[formula]'"
+        ) from error
+    made = Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", na_action="raise")
+    return Wilkinson(formula, sources, tuple(made.model_spec.column_names), made.model_spec)
+
+
+def check_pieces(formula: str) -> tuple[str, ...]:
+    """The columns that a formula reads; anything but arithmetic and known functions in it is refused."""
+    if any(mark in formula for mark in ("{", "}", "`", "@", "~")):
+        raise ValueError(f"formulas hold column names, arithmetic and functions only, got {formula!r}")
+    # the operators of formulas are operators of arithmetic too, up to these two
+    arithmetic = formula.replace("^", "**").replace(":", "*").replace("%in%", "*")
+    check_coding(arithmetic)
+    return tuple(name for name in variables(arithmetic) if name not in CODINGS)
+
+
+def _simple(piece: str, frame: Any) -> Coding | None:
+    if is_function(piece):
+        return Numbers(piece)
+    if not is_name(piece):
+        return None
+    values = column(frame, piece)
+    if is_category(values):
+        return References(piece, levels_of(values, f"column {piece!r}"))
+    return Numbers(piece)
+
+
+def _table(frame: Any, sources: tuple[str, ...]) -> Any:
+    """A pandas frame of some columns, without missing values."""
+    table = _pandas().DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
+    gaps = table.isna().sum()
+    if gaps.any():
+        name = gaps.idxmax()
+        raise ValueError(f"column {name!r} has {int(gaps[name])} missing values; drop or fill these rows")
+    return table
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("formulas need pandas: pip install 'latlin[formula]'") from error
+    return pandas

@@ -1,0 +1,266 @@
+"""Families of responses: a potential from what was observed, the numbers it has to learn, and the scale of its link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from latlin import potentials
+from latlin.additive.expression import evaluate, is_name
+from latlin.additive.formula import Response
+from latlin.additive.frame import column, is_category, n_rows, numbers
+from latlin.additive.term import SD_PRIOR, Values
+from latlin.hyper.space import Hyperparameter
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Potential
+from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal
+from latlin.priors.base import Prior
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was observed, one number per row.
+
+    Attributes
+    ----------
+    y : array of shape (n,)
+    trials, se, weight : array of shape (n,) or None
+    classes : array of shape (2,) or None
+        The labels of a response with two of them; y is 1 for the second.
+    """
+
+    y: Array
+    trials: Array | None = None
+    se: Array | None = None
+    weight: Array | None = None
+    classes: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A parameter of a family that the data have to say.
+
+    Attributes
+    ----------
+    name : str
+        In tables: "sigma", "dispersion".
+    parameter : str
+        The argument of the potential.
+    prior : callable
+        unit → Prior.
+    start : float
+        In units, where `in_units`.
+    in_units : bool
+        Whether it grows with the unit of the response.
+    """
+
+    name: str
+    parameter: str
+    prior: Callable[[float], Prior]
+    start: float = 1.0
+    in_units: bool = False
+    support: tuple[float, float] = (0.0, np.inf)
+
+    def hyperparameter(self, unit: float) -> Hyperparameter:
+        scale = unit if self.in_units else 1.0
+        bounds = (1e-4 * scale, 1e4 * scale) if np.isinf(self.support[1]) else None
+        if self.support[0] > 0.0:
+            bounds = None
+        return Hyperparameter(self.name, self.start * scale, self.prior(unit), self.support, bounds)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of responses.
+
+    Attributes
+    ----------
+    name : str
+    build : callable
+        (Observed, values of the potential's parameters by name) → Potential.
+    link : {"identity", "log", "logit", "probit", "cloglog"}
+    learnt : tuple of Learnt
+    """
+
+    name: str
+    build: Callable[..., Potential]
+    link: str
+    learnt: tuple[Learnt, ...] = ()
+    counts: bool = False
+    latent_variance: Callable[[float], float] = field(default=lambda mean: 0.0)
+
+    def unknown(self, observed: Observed) -> tuple[Learnt, ...]:
+        """The parameters to learn; known standard deviations leave none of "sigma"."""
+        return tuple(one for one in self.learnt if not (one.name == "sigma" and observed.se is not None))
+
+    def potential(self, observed: Observed, values: Values) -> Potential:
+        """The sites of the observations at given hyperparameters."""
+        given = {one.parameter: values[one.name] for one in self.unknown(observed)}
+        return self.build(observed, **given)
+
+    def unit(self, observed: Observed, offset: Array) -> float:
+        """The natural size of the linear predictor."""
+        if self.link != "identity":
+            return 1.0
+        residual = observed.y - offset
+        spread = float(np.std(residual))
+        mean = float(np.mean(residual))
+        # a constant response has its own size
+        return spread if spread > 1e-10 * abs(mean) else abs(mean) or 1.0
+
+    def centre(self, observed: Observed, offset: Array) -> float:
+        """Where the linear predictor of the average row lies."""
+        y = observed.y if observed.trials is None else observed.y / observed.trials
+        mean = float(np.average(y, weights=observed.trials))
+        if self.link == "identity":
+            return float(np.mean(observed.y - offset))
+        if self.link == "log":
+            top = float(offset.max(initial=0.0))
+            return float(np.log(max(mean, 1e-3)) - top - np.log(np.mean(np.exp(offset - top))))
+        share = min(max(mean, 1e-3), 1.0 - 1e-3)
+        if self.link == "probit":
+            return float(ndtri(share))
+        return float(np.log(-np.log1p(-share)) if self.link == "cloglog" else np.log(share / (1.0 - share)))
+
+
+def _sigma(unit: float) -> Prior:
+    df, width = SD_PRIOR
+    return HalfStudentT(df, width * unit)
+
+
+SIGMA = Learnt("sigma", "scale", _sigma, 0.5, True)
+DF = Learnt("df", "df", lambda unit: Gamma(2.0, 0.1), 6.0, False, (1.0, np.inf))
+DISPERSION = Learnt("dispersion", "dispersion", lambda unit: Exponential(1.0), 0.5)
+SHAPE = Learnt("shape", "shape", lambda unit: LogNormal(1.0, 2.0), 2.0)
+PRECISION = Learnt("precision", "precision", lambda unit: LogNormal(2.0, 2.0), 10.0)
+
+
+def _location(kind: str) -> Callable[..., Potential]:
+    def build(observed: Observed, **values: Any) -> Potential:
+        scale = {"scale": observed.se} if observed.se is not None else {}
+        return getattr(potentials, kind)(loc=observed.y, **{**values, **scale})
+
+    return build
+
+
+def _counted(kind: str, first: str) -> Callable[..., Potential]:
+    def build(observed: Observed, **values: Any) -> Potential:
+        return getattr(potentials, kind)(**{first: observed.y}, **values)
+
+    return build
+
+
+def _binary(kind: str, link: str) -> Callable[..., Potential]:
+    def build(observed: Observed, **values: Any) -> Potential:
+        if observed.trials is None and kind:
+            return getattr(potentials, kind)(observed.y, **values)
+        trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
+        return potentials.Binomial(observed.y, trials, link, **values)
+
+    return build
+
+
+def _beta_binomial(observed: Observed, **values: Any) -> Potential:
+    trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
+    build: Callable[..., Potential] = getattr(potentials, "BetaBinomial")  # noqa: B009
+    return build(observed.y, trials, **values)
+
+
+#: variance of the noise behind a binary response, by link
+THIRD = np.pi**2 / 3.0
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("gaussian", _location("Gaussian"), "identity", (SIGMA,)),
+        Family("student-t", _location("StudentT"), "identity", (SIGMA, DF)),
+        Family("laplace", _location("Laplace"), "identity", (SIGMA,)),
+        Family("bernoulli", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
+        Family("binomial", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
+        Family("probit", _binary("Probit", "probit"), "probit", (), True, lambda mean: 1.0),
+        Family("cloglog", _binary("", "cloglog"), "cloglog", (), True, lambda mean: np.pi**2 / 6.0),
+        Family("beta-binomial", _beta_binomial, "logit", (PRECISION,), True, lambda mean: THIRD),
+        Family("poisson", _counted("Poisson", "y"), "log", (), True, lambda mean: float(np.log1p(1.0 / mean))),
+        Family(
+            "negative-binomial",
+            _counted("NegativeBinomial", "y"),
+            "log",
+            (DISPERSION,),
+            True,
+            lambda mean: float(np.log1p(1.0 / mean)),
+        ),
+        Family("gamma", _counted("Gamma", "y"), "log", (SHAPE,)),
+        Family("beta", _counted("Beta", "y"), "logit", (PRECISION,)),
+    )
+}
+ALIASES = {"normal": "gaussian", "logit": "bernoulli", "logistic": "bernoulli", "negbinomial": "negative-binomial"}
+
+
+def family_of(name: Any) -> Family:
+    """A family by its name."""
+    found = FAMILIES.get(ALIASES.get(str(name), str(name)))
+    if found is None:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r:.80}")
+    return found
+
+
+def observe(response: Response, family: Family, frame: Any) -> Observed:
+    """What a table's rows say of the response."""
+    y, classes = _response(response.y, family, frame)
+    trials = None
+    if response.failures is not None:
+        trials = y + evaluate(response.failures, frame)
+    elif response.trials is not None:
+        trials = evaluate(response.trials, frame)
+    if trials is not None and "binomial" not in family.name and family.name not in ("probit", "cloglog"):
+        raise ValueError(f"family {family.name!r} has no trials; use family='binomial'")
+    se = None if response.se is None else evaluate(response.se, frame)
+    if se is not None and (family.link != "identity" or np.any(se <= 0.0)):
+        raise ValueError("se(…) holds positive standard deviations of a family with an identity link")
+    weight = None if response.weights is None else evaluate(response.weights, frame)
+    return Observed(y, trials, se, weight, classes)
+
+
+def blank(response: Response, family: Family, frame: Any) -> Observed:
+    """Rows without a response: what is known of them beside it, for predictions."""
+    y = np.full(n_rows(frame), 0.5 if family.name in ("beta",) else 1.0 if family.name == "gamma" else 0.0)
+    trials, se = None, None
+    if response.failures is not None:
+        trials = evaluate(response.y, frame) + evaluate(response.failures, frame)
+    elif response.trials is not None:
+        trials = evaluate(response.trials, frame)
+    if response.se is not None:
+        se = evaluate(response.se, frame)
+    return Observed(y, trials, se)
+
+
+def _response(source: str, family: Family, frame: Any) -> tuple[Array, NDArray[Any] | None]:
+    """y as numbers; two labels become 0 and 1."""
+    if not is_name(source):
+        return evaluate(source, frame), None
+    values = column(frame, source)
+    if not is_category(values):
+        return numbers(values, f"column {source!r}"), None
+    if values.dtype.kind == "b":
+        return values.astype(float), None
+    labels = np.unique(values.astype(str))
+    if len(labels) != 2 or family.name not in ("bernoulli", "probit", "binomial", "cloglog"):
+        raise ValueError(
+            f"column {source!r} holds labels ({', '.join(labels[:4])} …): family='bernoulli' takes two of them, "
+            "other families take numbers"
+        )
+    return (values.astype(str) == labels[1]).astype(float), labels
+
+
+def hyperparameters(family: Family, observed: Observed, unit: float) -> tuple[Hyperparameter, ...]:
+    """Those of the family."""
+    return tuple(one.hyperparameter(unit) for one in family.unknown(observed))
+
+
+def parameter_names(family: Family, observed: Observed) -> Mapping[str, str]:
+    """Name in tables → argument of the potential."""
+    return {one.name: one.parameter for one in family.unknown(observed)}

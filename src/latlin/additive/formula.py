@@ -1,0 +1,219 @@
+"""Formulas: `y ~ x * sex + (1 + x | g) + s(t) + offset(log(days))` as a response, terms and offsets.
+
+The linear part is left to formulaic where it is more than names of columns; everything else is read here. Nothing in a
+formula is ever run: expressions are arithmetic with a list of functions.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from latlin.additive.ar1 import AR1
+from latlin.additive.besag import BYM2, Besag
+from latlin.additive.fixed import Fixed
+from latlin.additive.group import Group
+from latlin.additive.lattice import Lattice
+from latlin.additive.random_walk import RandomWalk
+from latlin.additive.seasonal import Seasonal
+from latlin.additive.smooth import Smooth
+from latlin.additive.spline import Spline
+from latlin.additive.term import Term
+from latlin.numerics.stored import storable
+
+
+@storable
+@dataclass(frozen=True)
+class Response:
+    """The left-hand side: expressions of columns.
+
+    Attributes
+    ----------
+    y : str
+        What is observed; successes, for a binomial response.
+    failures, trials : str or None
+        Of a binomial response, one of the two.
+    se : str or None
+        Known standard deviations of the observations.
+    weights : str or None
+        How often each row counts.
+    """
+
+    y: str
+    failures: str | None = None
+    trials: str | None = None
+    se: str | None = None
+    weights: str | None = None
+
+
+@storable
+@dataclass(frozen=True)
+class Formula:
+    """A formula, read."""
+
+    response: Response
+    terms: tuple[Term, ...]
+    offsets: tuple[str, ...]
+
+
+def _surface(a: str, b: str, **options: Any) -> Spline:
+    return Spline((a, b), **options)
+
+
+def _spline(a: str, b: str | None = None, **options: Any) -> Spline:
+    return Spline(a, **options) if b is None else _surface(a, b, **options)
+
+
+#: names of terms in formulas
+TERMS: dict[str, Callable[..., Term]] = {
+    "s": _spline,
+    "te": _surface,
+    "gp": Smooth,
+    "rw1": lambda t, **options: RandomWalk(t, 1, **options),
+    "rw2": lambda t, **options: RandomWalk(t, 2, **options),
+    "ar1": AR1,
+    "seasonal": Seasonal,
+    "besag": Besag,
+    "bym2": BYM2,
+    "lattice": Lattice,
+}
+
+
+def read_formula(text: str) -> Formula:
+    """The parts of a formula.
+
+    >>> read = read_formula("y ~ x + (1 | g) + offset(log(days))")
+    >>> read.terms, read.offsets
+    ((Fixed('x'), Group('g')), ('log(days)',))
+    """
+    if not isinstance(text, str) or text.count("~") != 1:
+        raise ValueError(f"a formula has one ~ between response and terms, as in 'y ~ x + (1 | g)', got {text!r:.100}")
+    left, right = text.split("~")
+    terms: list[Term] = []
+    offsets: list[str] = []
+    pieces: list[str] = []
+    intercept = True
+    for sign, piece in split_sum(right):
+        if piece in ("0", "1"):
+            intercept = (piece == "1") == (sign == "+")
+        elif sign == "-":
+            raise ValueError(f"only the intercept can be taken off a formula (- 1), got '- {piece}'")
+        elif piece.startswith("offset(") and piece.endswith(")"):
+            offsets.append(piece[len("offset(") : -1].strip())
+        elif groups := _groups(piece):
+            terms += groups
+        elif term := _term(piece):
+            terms.append(term)
+        else:
+            pieces.append(piece)
+    fixed = [Fixed(*pieces, intercept=intercept)] if pieces or intercept else []
+    if not fixed and not terms:
+        raise ValueError(f"the formula {text!r} has no terms")
+    return Formula(read_response(left), (*fixed, *terms), tuple(offsets))
+
+
+def read_response(text: str) -> Response:
+    """The left-hand side: `y`, `log(y)`, `cbind(successes, failures)`, `y | se(s)`, `y | trials(n) + weights(w)`."""
+    sides = _split(text, "|")
+    if len(sides) > 2 or not sides[0]:
+        raise ValueError(f"the response must be like 'y', 'cbind(s, f)' or 'y | trials(n)', got {text.strip()!r}")
+    options = {}
+    for _, piece in split_sum(sides[1]) if len(sides) == 2 else []:
+        name, _, inside = piece.partition("(")
+        if name not in ("se", "trials", "weights") or not inside.endswith(")"):
+            raise ValueError(f"after 'y |' come se(…), trials(…) or weights(…), got {piece!r}")
+        options[name] = inside[:-1].strip()
+    main = sides[0]
+    if main.startswith("cbind(") and main.endswith(")"):
+        both = _split(main[len("cbind(") : -1], ",")
+        if len(both) != 2:
+            raise ValueError(f"cbind has two columns, successes and failures, got {main!r}")
+        return Response(both[0], failures=both[1], **options)
+    return Response(main, **options)
+
+
+def _groups(piece: str) -> list[Term]:
+    """`(effects | group)` as terms: several for nested groups `a/b`."""
+    if not (piece.startswith("(") and piece.endswith(")")) or "|" not in piece:
+        return []
+    sides = _split(piece[1:-1], "|")
+    correlated = not (len(sides) == 3 and sides[1] == "")
+    if len(sides) != (2 if correlated else 3) or not sides[0] or not sides[-1]:
+        raise ValueError(f"a group is (effects | column), such as (1 | g) or (1 + x | g), got {piece!r}")
+    effects = split_sum(sides[0])
+    intercept = not any((name == "0" and sign == "+") or (name == "1" and sign == "-") for sign, name in effects)
+    slopes = tuple(name for _, name in effects if name not in ("0", "1"))
+    nested = [name.strip() for name in sides[-1].split("/")]
+    if any(not all(part.strip().isidentifier() for part in name.split(":")) for name in nested):
+        raise ValueError(f"a group is a column, a combination a:b or nested a/b, got {sides[-1]!r}")
+    columns = [tuple(p.strip() for n in nested[: k + 1] for p in n.split(":")) for k in range(len(nested))]
+    return [
+        Group(names if len(names) > 1 else names[0], slopes, intercept=intercept, correlated=correlated)
+        for names in columns
+    ]
+
+
+def _term(piece: str) -> Term | None:
+    """A call of one of our terms; None for anything else."""
+    name = piece.partition("(")[0]
+    if name not in TERMS or not piece.endswith(")"):
+        return None
+    try:
+        call = ast.parse(piece, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{piece!r} cannot be read: {error.msg}") from error
+    if not isinstance(call, ast.Call):
+        return None
+    arguments = [_argument(node) for node in call.args]
+    options = {str(k.arg): _argument(k.value) for k in call.keywords}
+    if "k" in options:
+        options["count"] = options.pop("k")
+    try:
+        return TERMS[name](*arguments, **options)
+    except TypeError as error:
+        raise ValueError(f"{piece!r} is not a term: {error}".replace("<lambda>()", name)) from error
+
+
+def _argument(node: ast.expr) -> Any:
+    """A constant, a pair of constants, or an expression as text."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)
+
+
+def split_sum(text: str) -> list[tuple[str, str]]:
+    """Signed pieces of a sum, parentheses respected.
+
+    >>> split_sum("x + (1 | g) - 1")
+    [('+', 'x'), ('+', '(1 | g)'), ('-', '1')]
+    """
+    pieces, depth, sign, start = [], 0, "+", 0
+    text = text.strip()
+    for place, mark in enumerate([*text, "+"]):
+        depth += (mark in "([") - (mark in ")]")
+        if depth < 0:
+            raise ValueError(f"parentheses do not match in {text!r}")
+        if mark in "+-" and depth == 0:
+            piece = text[start:place].strip()
+            if piece:
+                pieces.append((sign, piece))
+            elif place and place < len(text):
+                raise ValueError(f"a term is missing before {mark!r} in {text!r}")
+            sign, start = mark, place + 1
+    if depth:
+        raise ValueError(f"parentheses do not match in {text!r}")
+    return pieces
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """Pieces between marks that are in no parentheses."""
+    pieces, depth, start = [], 0, 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if sign == mark and depth == 0:
+            pieces.append(text[start:place].strip())
+            start = place + 1
+    return [*pieces, text[start:].strip()]

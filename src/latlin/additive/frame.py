@@ -1,0 +1,124 @@
+"""Tables: anything with named columns of one length, such as a pandas or polars frame or a dict of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.numerics.arrays import Array
+
+
+def column(frame: Any, name: str) -> NDArray[Any]:
+    """A column as an array, or a ValueError that names what there is."""
+    try:
+        values = frame[name]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
+    except Exception as error:
+        # other kinds of frames have their own errors for a missing column
+        if name in _names(frame):
+            raise
+        raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"column {name!r} must hold one value per row, got shape {array.shape}")
+    return array
+
+
+def has_column(frame: Any, name: str) -> bool:
+    """Whether a table has this column."""
+    return name in _names(frame)
+
+
+def n_rows(frame: Any) -> int:
+    """The number of rows; a ValueError where columns differ in length or there are none."""
+    names = _names(frame)
+    if not names:
+        raise ValueError("the table has no columns")
+    lengths = {name: len(column(frame, name)) for name in names}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the columns of the table differ in length: {lengths}")
+    return next(iter(lengths.values()))
+
+
+def is_category(values: NDArray[Any]) -> bool:
+    """Whether a column holds labels: strings, objects that are no numbers, or truth values."""
+    if values.dtype.kind in "OUSTb":
+        return not all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values[:1000])
+    return values.dtype.kind not in "iuf"
+
+
+def numbers(values: Any, name: str) -> Array:
+    """A column of finite numbers."""
+    array = np.asarray(values)
+    try:
+        found = array.astype(float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got {array[:3].tolist()} …") from error
+    bad = ~np.isfinite(found)
+    if np.any(bad):
+        raise ValueError(
+            f"{name} has {int(bad.sum())} missing or infinite values, the first in row {int(np.argmax(bad))}; "
+            "drop or fill these rows"
+        )
+    return np.asarray(found)
+
+
+def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """The distinct labels of a column in their order; missing ones are refused."""
+    _refuse_missing(values, name)
+    try:
+        return np.unique(values)
+    except TypeError:
+        # labels of several kinds have no order of their own
+        return np.array(sorted(set(values.tolist()), key=str), dtype=object)
+
+
+def codes_of(values: NDArray[Any], levels: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """The place of each label among the levels, −1 for one that is not there."""
+    _refuse_missing(values, name)
+    place = {label: code for code, label in enumerate(levels.tolist())}
+    distinct, inverse = np.unique(values, return_inverse=True) if _sortable(values) else (None, None)
+    if distinct is not None:
+        found = np.array([place.get(label, -1) for label in distinct.tolist()], dtype=np.int64)
+        return np.asarray(found[inverse])
+    return np.array([place.get(label, -1) for label in values.tolist()], dtype=np.int64)
+
+
+def joined(frame: Any, names: tuple[str, ...]) -> NDArray[Any]:
+    """One column of labels, or the combinations "a:b" of several."""
+    if len(names) == 1:
+        return column(frame, names[0])
+    parts = [column(frame, name) for name in names]
+    return np.array([":".join(map(str, row)) for row in zip(*parts, strict=True)], dtype=object)
+
+
+def _sortable(values: NDArray[Any]) -> bool:
+    return values.dtype.kind != "O" or len({type(v) for v in values.tolist()}) <= 1
+
+
+def _refuse_missing(values: NDArray[Any], name: str) -> None:
+    missing = (
+        np.array([v is None or v != v for v in values.tolist()]) if values.dtype.kind in "Of" else np.zeros(1, bool)
+    )
+    if np.any(missing):
+        raise ValueError(
+            f"{name} has {int(missing.sum())} missing labels, the first in row {int(np.argmax(missing))}; "
+            "drop these rows or give them a label"
+        )
+
+
+def _names(frame: Any) -> list[str]:
+    if isinstance(frame, np.ndarray) and frame.dtype.names:
+        return list(frame.dtype.names)
+    held = frame.columns if hasattr(frame, "columns") else frame.keys() if hasattr(frame, "keys") else None
+    if held is None:
+        raise ValueError(f"the table must have named columns (a data frame or a dict), got {type(frame).__name__}")
+    return [str(name) for name in held]
+
+
+def _listed(frame: Any) -> str:
+    names = _names(frame)
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"

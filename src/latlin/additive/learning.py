@@ -1,0 +1,150 @@
+"""From a problem to a posterior: hyperparameters held, maximised or integrated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from latlin.additive.problem import Problem
+from latlin.hyper import Learnt, Space, averaged_posterior, integrate, maximise
+from latlin.hyper.learn import Component
+from latlin.hyper.objective import Evaluation, Point
+from latlin.hyper.optimum import Optimum
+from latlin.hyper.space import Hyperparameter
+from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.inference.engine import Engine
+from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.exact import Exact
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.posterior import Posterior
+from latlin.numerics.rng import RandomState
+from latlin.priors.base import Prior
+
+MANNERS = ("auto", "integrate", "maximise", "fixed")
+#: most hyperparameters that "auto" integrates over, and fits of an integral by their number
+MOST = 8
+FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
+#: numbers of the design, times fits, up to which an integral is cheap
+CHEAP = 2e8
+
+
+def learn(
+    problem: Problem,
+    engine: str | Engine,
+    manner: str,
+    priors: Mapping[str, Any],
+    random_state: RandomState,
+    verbose: bool,
+) -> tuple[Learnt, Posterior]:
+    """The hyperparameters and the posterior of the coefficients.
+
+    Parameters
+    ----------
+    problem : Problem
+    engine : str or engine object
+    manner : {"auto", "integrate", "maximise", "fixed"}
+    priors : mapping
+        Of the user: priors and numbers by the names of hyperparameters.
+    random_state : seed of importance sampling, where it is an int
+    verbose : bool
+    """
+    if manner not in MANNERS:
+        raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, MANNERS))}, got {manner!r:.80}")
+    chosen = chosen_engine(problem) if engine == "auto" else engine
+    held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
+
+    def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        return problem.evaluate({**held, **values}, chosen, before, slopes, tuple(h.name for h in free))
+
+    if not free:
+        learnt = _held(evaluate({}, None, False), held)
+    elif manner == "maximise" or (manner == "auto" and not _cheap(problem, len(free))):
+        learnt = maximise(Space(free), evaluate, verbose=verbose)
+    else:
+        seed = random_state if isinstance(random_state, int) else 0
+        learnt = integrate(Space(free), evaluate, random_state=seed, verbose=verbose)
+    normalised = not free or Space(free).normalised
+    posterior = averaged_posterior(learnt, normalised=normalised or learnt.table.manner != "integrated")
+    if any(part.flat for part in problem.parts):
+        message = f"{posterior.message}; a coefficient has a flat prior"
+        posterior = replace(posterior, evidence_kind="none", message=message)
+    components = tuple(c._replace(values={**held, **c.values}) for c in learnt.components)
+    return replace(learnt, components=components), posterior
+
+
+def chosen_engine(problem: Problem) -> str | Engine:
+    """Exact for Gaussian sites; expectation propagation for log-concave ones; Gaussian KL for others.
+
+    The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep.
+    """
+    starts = {hyper.name: hyper.start for hyper in problem.hyperparameters}
+    potential = problem.family.potential(problem.observed, starts)
+    if potential.gaussian:
+        return Exact()
+    return ExpectationPropagation(tol=1e-6) if potential.log_concave else GaussianKL()
+
+
+def _settled(
+    hypers: tuple[Hyperparameter, ...], priors: Mapping[str, Any], fixed: bool
+) -> tuple[dict[str, float], list[Hyperparameter]]:
+    """Hyperparameters with a value, and those to learn under the user's priors."""
+    held: dict[str, float] = {}
+    free: list[Hyperparameter] = []
+    common = priors.get("sd")
+    for hyper in hypers:
+        given = priors.get(hyper.name, common if hyper.name.startswith("sd(") else None)
+        if isinstance(given, Real) and not isinstance(given, bool):
+            low, high = hyper.support or (0.0, np.inf)
+            if not low < float(given) < high:
+                raise ValueError(f"priors[{hyper.name!r}] fixes a number between {low:g} and {high:g}, got {given!r}")
+            held[hyper.name] = float(given)
+        elif fixed:
+            held[hyper.name] = hyper.start
+        elif given is None:
+            free.append(hyper)
+        elif isinstance(given, Prior):
+            free.append(_under(hyper, given))
+        else:
+            raise ValueError(f"priors[{hyper.name!r}] must be one of latlin.priors or a number, got {given!r:.80}")
+    return held, free
+
+
+def _under(hyper: Hyperparameter, prior: Prior) -> Hyperparameter:
+    """A hyperparameter under another prior; its search stays within the prior's support."""
+    least, most = hyper.support or (0.0, np.inf)
+    low, high = max(least, prior.support[0]), min(most, prior.support[1])
+    start = hyper.start
+    if not low < start < high:
+        start = float(prior.quantile(0.5)) if prior.normalised else 0.5 * (low + high)
+    ends = hyper.bounds or (low, high)
+    width = high - low
+    bounds = (max(ends[0], low + 1e-9 * width if np.isfinite(width) else ends[0]), min(ends[1], high))
+    return Hyperparameter(hyper.name, start, prior, (low, high), (min(bounds[0], start), max(bounds[1], start)))
+
+
+def _cheap(problem: Problem, count: int) -> bool:
+    if count > MOST:
+        return False
+    return FITS[count] * (problem.design.nnz + 50.0 * problem.dim) <= CHEAP
+
+
+def _held(found: Evaluation, held: dict[str, float]) -> Learnt:
+    """One fit, nothing learnt."""
+    nothing = np.zeros(0)
+    point = Point(nothing, found.log_evidence, found.log_evidence, found.fit)
+    rows = [row_of(name, value, None, 0, "fixed") for name, value in held.items()]
+    return Learnt(
+        values=dict(held),
+        components=(Component(1.0, 0.0, dict(held), found.fit),),
+        table=HyperparameterTable(rows, "fixed"),
+        log_evidence=found.log_evidence,
+        error=0.0,
+        hessian=None,
+        optimum=Optimum(point, nothing, nothing, True, 1),
+        message="",
+        caution=None,
+    )

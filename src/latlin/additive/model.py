@@ -1,0 +1,448 @@
+"""`AdditiveModel`: a formula and a table in, effects with intervals and predictions out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from latlin.additive import learning, predict, variances
+from latlin.additive.curves import curve_rows
+from latlin.additive.effects import Effects, differences_of, effects_of
+from latlin.additive.expression import evaluate
+from latlin.additive.family import blank, family_of, observe
+from latlin.additive.formula import Formula, read_formula, read_response
+from latlin.additive.frame import column, n_rows
+from latlin.additive.group import GroupPart
+from latlin.additive.loo import LeaveOneOut, leave_one_out
+from latlin.additive.marginal_means import marginal_rows
+from latlin.additive.problem import Problem, rows_of, spans_of, without_copies
+from latlin.additive.term import Surroundings, Term
+from latlin.densities.mixture import Mixture
+from latlin.inference.engine import Engine
+from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import Array
+from latlin.numerics.options import whole
+from latlin.numerics.rng import RandomState, generator
+
+#: draws behind an interval of a response that is not Gaussian
+DRAWS = 4000
+
+
+class AdditiveModel(Archived, BaseEstimator):
+    """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
+
+    Parameters
+    ----------
+    formula : str, optional
+        `y ~ x + sex + (1 + x | clinic) + s(week) + besag(region) + offset(log(days))`. Groups are `(1 | g)`,
+        `(1 + x | g)` with correlated slopes, `(1 + x || g)` without correlation, `a/b` nested; `s`, `te`, `gp`, `rw1`,
+        `rw2`, `ar1`, `seasonal(t, 12)`, `besag`, `bym2` and `lattice` are terms of `latlin.additive`. The response is
+        `y`, `cbind(successes, failures)`, `y | trials(n)`, `y | se(s)` or `y | weights(w)`.
+    family : str
+        "gaussian", "student-t", "laplace", "bernoulli", "binomial", "probit", "cloglog", "beta-binomial", "poisson",
+        "negative-binomial", "gamma" or "beta".
+    terms : list of Term, optional
+        In place of a formula, with `response` and `offset`.
+    response, offset : str, optional
+        The response, and what is added to the linear predictor, when there is no formula.
+    engine : str or engine object
+        How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
+        responses, else expectation propagation where the family is log-concave, and Gaussian KL where it is not.
+    hyperparameters : {"auto", "integrate", "maximise", "fixed"}
+        Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
+        of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while
+        that is cheap.
+    priors : dict, optional
+        By the name of a hyperparameter: a prior of `latlin.priors`, or a number that fixes it. By the name of a
+        coefficient: a standard deviation, a pair (mean, standard deviation) or `Flat()`. The defaults are those of
+        `Fixed`, and half Student t densities with 3 degrees of freedom and scale 2.5 units for standard deviations;
+        a unit is the standard deviation of the response, or one where the family has a link.
+    random_state : int, Generator or RandomState, optional
+        Of draws.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        Of all coefficients: a mixture over the hyperparameters when these are integrated.
+    hyperparameters_ : HyperparameterTable
+    log_evidence_, evidence_kind_ : float, str
+    converged_, n_iter_, message_ : bool, int, str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(list("abcdefgh"), 12)
+    >>> x = rng.normal(size=96)
+    >>> y = rng.poisson(np.exp(0.5 + 0.3 * x + np.repeat(rng.normal(0, 0.5, 8), 12)))
+    >>> model = AdditiveModel("y ~ x + (1 | group)", family="poisson").fit({"y": y, "x": x, "group": group})
+    >>> model.hyperparameters_.names
+    ('sd(group)',)
+    >>> 0.2 < model.effects()["x"]["mean"] < 0.4
+    True
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = (
+        "_read_",
+        "_parts",
+        "_values",
+        "_average",
+        "posterior_",
+        "hyperparameters_",
+        "n_features_in_",
+    )
+
+    def __init__(
+        self,
+        formula: str | None = None,
+        family: str = "gaussian",
+        *,
+        terms: Sequence[Term] | None = None,
+        response: str | None = None,
+        offset: str | None = None,
+        engine: str | Engine = "auto",
+        hyperparameters: str = "auto",
+        priors: Mapping[str, Any] | None = None,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.formula = formula
+        self.family = family
+        self.terms = terms
+        self.response = response
+        self.offset = offset
+        self.engine = engine
+        self.hyperparameters = hyperparameters
+        self.priors = priors
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- fitting --------------------------------------------------------------------------------
+
+    def fit(self, frame: Any, y: Any = None, *, graph: Any = None) -> Self:
+        """Fit to the rows of a table.
+
+        Parameters
+        ----------
+        frame : data frame, dict of arrays, or structured array
+        y : array of shape (n,), optional
+            The response, in place of the table's own column.
+        graph : optional
+            Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
+            label → neighbours, a list of pairs (tuples), or a networkx graph.
+        """
+        read = self._read()
+        if y is not None:
+            frame = _with_column(frame, read.response.y, y)
+        problem = self._problem(read, frame, graph)
+        learnt, posterior = learning.learn(
+            problem, self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose
+        )
+        self._read_, self._parts = read, problem.parts
+        self._problem_, self._frame = problem, frame
+        self._values = [component.values for component in learnt.components]
+        self._fits = [component.fit for component in learnt.components]
+        self._average = float(np.average(problem.observed.y, weights=problem.observed.weight))
+        self.posterior_ = posterior
+        self.hyperparameters_ = learnt.table
+        self.n_features_in_ = len(self._parts)
+        self._after_loading()
+        return self
+
+    def _after_loading(self) -> None:
+        """What follows from the stored attributes."""
+        posterior, density = self.posterior_, self.posterior_.density
+        shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
+        self._family = family_of(self.family)
+        self._components = [
+            predict.Component(float(share), values, part)
+            for share, values, part in zip(shares, self._values, parts, strict=True)
+        ]
+        self.log_evidence_ = posterior.log_evidence
+        self.evidence_kind_ = posterior.evidence_kind
+        self.converged_, self.n_iter_ = posterior.converged, max(posterior.n_iter, 1)
+        self.message_ = posterior.message
+        if not hasattr(self, "_fits"):
+            # a model from a file has no training rows
+            self._fits, self._frame = [], None
+
+    def _options_to_save(self) -> dict[str, Any]:
+        """Without graphs, which are in the fitted terms."""
+        options = super()._options_to_save()
+        if options["terms"] is not None:
+            options["terms"] = [replace(t, graph=None) if hasattr(t, "graph") else t for t in options["terms"]]
+        return options
+
+    def _read(self) -> Formula:
+        if self.formula is not None:
+            if self.terms is not None or self.response is not None or self.offset is not None:
+                raise ValueError("give a formula, or terms with a response and an offset, not both")
+            return read_formula(self.formula)
+        if not self.terms or self.response is None:
+            raise ValueError("AdditiveModel needs a formula, or terms=[…] and response='…'")
+        for term in self.terms:
+            if not isinstance(term, Term):
+                raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
+        return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
+
+    def _problem(self, read: Formula, frame: Any, graph: Any) -> Problem:
+        rows = n_rows(frame)
+        if not rows:
+            raise ValueError("the table has no rows")
+        family = family_of(self.family)
+        observed = observe(read.response, family, frame)
+        offset = _offset(read, frame, rows)
+        unit = family.unit(observed, offset)
+        given = dict(self.priors or {})
+        around = Surroundings(unit, family.centre(observed, offset), graph, given)
+        parts = tuple(term.prepare(frame, around) for term in read.terms)
+        labels = [part.label for part in parts]
+        if len(set(labels)) < len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"the term {twice} is there twice")
+        starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
+        design = rows_of(parts, frame, starts).design
+        problem = Problem(parts, family, observed, offset, design, unit)
+        _refuse_unknown(given, problem)
+        family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
+        return without_copies(problem)
+
+    # --- effects --------------------------------------------------------------------------------
+
+    @property
+    def term_names_(self) -> list[str]:
+        """Labels of the terms."""
+        check_is_fitted(self, "posterior_")
+        return [part.label for part in self._parts]
+
+    def summary(self, coverage: float = 0.9) -> Effects:
+        """The coefficients with their intervals, and below them the hyperparameters and the evidence."""
+        check_is_fitted(self, "posterior_")
+        table = self.effects(None, coverage=coverage)
+        kind = {"none": "no absolute evidence (a prior is flat)"}.get(
+            self.evidence_kind_, f"log evidence {self.log_evidence_:.3f} ({self.evidence_kind_})"
+        )
+        sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
+        lines = [repr(self.hyperparameters_) if len(self.hyperparameters_) else "", sizes, f"{kind}; {self.message_}"]
+        title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
+        state = "" if self.converged_ else ", NOT converged"
+        return Effects(table.rows, coverage, title + state, "\n".join(line for line in lines if line))
+
+    def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
+        """Effects with central intervals, on the scale of the linear predictor.
+
+        Parameters
+        ----------
+        name : str, optional
+            A term ("g", "s(t)", "besag(region)"): its effect at every level or node. A column of the linear part:
+            marginal means, the average linear predictor of the coefficients over the rows of the training table with
+            this column set to each of its labels, or to five of its quantiles. None: the coefficients.
+        coverage : float
+        frame : table, optional
+            Rows to average over, in place of the training table.
+        """
+        rows, names = self._functions(name, frame)
+        return effects_of(self.posterior_, rows, names, _share(coverage))
+
+    def contrasts(self, name: str, *, coverage: float = 0.9, frame: Any = None) -> Effects:
+        """All pairwise differences between the levels of a term or of a column, with intervals."""
+        rows, names = self._functions(name, frame)
+        if len(names) > 200:
+            raise ValueError(f"{name!r} has {len(names)} levels; contrasts are for at most 200")
+        rows, names = differences_of(rows, names)
+        return effects_of(self.posterior_, rows, names, _share(coverage))
+
+    def _functions(self, name: str | None, frame: Any) -> tuple[sparse.csr_array, list[str]]:
+        """Rows over all coefficients, and their names."""
+        check_is_fitted(self, "posterior_")
+        for part, span in zip(self._parts, spans_of(self._parts), strict=True):
+            if part.label == (name or "fixed"):
+                return self._placed(part.report(), span), list(part.names)
+        if name is None:
+            raise ValueError("this model has no coefficients besides those of its terms: name one of them")
+        frame = self._frame if frame is None else frame
+        if frame is None:
+            raise ValueError(f"effects of the column {name!r} average over rows of a table: give frame=")
+        known = marginal_rows(name, frame, self._parts)
+        if known is None:
+            labels = ", ".join(part.label for part in self._parts)
+            raise ValueError(f"{name!r} is neither a term ({labels}) nor a column of the linear part")
+        return self._placed(known[0], spans_of(self._parts)[0]), known[1]
+
+    def _placed(self, rows: sparse.csr_array, span: slice) -> sparse.csr_array:
+        dim = spans_of(self._parts)[-1].stop
+        before, after = (sparse.csr_array((rows.shape[0], size)) for size in (span.start, dim - span.stop))
+        return sparse.csr_array(sparse.hstack([before, rows, after], format="csr"))
+
+    def curve(self, name: str, points: int = 200, *, coverage: float = 0.9) -> tuple[Array, Effects]:
+        """A smooth term, walk or series along its column: places and the effect there.
+
+        Parameters
+        ----------
+        name : str
+            The term: "s(t)", "rw1(week)", "gp(x)", ….
+        points : int
+            Places of a spline; walks and processes answer at their nodes.
+        coverage : float
+        """
+        check_is_fitted(self, "posterior_")
+        for part, span in zip(self._parts, spans_of(self._parts), strict=True):
+            if part.label == name:
+                x, rows = curve_rows(part, whole("points", points, 2))
+                names = [f"{name}[{place:.6g}]" for place in x]
+                return x, effects_of(self.posterior_, self._placed(rows, span), names, _share(coverage))
+        raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
+
+    def variance_components(self, coverage: float = 0.9) -> Effects:
+        """Variances of groups, fields and noise, and their shares of the total.
+
+        The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
+        """
+        check_is_fitted(self, "posterior_")
+        return variances.components(self._components, self._parts, self._family, self._average, coverage)
+
+    def intraclass_correlation(self, group: str | None = None) -> float:
+        """The share of a group in the variance of groups and noise: how alike two rows of one group are."""
+        check_is_fitted(self, "posterior_")
+        groups = [part.label for part in self._parts if isinstance(part, GroupPart)]
+        if not groups or (group is not None and group not in groups):
+            raise ValueError(f"group must be one of {', '.join(groups) or 'none'}, got {group!r}")
+        table = self.variance_components()
+        return float(table[f"share({group or groups[0]})"]["mean"])
+
+    # --- predictions ----------------------------------------------------------------------------
+
+    def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.Latent], Array, tuple[str, ...]]:
+        check_is_fitted(self, "posterior_")
+        offset = _offset(self._read_, frame, n_rows(frame))
+        apart = self._apart(marginal)
+        return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
+
+    def _apart(self, marginal: Any) -> tuple[str, ...]:
+        """Labels of the terms to average over."""
+        groups = tuple(part.label for part in self._parts if isinstance(part, GroupPart))
+        if marginal is None or marginal is False:
+            return ()
+        if marginal is True:
+            return groups
+        named = (marginal,) if isinstance(marginal, str) else tuple(marginal)
+        if unknown := [name for name in named if name not in groups]:
+            raise ValueError(f"marginal must name groups ({', '.join(groups) or 'there are none'}), got {unknown[0]!r}")
+        return named
+
+    def predict(self, frame: Any, *, marginal: Any = None) -> Array:
+        """The expected response of each row; of a binomial response the expected share of successes.
+
+        Parameters
+        ----------
+        frame : table
+            Groups that were not seen in training have the variance of groups; walks go on beyond their ends.
+        marginal : bool, str or list of str, optional
+            Groups to average over, as if every row were of a new one; True for all groups.
+        """
+        parts, _, _ = self._asked(frame, marginal)
+        return predict.expected_response(parts, self._family, blank(self._read_.response, self._family, frame))
+
+    def predict_latent(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
+        """The linear predictor of each row, offsets included; with its standard deviation where asked for."""
+        mean, variance = predict.pooled(self._asked(frame, marginal)[0])
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
+        """Probabilities of the two classes, one row each; for binary families."""
+        if "binomial" not in self._family.name and self._family.name not in ("bernoulli", "probit", "cloglog"):
+            raise AttributeError(f"family {self._family.name!r} has no classes")
+        p = self.predict(frame, marginal=marginal)
+        return np.column_stack([1.0 - p, p])
+
+    def predict_interval(
+        self, frame: Any, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
+    ) -> Array:
+        """Ends of central intervals of new observations, of shape (rows, 2).
+
+        A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
+        """
+        q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * _share(coverage)
+        parts, _, _ = self._asked(frame, marginal)
+        rows = blank(self._read_.response, self._family, frame)
+        if self._family.name == "gaussian":
+            return variances.gaussian_quantiles(parts, self._family, rows, q).T
+        draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
+        if self._family.counts:
+            return np.asarray(np.quantile(draws, q, axis=0, method="inverted_cdf").T)
+        return np.asarray(np.quantile(draws, q, axis=0).T)
+
+    def sample_predictive(
+        self, frame: Any, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
+    ) -> Array:
+        """Draws of new observations of all rows together, of shape (count, rows)."""
+        check_is_fitted(self, "posterior_")
+        rng = generator(self.random_state if random_state is None else random_state)
+        offset = _offset(self._read_, frame, n_rows(frame))
+        draws = predict.draw_predictors(
+            self._components, self._parts, frame, offset, whole("count", count, 1), rng, self._apart(marginal)
+        )
+        return predict.draw_responses(draws, self._family, blank(self._read_.response, self._family, frame), rng)
+
+    def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
+        """The log predictive density of each row's own response."""
+        parts, _, _ = self._asked(frame, marginal)
+        return predict.log_density(parts, self._family, observe(self._read_.response, self._family, frame))
+
+    def score(self, frame: Any, y: Any = None) -> float:
+        """The mean log predictive density of the rows' own responses; larger is better."""
+        check_is_fitted(self, "posterior_")
+        if y is not None:
+            frame = _with_column(frame, self._read_.response.y, y)
+        return float(np.mean(self.log_predictive_density(frame)))
+
+    def loo(self, group: str | None = None) -> LeaveOneOut:
+        """Leave-one-out log densities without refits, of rows or of whole groups.
+
+        Parameters
+        ----------
+        group : str, optional
+            A column: leave out all rows of a label at a time.
+        """
+        check_is_fitted(self, "posterior_")
+        if not self._fits:
+            raise ValueError("loo() needs the training rows: a model read from a file does not have them")
+        labels = None if group is None else column(self._frame, group)
+        return leave_one_out(self._components, self._fits, self._problem_, labels)
+
+
+def _offset(read: Formula, frame: Any, rows: int) -> Array:
+    total = np.zeros(rows)
+    for source in read.offsets:
+        total += evaluate(source, frame)
+    return total
+
+
+def _with_column(frame: Any, name: str, values: Any) -> Any:
+    """A table with one column replaced."""
+    names = list(frame.columns) if hasattr(frame, "columns") else list(frame)
+    return {**{str(n): column(frame, str(n)) for n in names}, name: np.asarray(values)}
+
+
+def _share(coverage: float) -> float:
+    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
+        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
+    return float(coverage)
+
+
+def _refuse_unknown(given: Mapping[str, Any], problem: Problem) -> None:
+    """Priors of things that are not there."""
+    names = {hyper.name for hyper in problem.hyperparameters}
+    names |= {name for part in problem.parts if part.label == "fixed" for name in part.names}
+    unknown = [name for name in given if name not in names and name != "sd"]
+    if unknown:
+        raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")

@@ -1,0 +1,178 @@
+"""How the rows of a table see the nodes of a field: by label, by interpolation on a line, or through B-splines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.interpolate import BSpline
+
+from latlin.additive.expression import evaluate
+from latlin.additive.frame import codes_of, column
+from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
+
+
+class Place(ABC):
+    """Rows over the nodes of a field."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """One label per node."""
+
+    @abstractmethod
+    def rows(self, frame: Any) -> sparse.csr_array:
+        """Weights of the nodes, one row per row of the table."""
+
+
+@storable
+@dataclass(frozen=True)
+class Labels(Place):
+    """Nodes are labels, and every row has one of them."""
+
+    source: str
+    levels: NDArray[Any]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(map(str, self.levels.tolist()))
+
+    def rows(self, frame: Any) -> sparse.csr_array:
+        codes = codes_of(column(frame, self.source), self.levels, f"column {self.source!r}")
+        if np.any(codes < 0):
+            first = column(frame, self.source)[codes < 0][0]
+            raise ValueError(
+                f"column {self.source!r} holds {first!r}, which is none of the {len(self.levels)} known places"
+            )
+        return indicator(codes, len(self.levels))
+
+
+@storable
+@dataclass(frozen=True)
+class Line(Place):
+    """Nodes on a line; between two of them rows interpolate, beyond the ends they stay at the end.
+
+    With `order` 2 the line through the last two nodes goes on beyond the ends. A `period` closes the line.
+    """
+
+    source: str
+    nodes: Array
+    order: int = 1
+    period: float | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"{x:.6g}" for x in self.nodes)
+
+    def values(self, frame: Any) -> Array:
+        """Where the rows are."""
+        x = evaluate(self.source, frame)
+        if self.period is None:
+            return x
+        return np.asarray(self.nodes[0] + np.mod(x - self.nodes[0], self.period))
+
+    def rows(self, frame: Any) -> sparse.csr_array:
+        return self.weights(self.values(frame))
+
+    def weights(self, x: Array) -> sparse.csr_array:
+        """Interpolation weights at places x."""
+        nodes = self.nodes if self.period is None else np.append(self.nodes, self.nodes[0] + self.period)
+        if len(nodes) == 1:
+            return sparse.csr_array(np.ones((len(x), 1)))
+        left = np.clip(np.searchsorted(nodes, x, side="right") - 1, 0, len(nodes) - 2)
+        share = (x - nodes[left]) / (nodes[left + 1] - nodes[left])
+        if self.order == 1:
+            share = np.clip(share, 0.0, 1.0)
+        size, row = len(self.nodes), np.arange(len(x))
+        places = np.concatenate([left, (left + 1) % size])
+        table = sparse.csr_array(
+            (np.concatenate([1.0 - share, share]), (np.concatenate([row, row]), places)), shape=(len(x), size)
+        )
+        table.eliminate_zeros()
+        return table
+
+
+@storable
+@dataclass(frozen=True)
+class Splines(Place):
+    """B-splines of degree three on equidistant knots; beyond the ends the last polynomial's line goes on."""
+
+    source: str
+    low: float
+    high: float
+    count: int
+    cyclic: bool = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"B{j}" for j in range(self.count))
+
+    @property
+    def _knots(self) -> Array:
+        segments = self.count if self.cyclic else self.count - 3
+        step = (self.high - self.low) / segments
+        return np.asarray(self.low + step * np.arange(-3, segments + 4))
+
+    def rows(self, frame: Any) -> sparse.csr_array:
+        return self.weights(evaluate(self.source, frame))
+
+    def weights(self, x: Array) -> sparse.csr_array:
+        """Values of the basis functions at places x."""
+        if self.cyclic:
+            x = self.low + np.mod(x - self.low, self.high - self.low)
+        inside = np.clip(x, self.low, self.high)
+        basis = sparse.csr_array(BSpline.design_matrix(inside, self._knots, 3))
+        if self.cyclic:
+            # the last three functions are the first three again
+            table = sparse.csr_array(basis[:, : self.count])
+            table += sparse.hstack([basis[:, self.count :], sparse.csr_array((len(x), self.count - 3))], format="csr")
+            return sparse.csr_array(table)
+        beyond = x - inside
+        if np.any(beyond != 0.0):
+            basis = sparse.csr_array(basis + sparse.diags_array(beyond) @ self._slopes(inside))
+        return basis
+
+    def _slopes(self, x: Array) -> sparse.csr_array:
+        """Derivatives of the basis functions at places inside."""
+        spline = BSpline(self._knots, np.eye(self.count), 3)
+        return sparse.csr_array(spline.derivative()(x))
+
+
+@storable
+@dataclass(frozen=True)
+class Tensor(Place):
+    """Products of the weights of two places."""
+
+    first: Place
+    second: Place
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"{a},{b}" for a in self.first.labels for b in self.second.labels)
+
+    def rows(self, frame: Any) -> sparse.csr_array:
+        return row_products(self.first.rows(frame), self.second.rows(frame))
+
+
+def indicator(codes: NDArray[np.int64], count: int) -> sparse.csr_array:
+    """Rows with a one in the column of their code; none where the code is negative."""
+    row = np.flatnonzero(codes >= 0)
+    return sparse.csr_array((np.ones(len(row)), (row, codes[row])), shape=(len(codes), count))
+
+
+def row_products(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
+    """Row n is the Kronecker product of the rows n of a and b."""
+    a, b = sparse.csr_array(a), sparse.csr_array(b)
+    per_a, per_b = np.diff(a.indptr), np.diff(b.indptr)
+    count = per_a * per_b
+    row = np.repeat(np.arange(a.shape[0]), count)
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    i = a.indptr[row] + within // np.maximum(per_b[row], 1)
+    j = b.indptr[row] + within % np.maximum(per_b[row], 1)
+    columns = a.indices[i].astype(np.int64) * b.shape[1] + b.indices[j]
+    return sparse.csr_array((a.data[i] * b.data[j], (row, columns)), shape=(a.shape[0], a.shape[1] * b.shape[1]))

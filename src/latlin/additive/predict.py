@@ -1,0 +1,106 @@
+"""New rows: linear predictors, expected responses, densities and draws, averaged over the hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import logsumexp
+
+from latlin.additive.family import Family, Observed
+from latlin.additive.problem import rows_of
+from latlin.additive.term import Part
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Potential
+
+
+class Component(NamedTuple):
+    """The posterior at one value of the hyperparameters, and its share."""
+
+    share: float
+    values: dict[str, float]
+    density: Any
+
+
+class Latent(NamedTuple):
+    """Linear predictors of rows at one value of the hyperparameters."""
+
+    share: float
+    values: dict[str, float]
+    mean: Array
+    variance: Array
+
+
+def latents(
+    components: Sequence[Component], parts: tuple[Part, ...], frame: Any, offset: Array, apart: tuple[str, ...] = ()
+) -> list[Latent]:
+    """Linear predictors, one entry per component; what the data do not know widens them."""
+    found = []
+    for share, values, density in components:
+        design, fresh = rows_of(parts, frame, values, apart)
+        at = density.project(design)
+        variance = np.maximum(at.variance, 0.0)
+        if fresh is not None:
+            variance = variance + np.asarray(fresh.multiply(fresh).sum(axis=1)).ravel()
+        found.append(Latent(share, values, np.asarray(at.mean) + offset, variance))
+    return found
+
+
+def pooled(parts: Sequence[Latent]) -> tuple[Array, Array]:
+    """Mean and variance of a mixture."""
+    mean = sum(part.share * part.mean for part in parts)
+    variance = sum(part.share * (part.variance + (part.mean - mean) ** 2) for part in parts)
+    return np.asarray(mean), np.asarray(variance)
+
+
+def expected_response(parts: Sequence[Latent], family: Family, blank: Observed) -> Array:
+    """⟨y⟩ of new rows; of a binomial response the expected share of successes."""
+    total = np.zeros(len(blank.y))
+    for part in parts:
+        total += part.share * family.potential(blank, part.values).predictive(part.mean, part.variance).mean
+    return total if blank.trials is None else total / blank.trials
+
+
+def log_density(parts: Sequence[Latent], family: Family, observed: Observed) -> Array:
+    """log p(y) of each row, its own observation."""
+    logs = [
+        np.log(part.share) + family.potential(observed, part.values).tilted_moments(part.mean, part.variance).log_z
+        for part in parts
+    ]
+    return np.asarray(logsumexp(np.stack(logs), axis=0))
+
+
+def draw_predictors(
+    components: Sequence[Component],
+    parts: tuple[Part, ...],
+    frame: Any,
+    offset: Array,
+    count: int,
+    rng: np.random.Generator,
+    apart: tuple[str, ...] = (),
+) -> list[tuple[dict[str, float], Array]]:
+    """Draws of the linear predictors of all rows together: (hyperparameters, draws) of each component in use."""
+    share = np.array([component.share for component in components])
+    counts = rng.multinomial(count, share / share.sum())
+    found = []
+    for (_, values, density), number in zip(components, counts, strict=True):
+        if number:
+            design, fresh = rows_of(parts, frame, values, apart)
+            x = np.asarray(density.sample(int(number), rng) @ sparse.csc_array(design.T)) + offset
+            if fresh is not None:
+                x = x + rng.standard_normal((int(number), fresh.shape[1])) @ sparse.csc_array(fresh.T)
+            found.append((values, x))
+    return found
+
+
+def draw_responses(
+    draws: Sequence[tuple[dict[str, float], Array]], family: Family, blank: Observed, rng: np.random.Generator
+) -> Array:
+    """Draws of new observations, one per row, in random order."""
+    found = []
+    for values, x in draws:
+        potential: Potential = family.potential(blank, values)
+        found.append(potential.sample(x, rng))
+    return np.asarray(rng.permutation(np.concatenate(found)))

@@ -1,0 +1,229 @@
+"""The latent linear model of a table: parts side by side, and its evidence with slopes in every hyperparameter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.additive.family import Family, Observed, hyperparameters, parameter_names
+from latlin.additive.term import Part, Rows, Values
+from latlin.hyper.objective import Evaluation
+from latlin.hyper.space import Hyperparameter
+from latlin.inference.engine import Engine
+from latlin.inference.evidence.precision import PrecisionSlopes
+from latlin.inference.infer import infer
+from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, in_memory
+from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import LOG_2PI, Array
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that a fit needs.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+    family : Family
+    observed : Observed
+    offset : array of shape (n,)
+    design : sparse matrix of shape (n, dim)
+    unit : float
+        Natural size of the linear predictor.
+    copies : array of shape (rows of the table,) or None
+        Which row of this problem each row of the table became, where equal rows are one row with a weight.
+    """
+
+    parts: tuple[Part, ...]
+    family: Family
+    observed: Observed
+    offset: Array
+    design: sparse.csr_array
+    unit: float
+    copies: NDArray[np.int64] | None = None
+
+    @property
+    def dim(self) -> int:
+        return int(self.design.shape[1])
+
+    @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Where the coefficients of each part are."""
+        return spans_of(self.parts)
+
+    @cached_property
+    def mean(self) -> Array:
+        return np.concatenate([part.mean for part in self.parts])
+
+    @cached_property
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        own = [hyper for part in self.parts for hyper in part.hyperparameters]
+        return (*own, *hyperparameters(self.family, self.observed, self.unit))
+
+    @cached_property
+    def constraint(self) -> sparse.csr_array | None:
+        """A of A w = 0 for all parts together."""
+        blocks = []
+        for part, span in zip(self.parts, self.spans, strict=True):
+            if part.constraint is not None:
+                before = sparse.csr_array((part.constraint.shape[0], span.start))
+                after = sparse.csr_array((part.constraint.shape[0], self.dim - span.stop))
+                blocks.append(sparse.hstack([before, part.constraint, after], format="csr"))
+        return sparse.csr_array(sparse.vstack(blocks, format="csr")) if blocks else None
+
+    def model(self, values: Values) -> LatentLinearModel:
+        """The model at given hyperparameters."""
+        priors = [part.prior(values) for part in self.parts]
+        Q = beside([prior.precision for prior in priors])
+        sites = SiteFactor(
+            self.design,
+            self.family.potential(self.observed, values),
+            weight=self.observed.weight,
+            offset=self.offset if np.any(self.offset) else None,
+        )
+        A = self.constraint
+        rank = self.dim - (0 if A is None else A.shape[0]) - sum(part.flat for part in self.parts)
+        # the factor's constant is ½ log|Q| − ½ rank log 2π: say the determinant that makes it the prior's own
+        log_det = 2.0 * sum(prior.log_normaliser for prior in priors) + rank * LOG_2PI
+        # coefficients that are all flat have no prior at all
+        prior = [GaussianFactor(self.mean, precision=Q, rank=rank, log_det=log_det)] if rank else []
+        return LatentLinearModel([*prior, sites], constraints=() if A is None else (Constraint(A),))
+
+    def fit(self, values: Values, engine: str | Engine, start: Posterior | None, verbose: bool = False) -> Posterior:
+        """The posterior at given hyperparameters."""
+        model = self.model(values)
+        # Gaussian sites are exact in one step, from wherever
+        start = None if model.sites[0].potential.gaussian else start
+        return infer(model, engine, start=start, verbose=verbose)
+
+    def evaluate(self, values: dict[str, float], engine: Any, start: Any, slopes: bool, free: Any = None) -> Evaluation:
+        """Fit, and differentiate the evidence in the hyperparameters named in `free` (all) where that is asked for."""
+        posterior = self.fit(values, engine, start)
+        found = self.slopes(posterior, values, free) if slopes else None
+        return Evaluation(posterior.log_evidence, found, posterior)
+
+    def slopes(self, posterior: Posterior, values: Values, free: Any = None) -> Mapping[str, float] | None:
+        """Derivatives of the log evidence; None where the engine has no closed form for one of them."""
+        names = {hyper.name for hyper in self.hyperparameters} if free is None else set(free)
+        found: dict[str, float] = {}
+        for part, span in zip(self.parts, self.spans, strict=True):
+            if not names.intersection(hyper.name for hyper in part.hyperparameters):
+                continue
+            by_precision = PrecisionSlopes(posterior)
+            for name, slope in part.slopes(values).items():
+                if name in names:
+                    turn = _placed(slope.precision, span, self.dim)
+                    found[name] = by_precision(turn, log_det_slope=2.0 * slope.log_normaliser)
+        for name, parameter in parameter_names(self.family, self.observed).items():
+            if name in names:
+                by_parameter = self._family_slope(posterior, parameter)
+                if by_parameter is None:
+                    return None
+                found[name] = by_parameter
+        return found
+
+    def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
+        """Slope in a parameter of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
+        (site,) = in_memory(posterior.model).sites
+        weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
+        at = posterior.project(self.design)
+        if posterior.engine in ("gkl", "exact"):
+            slopes = site.potential.expected_parameter_derivative(parameter, at.mean + self.offset, at.variance)
+            return float(weight @ np.broadcast_to(slopes, len(weight)))
+        if posterior.engine != "ep" or posterior.sites is None or posterior.power != 1.0:
+            return None
+        mean, variance, _ = cavities(posterior, self.design, self.mean, self.offset)
+        span, value = site.potential.free[parameter], float(np.mean(getattr(site.potential, parameter)))
+        t, step = float(span.to_free(value)), 1e-4
+        ends = [site.potential.replace(**{parameter: float(span.from_free(t + sign * step))}) for sign in (1.0, -1.0)]
+        ahead, behind = (float(np.sum(end.tilted_moments(mean, variance, weight).log_z)) for end in ends)
+        return (ahead - behind) / (2.0 * step * float(span.slope(value)))
+
+
+def without_copies(problem: Problem) -> Problem:
+    """Equal rows (of design, offset and observation) as one row with a weight, where that saves a third of the rows."""
+    observed = problem.observed
+    if observed.weight is not None or observed.se is not None:
+        return problem
+    # equal rows have equal products with any vector, and others have not, with probability one
+    probes = np.random.default_rng(0).standard_normal((problem.dim, 2))
+    trials = np.zeros_like(observed.y) if observed.trials is None else observed.trials
+    keys = np.column_stack([problem.design @ probes, problem.offset, observed.y, trials])
+    _, first, copies, count = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) > 0.67 * len(keys):
+        return problem
+    return replace(
+        problem,
+        design=sparse.csr_array(problem.design[first]),
+        offset=problem.offset[first],
+        observed=replace(
+            observed,
+            y=observed.y[first],
+            trials=None if observed.trials is None else observed.trials[first],
+            weight=count.astype(float),
+        ),
+        copies=copies.ravel(),
+    )
+
+
+class Cavity(NamedTuple):
+    """Linear predictors without their own site."""
+
+    mean: Array
+    variance: Array
+    pareto_k: Array
+
+
+def cavities(
+    fit: Posterior, design: sparse.csr_array, prior_mean: Array, offset: Array, share: Array | float = 1.0
+) -> Cavity:
+    """q(x_n)/exp(−½γx² + νx), x counted from the prior mean: variance 1/(1/s² − γ).
+
+    `share` is what is taken out of a site: one copy of a row with a weight.
+    """
+    assert fit.sites is not None  # checked by the caller
+    gamma, nu = (share * part for part in fit.sites)
+    at = fit.project(design)
+    start = design @ prior_mean
+    s2 = np.maximum(np.asarray(at.variance), 1e-300)
+    k = np.clip(gamma * s2, None, 1.0 - 1e-6)
+    variance = s2 / (1.0 - k)
+    mean = variance * ((at.mean - start) / s2 - nu)
+    return Cavity(mean + start + offset, variance, k)
+
+
+def spans_of(parts: tuple[Part, ...]) -> tuple[slice, ...]:
+    """Where the coefficients of each part are among all."""
+    ends = np.cumsum([0, *(part.size for part in parts)])
+    return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+
+
+def rows_of(parts: tuple[Part, ...], frame: Any, values: Values, apart: tuple[str, ...] = ()) -> Rows:
+    """Rows of a table over the coefficients of all parts; parts named in `apart` as if nothing of them was seen."""
+    found = [part.apart(frame, values) if part.label in apart else part.rows(frame, values) for part in parts]
+    design = sparse.csr_array(sparse.hstack([rows.design for rows in found], format="csr"))
+    fresh = [rows.fresh for rows in found if rows.fresh is not None]
+    return Rows(design, sparse.csr_array(sparse.hstack(fresh, format="csr")) if fresh else None)
+
+
+def beside(blocks: list[sparse.csc_array]) -> sparse.csc_array:
+    """Blocks on the diagonal of one matrix; by hand, since this is done for every value of the hyperparameters."""
+    size = np.cumsum([0, *(block.shape[0] for block in blocks)])
+    count = np.cumsum([0, *(block.nnz for block in blocks)])
+    indices = np.concatenate([block.indices + start for block, start in zip(blocks, size[:-1], strict=True)])
+    starts = [block.indptr[:-1] + before for block, before in zip(blocks, count[:-1], strict=True)]
+    data = np.concatenate([block.data for block in blocks])
+    return sparse.csc_array((data, indices, np.concatenate([*starts, count[-1:]])), shape=(size[-1], size[-1]))
+
+
+def _placed(block: sparse.csc_array, span: slice, dim: int) -> sparse.csc_array:
+    """A block on the diagonal of a larger matrix."""
+    ends = np.concatenate([np.zeros(span.start, int), block.indptr, np.full(dim - span.stop, block.indptr[-1])])
+    return sparse.csc_array((block.data, block.indices + span.start, ends), shape=(dim, dim))

@@ -1,0 +1,133 @@
+"""Additive models on the command line: `latlin fit data.csv --formula "y ~ x + (1 | g)"`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from latlin.additive import AdditiveModel
+from latlin.additive.formula import read_formula
+from latlin.additive.frame import column, is_category
+from latlin.cli.screen import decimal, plain, plain_lines, table
+from latlin.datasets.table import Frame, read_table
+from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.report.additive import render_additive
+
+#: the mark of a card of an additive model
+KIND = "additive"
+#: models of the command line are exact or approximate at the same price; these names mean the same family
+FAMILIES = {"linear": "gaussian", "logistic": "bernoulli"}
+
+
+class Additive(NamedTuple):
+    """A model of a formula, and what leave-one-out said of it."""
+
+    estimator: AdditiveModel
+    loo: str
+
+
+def fit_formula(
+    data: Path, formula: str, family: str, engine: str, graph: Path | None, out: Path, console: Console
+) -> None:
+    """Fit, say what was found, and write the model."""
+    frame = read_table(data)
+    model = _fitted(frame, formula, family, engine, graph)
+    console.print(plain_lines(repr(model.summary())))
+    said = repr(model.loo())
+    console.print(plain_lines(f"leave-one-out: {said}"))
+    save_with_card(out, model, {"kind": KIND, "loo": said})
+    console.print(f"Saved {plain(out)}")
+
+
+def compare_formulas(
+    data: Path, formulas: list[str], family: str, engine: str, graph: Path | None, console: Console
+) -> list[dict[str, Any]]:
+    """One line per formula, best first: leave-one-out, the paired difference from the best with its error, evidence."""
+    if len(formulas) < 2:
+        raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
+    frame = read_table(data)
+    tried = []
+    for formula in formulas:
+        start = time.perf_counter()
+        model = _fitted(frame, formula, family, engine, graph)
+        tried.append((formula, model, model.loo(), time.perf_counter() - start))
+    tried.sort(key=lambda one: -one[2].elpd)
+    best = tried[0][2]
+    rows = []
+    for formula, model, loo, took in tried:
+        difference, error = loo.compare(best) if loo is not best else (0.0, 0.0)
+        found = {"formula": formula, "leave-one-out": loo.elpd, "difference": difference, "±": error}
+        kind = {"log evidence": float(model.log_evidence_), "kind": model.evidence_kind_}
+        rows.append({**found, **kind, "seconds": took})
+    shown = [
+        [
+            row["formula"],
+            decimal(row["leave-one-out"], ".2f"),
+            decimal(row["difference"], ".2f"),
+            decimal(row["±"], ".2f"),
+            decimal(row["log evidence"], ".2f"),
+            row["kind"],
+            decimal(row["seconds"], ".2g"),
+        ]
+        for row in rows
+    ]
+    console.print(table(list(rows[0]), shown))
+    console.print(
+        "Differences of leave-one-out log densities from the best, in pairs of rows, with their standard error."
+    )
+    return rows
+
+
+def additive_of(path: str | os.PathLike[str]) -> Additive | None:
+    """The additive model in a file, or None if it holds another kind."""
+    estimator, card = load_with_card(path)
+    if not isinstance(estimator, AdditiveModel):
+        return None
+    return Additive(estimator, str(card["loo"]) if isinstance(card, dict) and card.get("kind") == KIND else "")
+
+
+def predict_formula(model: Additive, data: Path, interval: float, keep: bool) -> Frame:
+    """Expected responses with intervals, one row per row of the table."""
+    frame = read_table(data)
+    low, high = model.estimator.predict_interval(frame, interval, random_state=0).T
+    found = {"prediction": model.estimator.predict(frame), "low": low, "high": high}
+    return frame.assign(**found) if keep else frame.iloc[:, :0].assign(**found)
+
+
+def report_formula(model: Additive, title: str | None) -> str:
+    """The page of a model."""
+    note = f"Rows left out one by one: {model.loo}." if model.loo else ""
+    return render_additive(model.estimator, title, note)
+
+
+def _fitted(frame: Frame, formula: str, family: str, engine: str, graph: Path | None) -> AdditiveModel:
+    pairs = None
+    if graph is not None:
+        edges = read_table(graph)
+        if edges.shape[1] != 2:
+            raise ValueError(f"{graph} must have two columns, a pair of neighbours per row, got {edges.shape[1]}")
+        pairs = list(edges.itertuples(index=False, name=None))
+    chosen = FAMILIES.get(family, family) if family != "auto" else _guess(frame, formula)
+    return AdditiveModel(formula, chosen, engine=engine).fit(frame, graph=pairs)
+
+
+def _guess(frame: Frame, formula: str) -> str:
+    """The family that suits a response: binary, counts, or any number."""
+    response = read_formula(formula).response
+    if response.failures is not None or response.trials is not None:
+        return "binomial"
+    if not response.y.isidentifier():
+        return "gaussian"
+    values = column(frame, response.y)
+    if is_category(values) or set(values.tolist()) <= {0, 1}:
+        return "bernoulli"
+    if values.dtype.kind in "iu" and values.min() >= 0 and response.se is None:
+        raise ValueError(
+            f"column {response.y!r} holds whole numbers: say whether they are counts (--family poisson or "
+            "negative-binomial) or measurements (--family gaussian)"
+        )
+    return "gaussian"

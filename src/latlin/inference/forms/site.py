@@ -1,0 +1,178 @@
+"""The site form of a model: in the smaller of its two spaces, and by the kernel matrix for a Gaussian process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import qr
+
+from latlin.densities.density import Density
+from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
+from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
+from latlin.inference.forms.kernel import by_kernel
+from latlin.inference.forms.prior import reference_point
+from latlin.inference.forms.projections import (
+    DenseProjections,
+    stacked_rows,
+    whitened_projections,
+)
+from latlin.inference.forms.site_family import SiteForm, Solution
+from latlin.inference.forms.sites import SiteParameters, Sites, Start
+from latlin.inference.forms.sparse import sparse_form
+from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.linalg import cholesky, gram, symmetrise
+from latlin.numerics.magnitude import summable
+
+__all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
+
+
+def site_form(model: Model) -> SiteForm:
+    """The family for a model whose rows are in memory: with a sparse precision, or in the smaller of its two spaces."""
+    model = in_memory(model)
+    return sparse_form(model) or dense_form(model)
+
+
+def dense_form(model: LatentLinearModel) -> SiteForm:
+    """The family for a model in the smaller of its two spaces, by dense matrices."""
+    part = gaussian_part(model)
+    rows, sites = stacked_rows(model), Sites.of(model)
+    summable("SiteFactor H", rows)
+    summable("GaussianFactor H", part.measured_rows)
+    if part.whitening is None:
+        return _improper(part, rows, sites)
+    kernel = _process(model, part, rows, sites)
+    if kernel is not None:
+        return kernel
+    few = 0 < len(sites) + len(part.measured_values) < model.dim
+    if few:
+        return _reduced(part, part.whitening, rows, sites)
+    return _proper(part, part.whitening, rows, sites)
+
+
+def _proper(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -> SiteForm:
+    measured = whitening.rows(part.measured_rows)
+    residual = part.measured_values - part.measured_rows @ part.mean
+    quadratic, linear, constant = _measured_terms(part, measured, residual)
+    return SiteForm(
+        part.mean,
+        whitening,
+        None,
+        quadratic,
+        linear,
+        constant + whitening.log_det,
+        whitened_projections(rows, whitening),
+        _moved(sites, rows, part.mean),
+        rows,
+    )
+
+
+def _measured_terms(part: GaussianPart, measured: Array, residual: Array) -> tuple[Array | None, Array, float]:
+    """Λ̃ = I + R̃ᵀR̃, b̃ = R̃ᵀ(t − Rμ), and the log factors at u = 0."""
+    constant = part.constant + part.measured_constant - 0.5 * float(residual @ residual)
+    if not len(residual):
+        return None, np.zeros(measured.shape[1]), constant
+    return symmetrise(gram(measured)) + np.eye(measured.shape[1]), measured.T @ residual, constant
+
+
+def _process(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sites) -> SiteForm | None:
+    """The form of a model that is a Gaussian process: one full covariance on w, one block of sites on coordinates."""
+    whitening = part.whitening
+    alone = len(model.gaussians) == len(model.sites) == 1 and model.sites[0].H is None
+    if not alone or not isinstance(whitening, CovarianceWhitening) or model.gaussians[0].H is not None:
+        return None
+    form = SiteForm(
+        part.mean,
+        whitening,
+        None,
+        None,
+        np.zeros(model.dim),
+        part.constant + whitening.log_det,
+        DenseProjections(np.asfortranarray(whitening.factor).T),
+        sites.shifted(part.mean) if part.mean.any() else sites,
+        rows,
+    )
+    return by_kernel(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
+
+
+def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -> SiteForm:
+    """With H̃ᵀ = QR only the coordinates Qᵀu are informed; the others keep the prior and integrate to one."""
+    dense = whitening.rows(rows)
+    dense = dense.toarray() if sparse.issparse(dense) else dense
+    measured = whitening.rows(part.measured_rows)
+    basis, triangle = qr(np.concatenate([measured, dense]).T, mode="economic", check_finite=False)
+    reduced = np.ascontiguousarray(triangle.T)
+    residual = part.measured_values - part.measured_rows @ part.mean
+    split = len(residual)
+    quadratic, linear, constant = _measured_terms(part, reduced[:split], residual)
+    integrated = 0.5 * (len(part.mean) - basis.shape[1]) * LOG_2PI
+    form = SiteForm(
+        part.mean,
+        whitening,
+        basis,
+        quadratic,
+        linear,
+        constant + whitening.log_det + integrated,
+        DenseProjections(np.ascontiguousarray(reduced[split:])),
+        _moved(sites, rows, part.mean),
+        rows,
+    )
+    return form if split else by_kernel(form, triangle)
+
+
+def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
+    """Without a proper prior: whiten by the precision that the sites' own curvature gives at their centres.
+
+    Sparse rows are scaled by its diagonal alone, so that they stay sparse.
+    """
+    measured = part.measured_rows
+    quadratic = symmetrise(gram(measured)) if len(measured) else np.zeros((measured.shape[1],) * 2)
+    plain = whitened_projections(rows, DiagonalWhitening(np.ones(measured.shape[1])))
+    p = quadratic + symmetrise(plain.gram(sites.typical_precision()))
+    scale = np.sqrt(np.maximum(np.diagonal(p), np.finfo(float).tiny))
+    try:
+        chol = cholesky(p / scale[:, None] / scale, name="the first precision")
+    except ValueError:
+        chol = None
+    if chol is None or np.diagonal(chol.factor).min() < 1e-7:
+        raise ValueError(
+            "the posterior is improper: the factors leave some direction of w undetermined; "
+            "add a GaussianFactor on w or more sites"
+        )
+    whitening: Whitening = PrecisionWhitening(chol.factor * scale)
+    if sparse.issparse(rows):
+        whitening = DiagonalWhitening(1.0 / scale)
+    start = GaussianPart(part.mean, whitening, 0.0, measured, part.measured_values, part.measured_constant)
+    form = _proper(start, whitening, rows, sites)
+    whitened = whitening.rows(measured)
+    bare = symmetrise(gram(whitened)) if len(measured) else np.zeros_like(quadratic)
+    return replace(form, quadratic=np.asfortranarray(bare))
+
+
+def _moved(sites: Sites, rows: Any, mean: Array) -> Sites:
+    """The sites as functions of h_nᵀ(w − mean)."""
+    return sites.shifted(np.asarray(rows @ mean)) if mean.any() else sites
+
+
+def match_parameters(form: SiteForm, model: LatentLinearModel, start: Density) -> SiteParameters:
+    """The site parameters that match the sites' expected slopes and curvatures under another density."""
+    if len(start.mean) != model.dim:
+        raise ValueError(f"start has dimension {len(start.mean)}, but the model has {model.dim}")
+    x, variance = form.marginals(start)
+    expected = form.sites.expected_log(x, variance)
+    # γ = −2 ∂⟨ψ⟩/∂s², ν = ∂⟨ψ⟩/∂m + γx
+    gamma = -2.0 * expected.d_var
+    return SiteParameters(gamma, expected.d_mean + gamma * np.asarray(x))
+
+
+def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -> SiteParameters:
+    """Another posterior's own site parameters where it has one for each site, else those that match it."""
+    if start.sites is None or len(start.sites.gamma) != len(form.sites) or len(start.mean) != model.dim:
+        return match_parameters(form, model, start.density)
+    gamma, nu = start.sites
+    # they are functions of hᵀ(w − prior mean), and the prior may have moved
+    shift = form.rows @ (form.mean - reference_point(start.model))
+    return SiteParameters(gamma, nu - gamma * shift)

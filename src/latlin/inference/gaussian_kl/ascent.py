@@ -1,0 +1,132 @@
+"""Full-covariance Gaussian KL: accelerated natural-gradient steps, safeguarded by the bound, in any coordinates.
+
+    B(m, S) = Σ_n ⟨ψ_n(x)⟩_{N(x|m_n, s_n²)} + ⟨log Gaussian factors⟩ + ½ log det(2πe S) ≤ log Z
+
+Challis (2013), eq. 4.2.1, corrected. At a stationary point S⁻¹ = Λ + HᵀΓH with Γ_nn = −2 ∂⟨ψ_n⟩/∂s_n²
+((4.3.1)–(4.3.2), corrected), and going there is the natural-gradient step of length one. Anderson mixing extrapolates
+these steps, in coordinates that keep two numbers per site (`latlin.inference.gaussian_kl.sites`) or the precision and
+the mean (`latlin.inference.gaussian_kl.sums`). A step is taken only if the bound rises.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from latlin.numerics.anderson import mix
+from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
+from latlin.numerics.line_search import backtrack
+
+MEMORY = 8
+#: share of a natural-gradient step that is taken where a whole one fails
+HALF = 0.5
+
+Place = TypeVar("Place", bound=tuple)
+
+
+class Reached(NamedTuple, Generic[Place]):
+    """A Gaussian in some coordinates, its bound, the largest gradient entry, and past points with their residuals."""
+
+    place: Place
+    bound: float
+    gradient: float
+    points: Array
+    residuals: Array
+
+
+class Coordinates(Protocol[Place]):
+    """A coordinate system for full Gaussians."""
+
+    @property
+    def first(self) -> float:
+        """Share of the first natural-gradient step that is taken, while there is no past to extrapolate from."""
+        ...
+
+    def evaluate(self, place: Place) -> Reached[Place] | None:
+        """The same Gaussian again, from its own parameters alone; None where there is no finite bound."""
+        ...
+
+    def encode(self, place: Place) -> tuple[Array, Array] | None:
+        """The vector of a place and that of where its natural-gradient step leads; None where that is no Gaussian."""
+        ...
+
+    def decode(self, point: Array) -> Reached[Place] | None:
+        """The Gaussian of a vector; None where there is none, or no finite bound."""
+        ...
+
+    def move(self, place: Place, length: float) -> Reached[Place] | None:
+        """A share of the natural-gradient step."""
+        ...
+
+    def newton(self, now: Reached[Place]) -> Reached[Place] | None:
+        """Newton's step, where there is one and the bound rises; else None."""
+        ...
+
+    def deviation(self, place: Place) -> float:
+        """How far the natural gradient leads, in standard deviations and shares of the covariance."""
+        ...
+
+
+def reached(place: Place, bound: float, gradient: float, size: int) -> Reached[Place]:
+    """A place without a past, in coordinates of this size."""
+    empty = np.zeros((0, size))
+    return Reached(place, bound, gradient, empty, empty)
+
+
+def rises(proposal: Reached[Place] | None, now: Reached[Place]) -> bool:
+    """Whether a proposal has at least the bound that was reached, up to rounding."""
+    return proposal is not None and proposal.bound >= now.bound - 1e-3 * rounding(now.bound)
+
+
+def maximise_bound(
+    coordinates: Coordinates[Place],
+    start: Reached[Place],
+    rules: Rules,
+    verbose: bool = False,
+    checkpoint: Checkpoint | None = None,
+    warn: bool = True,
+) -> Ascent[Reached[Place]]:
+    """Climb the Gaussian KL bound."""
+
+    def step(now: Reached[Place]) -> tuple[Reached[Place], Measure]:
+        moved = coordinates.newton(now) or _extrapolate(coordinates, now) or _shorten(coordinates, now) or now
+        gain, size = moved.bound - now.bound, moved.gradient
+        if size > rules.gradient_tol:
+            size = gradient_or_distance(size, gain, now.bound, lambda: coordinates.deviation(moved.place))
+        return moved, Measure(moved.bound, size)
+
+    def bound(now: Reached[Place]) -> float:
+        again = coordinates.evaluate(now.place)
+        return -np.inf if again is None else again.bound
+
+    return ascend(
+        *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound
+    )
+
+
+def _extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Place] | None:
+    """Anderson's proposal, if the bound rises there."""
+    pair = coordinates.encode(now.place)
+    if pair is None:
+        return None
+    here, target = pair
+    points = np.concatenate([now.points[-MEMORY:], here[None]])
+    residuals = np.concatenate([now.residuals[-MEMORY:], (target - here)[None]])
+    damping = coordinates.first if len(points) == 1 else 1.0
+    proposal = coordinates.decode(mix(points, residuals, damping))
+    if proposal is None or not rises(proposal, now):
+        return None
+    return proposal._replace(points=points, residuals=residuals)
+
+
+def _shorten(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Place] | None:
+    """The natural-gradient step, halved once (a whole one has just failed or would) and until the bound rises."""
+
+    def evaluate(share: float) -> tuple[float, Reached[Place] | None]:
+        trial = coordinates.move(now.place, HALF * share)
+        return (-np.inf, None) if trial is None else (trial.bound, trial)
+
+    found = backtrack(evaluate, now.bound, 0.0, slack=1e-3 * rounding(now.bound), max_halvings=30)
+    return None if found is None else found[2]

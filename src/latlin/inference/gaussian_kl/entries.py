@@ -1,0 +1,124 @@
+"""Full Gaussians in the coordinates of a sparse precision: the entries of HᵀΓH and the vector Hᵀν.
+
+Where there are many sites for each entry of the precision, these say all that two numbers per site say, P = Λ + HᵀΓH
+and Pm = b + Hᵀν, in far fewer numbers; steps mix and keep only them. The natural-gradient step of length one goes to
+HᵀΓ̂H and Hᵀν̂ (Challis (2013), eqs. 4.3.1–4.3.2, corrected), found in one pass over the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance
+from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sparse import SparseForm
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached
+from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.potentials.base import ExpectedLog
+
+
+class EntryPlace(NamedTuple):
+    """HᵀΓH on the entries and Hᵀν of a Gaussian, and those of where its natural-gradient step leads."""
+
+    entries: Array
+    pull: Array
+    entries_hat: Array
+    pull_hat: Array
+
+
+class Marginals(NamedTuple):
+    """The Gaussian of a place: its precision, mean (from the form's), and the sites' marginals and expectations."""
+
+    precision: SparsePrecision
+    deviation: Array
+    x: Array
+    expected: ExpectedLog
+
+    @property
+    def stand_ins(self) -> SiteParameters:
+        """γ̂ = −2 ∂⟨ψ⟩/∂s² and ν̂ = ∂⟨ψ⟩/∂m + γ̂x."""
+        gamma = -2.0 * self.expected.d_var
+        return SiteParameters(gamma, self.expected.d_mean + gamma * self.x)
+
+
+def marginals_at(form: SparseForm, entries: Array, pull: Array) -> Marginals | None:
+    """The Gaussian of some coordinates, or None where there is no proper one or no finite bound."""
+    precision = form.precision_with(entries)
+    if precision is None:
+        return None
+    deviation = precision.solve(form.prior.linear + pull)
+    x = form.rows @ deviation
+    variance = np.maximum(form.gram.squares(precision.inverse_values), 0.0)
+    expected = form.sites.finite_expected_log(x, variance)
+    return None if expected is None else Marginals(precision, deviation, x, expected)
+
+
+def evaluate(form: SparseForm, entries: Array, pull: Array) -> Reached[EntryPlace] | None:
+    """The place of some coordinates with its bound and gradient; None where there is none."""
+    at = marginals_at(form, entries, pull)
+    if at is None:
+        return None
+    scale, u = form.projections.scale, at.deviation / form.projections.scale
+    degrees = form.rank - len(form.prior.rows)
+    # tr(ΛS) = D − k − tr(HᵀΓH S)
+    trace = degrees - float(form.multiplicity @ (entries * at.precision.inverse_values))
+    entropy = 0.5 * (degrees + form.rank * LOG_2PI - at.precision.log_det)
+    bound = float(at.expected.value.sum()) + form.log_gaussian(u) - 0.5 * trace + entropy
+    gamma_hat, nu_hat = at.stand_ins
+    entries_hat = form.gram.total(gamma_hat)
+    # ∂B/∂m = b − Λm + Hᵀ∂⟨ψ⟩/∂m and twice ∂B/∂S = HᵀΓH − HᵀΓ̂H, in the coordinates u
+    by_mean = form.linear - form.times_quadratic(u) + form.projections.transposed_times(at.expected.d_mean)
+    by_entries = (entries - entries_hat) * form.entry_scale
+    gradient = max(float(np.abs(part).max(initial=0.0)) for part in (by_mean, by_entries))
+    place = EntryPlace(entries, pull, entries_hat, form.projections.summed(nu_hat))
+    return reached(place, bound, gradient, len(entries) + len(scale))
+
+
+def begin(form: SparseForm, parameters: SiteParameters) -> Reached[EntryPlace] | None:
+    """The place of the Gaussian with these site parameters."""
+    return evaluate(form, form.gram.total(parameters.gamma), form.projections.summed(parameters.nu))
+
+
+def conclude(form: SparseForm, place: EntryPlace) -> tuple[Gaussian, SiteParameters]:
+    """The Gaussian of a place, and the stand-ins of the sites there."""
+    at = marginals_at(form, place.entries, place.pull)
+    assert at is not None  # an ascent has been there
+    return Gaussian(form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
+
+
+@dataclass(frozen=True)
+class EntryCoordinates:
+    """(HᵀΓH, Hᵀν) as one vector, in units of typical standard deviations."""
+
+    form: SparseForm
+    #: whole steps overshoot
+    first: float = HALF
+
+    def evaluate(self, place: EntryPlace) -> Reached[EntryPlace] | None:
+        return evaluate(self.form, place.entries, place.pull)
+
+    def encode(self, place: EntryPlace) -> tuple[Array, Array]:
+        return self._vector(place.entries, place.pull), self._vector(place.entries_hat, place.pull_hat)
+
+    def _vector(self, entries: Array, pull: Array) -> Array:
+        return np.concatenate([self._unit * entries, self.form.projections.scale * pull])
+
+    @property
+    def _unit(self) -> Array:
+        # an entry off the diagonal counts twice
+        return np.sqrt(self.form.multiplicity) * self.form.entry_scale
+
+    def decode(self, point: Array) -> Reached[EntryPlace] | None:
+        entries, pull = np.split(point, [len(self._unit)])
+        return evaluate(self.form, entries / self._unit, pull / self.form.projections.scale)
+
+    def move(self, place: EntryPlace, length: float) -> Reached[EntryPlace] | None:
+        entries = place.entries + length * (place.entries_hat - place.entries)
+        return evaluate(self.form, entries, place.pull + length * (place.pull_hat - place.pull))
+
+    def newton(self, now: Reached[EntryPlace]) -> None:
+        return None

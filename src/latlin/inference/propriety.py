@@ -1,0 +1,132 @@
+"""Whether a posterior can be normalised, decided before anything is fitted.
+
+Along a direction d ≠ 0 in which no factor falls, p(w + td) stays positive for every t, and its integral is infinite. A
+Gaussian factor falls along d unless Hd = 0; a site falls unless its potential has a positive limit on the side to which
+h_nᵀd points. For log-concave sites a posterior without such a direction is proper; for others it need not be.
+
+The classical case is classes that a plane separates, under a flat prior: all sites rise along its normal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.sparse.linalg import LinearOperator
+
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.numerics.arrays import Array
+from latlin.potentials.base import Potential
+
+#: sites times dimensions beyond which directions are not searched
+LARGEST = 10**7
+#: distances, in widths of a potential, between which one that does not change any more has reached its limit
+FAR = (1e6, 1e8)
+OVERLAP = (
+    "; several Gaussian factors are on w itself, and their product is not normalised: log_evidence compares sites "
+    "under the same factors, but scales of the factors cannot be learnt from it unless the model has "
+    "normalise_prior=True"
+)
+
+
+def check_propriety(model: LatentLinearModel) -> None:
+    """Raise a ValueError where the posterior is improper."""
+    if any(factor.H is None and _is_proper(factor) for factor in model.gaussians):
+        return
+    direction = flat_direction(model)
+    if direction is None:
+        return
+    largest = int(np.argmax(np.abs(direction)))
+    raise ValueError(
+        "the posterior is improper: along a direction of w (most of it in coordinate "
+        f"{largest}) no factor falls, as for separable classes under a flat prior; add a GaussianFactor on w, "
+        "for example GaussianFactor(cov=100.0), to model.factors"
+    )
+
+
+def has_overlap(model: LatentLinearModel) -> bool:
+    """Whether several Gaussian factors on w itself make a prior that does not integrate to one."""
+    return sum(factor.H is None for factor in model.gaussians) > 1 and not model.normalise_prior
+
+
+def flat_direction(model: LatentLinearModel) -> Array | None:
+    """A direction along which no factor falls, or None where there is none or the model is too large to search."""
+    fixing = [_falling_rows(factor) for factor in model.gaussians] + [constraint.A for constraint in model.constraints]
+    rows = [_dense(H, model.dim) for H in (*fixing, *(factor.H for factor in model.sites))]
+    if any(row is None for row in rows) or sum(len(row) for row in rows if row is not None) * model.dim > LARGEST:
+        return None
+    matrices = [row for row in rows if row is not None]
+    fixed, rising = matrices[: len(fixing)], []
+    for factor, H in zip(model.sites, matrices[len(fixing) :], strict=True):
+        left, right = _flat_sides(factor, len(H))
+        fixed.append(H[~left & ~right])
+        rising += [H[right & ~left], -H[left & ~right]]
+    free = _null_space(np.concatenate([np.zeros((0, model.dim)), *fixed]))
+    if not free.shape[1]:
+        return None
+    inside = _cone_direction(np.concatenate([np.zeros((0, model.dim)), *rising]) @ free)
+    return None if inside is None else free @ inside
+
+
+def _is_proper(factor: GaussianFactor) -> bool:
+    return factor.precision is None or factor.rank == factor.precision.shape[0]
+
+
+def _falling_rows(factor: GaussianFactor) -> Any:
+    """Rows R with Rd ≠ 0 for the directions along which a Gaussian factor falls: H, or QH of an intrinsic one."""
+    if _is_proper(factor):
+        return factor.H
+    return factor.precision if factor.H is None else factor.precision @ factor.H
+
+
+def _dense(H: Any, dim: int) -> Array | None:
+    if H is None:
+        return np.eye(dim) if dim**2 <= LARGEST else None
+    if isinstance(H, LinearOperator):
+        return np.asarray(H @ np.eye(dim), float) if dim * H.shape[0] <= LARGEST else None
+    if H.shape[0] * H.shape[1] > LARGEST:
+        return None
+    return H.toarray() if sparse.issparse(H) else np.asarray(H)
+
+
+def _flat_sides(factor: SiteFactor, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each site, whether its potential has a positive limit on the left, and on the right."""
+    left, right = (_has_limit(factor.potential, sign, count) for sign in (-1.0, 1.0))
+    if factor.weight is not None:
+        absent = np.broadcast_to(factor.weight == 0.0, count)
+        left, right = left | absent, right | absent
+    return left, right
+
+
+def _has_limit(potential: Potential, sign: float, count: int) -> np.ndarray:
+    centres, widths = zip(*potential.regions(), strict=True)
+    centre = np.broadcast_to(np.max([np.broadcast_to(sign * c, count) for c in centres], axis=0), count)
+    width = np.broadcast_to(np.max([np.broadcast_to(w, count) for w in widths], axis=0), count)
+    with np.errstate(all="ignore"):
+        near, far = (potential.log_density(sign * (centre + step * width)) for step in FAR)
+        return np.isfinite(near) & np.isfinite(far) & (np.abs(far - near) <= 1e-9 * (1.0 + np.abs(near)))
+
+
+def _null_space(rows: Array) -> Array:
+    """An orthonormal basis of the directions that are orthogonal to all rows."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled = rows / np.where(norms > 0.0, norms, 1.0)
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    return vectors[:, values <= 1e-14 * max(len(rows), 1)]
+
+
+def _cone_direction(rows: Array) -> Array | None:
+    """Some v ≠ 0 with rows·v ≥ 0, or None."""
+    norms = np.linalg.norm(rows, axis=1)
+    rows = rows[norms > 1e-12] / norms[norms > 1e-12, None]
+    silent = _null_space(rows)
+    if silent.shape[1]:
+        return silent[:, 0]
+    # a v ≠ 0 of the cone has a positive product with some row, as the rows span the space
+    found = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=(-1.0, 1.0), method="highs")
+    if found.x is None or -found.fun <= 1e-6 * len(rows):
+        return None
+    products = rows @ found.x
+    return found.x if products.min() >= -1e-9 * products.max() else None

@@ -1,0 +1,119 @@
+"""What an option may be, decided once for each kind: numbers, whole numbers, names, sequences, files.
+
+Every refusal is a ValueError that says the argument, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> float:
+    """`value` as a finite float within the limits.
+
+    >>> number("tol", 1e-3, least=0.0)
+    0.001
+    >>> number("power", "a", above=0.0, most=1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: power must be a number above 0 and at most 1, got 'a'
+    """
+    good = isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
+    if good:
+        good = (
+            (least is None or value >= least)
+            and (above is None or value > above)
+            and (most is None or value <= most)
+            and (below is None or value < below)
+        )
+    if not good:
+        limits = (("of at least", least), ("above", above), ("at most", most), ("below", below))
+        told = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
+        raise ValueError(f"{name} must be a number{' ' * bool(told)}{told}, got {value!r:.80}")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """`value` as an int of at least `least`.
+
+    >>> whole("n_samples", 3)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
+    return int(value)
+
+
+def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
+    """`value`, if it is one of the names (or None) that are known.
+
+    >>> one_of("noise", [], ("diagonal", "isotropic"))
+    Traceback (most recent call last):
+        ...
+    ValueError: noise must be one of 'diagonal', 'isotropic', got []
+    """
+    names = list(known)
+    if not (value is None or isinstance(value, str)) or value not in names:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r:.80}")
+    return value
+
+
+def some_of(name: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:
+    """`value`, one name or a sequence of them, as a tuple of names that are known."""
+    names = list(known)
+    chosen = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else ()
+    if not chosen or any(not isinstance(each, str) or each not in names for each in chosen):
+        raise ValueError(f"{name} must be some of {', '.join(map(repr, names))}, got {value!r:.80}")
+    return chosen
+
+
+def pair(name: str, value: Any, what: str) -> tuple[float, float]:
+    """`value` as two positive numbers."""
+    good = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and len(value) == 2
+    if not good or not all(isinstance(each, Real) and float(each) > 0.0 for each in value):
+        raise ValueError(f"{name} must be two positive numbers, {what}, got {value!r:.80}")
+    return float(value[0]), float(value[1])
+
+
+def jobs(value: Any) -> int | None:
+    """`n_jobs` as joblib counts processes: None, or a whole number other than 0."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0, got {value!r:.80}")
+    return None if value is None else int(value)
+
+
+def file_path(name: str, value: Any) -> str | os.PathLike[str]:
+    """`value`, if it names a file that can be written; asked before long work."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise ValueError(f"{name} must be the path of a file, got {value!r:.80}")
+    folder = os.path.dirname(os.path.abspath(value))
+    if not os.path.isdir(folder):
+        raise ValueError(f"{name} is {os.fspath(value)!r}, and there is no folder {folder!r}")
+    if os.path.isdir(value):
+        raise ValueError(f"{name} must be the path of a file, got the folder {os.fspath(value)!r}")
+    return value
+
+
+def real_array(name: str, value: Any) -> np.ndarray:
+    """`value` as an array of finite numbers."""
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers in rows of one length, got {value!r:.80}") from error
+    if not np.all(np.isfinite(array)):
+        bad = int(array.size - np.isfinite(array).sum())
+        raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")
+    return array

@@ -1,0 +1,74 @@
+"""Models on disk: what is read back answers as what was saved, and nothing in a file is run."""
+
+import numpy as np
+import pytest
+
+import latlin
+from latlin.additive import AdditiveModel, Besag, Fixed, Group
+from latlin.priors import HalfNormal
+
+RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}
+
+
+def table(n=48, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "y": rng.normal(size=n),
+        "count": rng.poisson(2.0, n),
+        "x": rng.uniform(1.0, 4.0, n),
+        "t": np.resize(np.arange(8), n),
+        "g": np.resize(list("abcd"), n),
+        "area": np.resize(np.arange(6), n),
+    }
+
+
+def same(model, path, frame):
+    model.save(path)
+    back = latlin.load(path)
+    np.testing.assert_allclose(back.predict(frame), model.predict(frame), rtol=1e-10)
+    np.testing.assert_allclose(
+        back.predict_interval(frame, random_state=0), model.predict_interval(frame, random_state=0)
+    )
+    assert repr(back.summary()) == repr(model.summary())
+    assert repr(back.variance_components()) == repr(model.variance_components())
+    return back
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "x + (1 + x | g)",
+        "rw2(t) + ar1(t)",
+        "s(x, k=6) + gp(t)",
+        "bym2(area) + seasonal(t, 3)",
+        "rw1(t, by=g) + lattice(t, area)",
+    ],
+)
+def test_every_kind_of_term_is_read_back(right, tmp_path):
+    model = AdditiveModel(f"y ~ {right}", hyperparameters="fixed").fit(table(), graph=RING)
+    same(model, tmp_path / "model.npz", table(seed=1))
+
+
+def test_an_integrated_model_is_read_back_with_its_mixture(tmp_path):
+    model = AdditiveModel("count ~ x + (1 | g)", "poisson", priors={"sd(g)": HalfNormal(1.0)}).fit(table())
+    back = same(model, tmp_path / "model.npz", {**table(seed=1), "g": np.resize(["a", "new"], 48)})
+    assert back.hyperparameters_.marginals["sd(g)"].mean == model.hyperparameters_.marginals["sd(g)"].mean
+    assert back.priors == {"sd(g)": HalfNormal(1.0)}
+    with pytest.raises(ValueError, match="training rows"):
+        back.loo()
+    assert back.effects("x", frame=table()).names == model.effects("x").names
+    with pytest.raises(ValueError, match="give frame="):
+        back.effects("x")
+
+
+def test_terms_are_stored_without_their_graphs(tmp_path):
+    terms = [Fixed("x"), Group("g"), Besag("area", graph=RING)]
+    model = AdditiveModel(response="y", terms=terms, hyperparameters="fixed").fit(table())
+    back = same(model, tmp_path / "model.npz", table(seed=1))
+    assert back.terms[:2] == terms[:2]
+
+
+def test_what_formulaic_learnt_is_kept(tmp_path):
+    pytest.importorskip("formulaic")
+    model = AdditiveModel("y ~ center(x) * C(t) + scale(x) + g", hyperparameters="fixed").fit(table())
+    same(model, tmp_path / "model.npz", table(seed=2))

@@ -1,0 +1,117 @@
+"""Formulas: what they mean, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from latlin.additive import AR1, BYM2, Besag, Fixed, Group, RandomWalk, Seasonal, Smooth, Spline
+from latlin.additive.coding import coding_of
+from latlin.additive.expression import evaluate
+from latlin.additive.formula import read_formula, read_response
+from latlin.additive.term import Surroundings
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("y ~ 1", [Fixed()]),
+        ("y ~ x + z", [Fixed("x", "z")]),
+        ("y ~ 0 + x", [Fixed("x", intercept=False)]),
+        ("y ~ x - 1", [Fixed("x", intercept=False)]),
+        ("y ~ x*z + log(t)", [Fixed("x*z", "log(t)")]),
+        ("y ~ (1 | g)", [Fixed(), Group("g")]),
+        ("y ~ (x | g)", [Fixed(), Group("g", "x")]),
+        ("y ~ (1 + x || g)", [Fixed(), Group("g", "x", correlated=False)]),
+        ("y ~ (0 + x | g)", [Fixed(), Group("g", "x", intercept=False)]),
+        ("y ~ (1 | a/b)", [Fixed(), Group("a"), Group(("a", "b"))]),
+        ("y ~ (1 | a:b)", [Fixed(), Group(("a", "b"))]),
+        ("y ~ s(t)", [Fixed(), Spline("t")]),
+        ("y ~ s(log(t), k=12, by=g)", [Fixed(), Spline("log(t)", 12, by="g")]),
+        ("y ~ s(x, z)", [Fixed(), Spline(("x", "z"))]),
+        ("y ~ rw1(t) + rw2(u)", [Fixed(), RandomWalk("t"), RandomWalk("u", 2)]),
+        ("y ~ ar1(t, by=g)", [Fixed(), AR1("t", by="g")]),
+        ("y ~ seasonal(t, 12)", [Fixed(), Seasonal("t", 12)]),
+        ("y ~ gp(t, smoothness=2.5)", [Fixed(), Smooth("t", 2.5)]),
+    ],
+)
+def test_formulas_mean_terms(text, terms):
+    assert list(read_formula(text).terms) == terms
+
+
+def test_maps_and_offsets():
+    read = read_formula("cases ~ x + besag(region) + bym2(area) + offset(log(expected))")
+    assert [type(term) for term in read.terms] == [Fixed, Besag, BYM2]
+    assert read.offsets == ("log(expected)",)
+
+
+def test_responses():
+    assert read_response("cbind(s, f)").failures == "f"
+    both = read_response(" y | trials(n) + weights(w) ")
+    assert (both.y, both.trials, both.weights) == ("y", "n", "w")
+    assert read_response("y | se(sigma)").se == "sigma"
+    assert read_response("log(y)").y == "log(y)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("y x", "one ~"),
+        ("y ~ x - z", "only the intercept"),
+        ("y ~ (1 | g", "parentheses"),
+        ("y ~ ( | g)", "a group is"),
+        ("y ~ (1 | f(g))", "a group is"),
+        ("y ~ + + x", "missing before"),
+        ("y ~ s(t, wrong=3)", "is not a term"),
+        ("y ~ 0", "no terms"),
+        ("y | se(s) | se(t) ~ x", "the response must be"),
+        ("y | other(s) ~ x", "after 'y"),
+        ("cbind(a) ~ x", "two columns"),
+    ],
+)
+def test_bad_formulas_are_named(text, words):
+    with pytest.raises(ValueError, match=words):
+        read_formula(text)
+
+
+def test_expressions_are_arithmetic():
+    frame = {"x": np.array([1.0, 4.0]), "z": np.array([2.0, 3.0])}
+    np.testing.assert_allclose(evaluate("log(x) + 2*z**2 - -z", frame), [10.0, 21.0 + np.log(4)])
+    for bad in ("__import__('os')", "x.mean()", "x[0]", "open('f')", "(lambda: 1)()"):
+        with pytest.raises(ValueError):
+            evaluate(bad, frame)
+    with pytest.raises(ValueError, match="missing or infinite"):
+        evaluate("log(x - 1)", frame)
+
+
+@pytest.mark.parametrize("piece", ["{x}", "__import__('os').system('true')", "x.mean()", "np.load(x)", "C(x)(y)"])
+def test_nothing_in_a_formula_is_run(piece):
+    pytest.importorskip("formulaic")
+    with pytest.raises(ValueError):
+        coding_of((piece,), {"x": [1.0, 2.0]}, True)
+
+
+def test_names_are_coded_without_formulaic_as_with_it():
+    pytest.importorskip("formulaic")
+    frame = {"x": np.array([1.0, 2.0, 5.0, 3.0]), "g": np.array(["b", "a", "c", "a"])}
+    ours, theirs = coding_of(("x", "g"), frame, True), coding_of(("x", "C(g)"), frame, True)
+    np.testing.assert_allclose(ours.columns(frame).toarray(), theirs.columns(frame).toarray())
+    assert [name.replace("C(g)", "g") for name in theirs.names] == list(ours.names)
+    bare = coding_of(("x", "g"), frame, False)
+    assert bare.names == ("x", "g[a]", "g[b]", "g[c]")
+
+
+def test_formulaic_codes_interactions_and_keeps_what_it_learnt():
+    pytest.importorskip("formulaic")
+    frame = {"x": np.array([1.0, 2.0, 5.0, 3.0]), "g": np.array(["b", "a", "b", "a"])}
+    part = Fixed("center(x) * g").prepare(frame, Surroundings())
+    assert part.names == ("Intercept", "center(x)", "g[T.b]", "center(x):g[T.b]")
+    new = part.coding.columns({"x": [10.0], "g": ["b"]}).toarray()
+    np.testing.assert_allclose(new, [[1.0, 7.25, 1.0, 7.25]])
+
+
+def test_the_report_of_fixed_effects_undoes_the_standardisation():
+    rng = np.random.default_rng(0)
+    frame = {"x": rng.normal(1990, 3, 30), "g": np.resize(["a", "b"], 30)}
+    part = Fixed("x", "g").prepare(frame, Surroundings())
+    w = rng.normal(size=3)
+    b = part.report() @ w
+    np.testing.assert_allclose(part.rows(frame, {}).design @ w, part.coding.columns(frame) @ b)

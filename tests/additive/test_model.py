@@ -1,0 +1,285 @@
+"""AdditiveModel against exact answers: evidence, hyperparameters, effects, predictions."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+from scipy.special import expit, gammaln, logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+
+from latlin.additive import AdditiveModel, Fixed, Group, RandomWalk
+from latlin.additive.learning import learn
+from latlin.priors import Flat, HalfNormal
+
+RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}
+
+
+def table(n=36, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "y": rng.normal(size=n),
+        "count": rng.poisson(2.0, n),
+        "x": rng.normal(2.0, 1.5, n),
+        "t": np.resize(np.arange(9), n),
+        "g": np.resize(list("abcd"), n),
+        "area": np.resize(np.arange(6), n),
+        "sex": np.resize(["f", "m", "m"], n),
+    }
+
+
+def dense_evidence(model):
+    """log N(y | Hμ + offset, HSHᵀ + σ²I) at the model's fixed hyperparameters, S within the constraints."""
+    problem, values = model._problem_, model._components[0].values
+    Q = linalg.block_diag(*[part.prior(values).precision.toarray() for part in problem.parts])
+    A = problem.constraint
+    basis = np.eye(problem.dim) if A is None else linalg.null_space(A.toarray())
+    H = problem.design.toarray()
+    K = H @ basis @ np.linalg.inv(basis.T @ Q @ basis) @ basis.T @ H.T
+    noise = values["sigma"] ** 2 * np.eye(len(H))
+    return multivariate_normal(H @ problem.mean + problem.offset, K + noise).logpdf(problem.observed.y)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "x + sex",
+        "x + (1 | g)",
+        "x + (1 + x | g)",
+        "(1 + x || g) + offset(x)",
+        "rw1(t) + (1 | g)",
+        "rw2(t)",
+        "ar1(t) + seasonal(t, 3)",
+        "s(x, k=7)",
+        "gp(t)",
+        "besag(area) + rw1(t)",
+        "bym2(area)",
+    ],
+)
+def test_the_evidence_at_given_hyperparameters_is_that_of_the_marginal_normal(right):
+    model = AdditiveModel(f"y ~ {right}", hyperparameters="fixed").fit(table(), graph=RING)
+    assert model.log_evidence_ == pytest.approx(dense_evidence(model), abs=1e-6)
+
+
+def test_gaussian_responses_are_exact_whatever_the_engine():
+    found = {
+        engine: AdditiveModel("y ~ x + rw1(t) + (1 | g)", engine=engine, hyperparameters="fixed").fit(table())
+        for engine in ("auto", "exact", "gkl", "ep", "laplace")
+    }
+    assert found["auto"].evidence_kind_ == "exact"
+    for model in found.values():
+        assert model.log_evidence_ == pytest.approx(found["exact"].log_evidence_, abs=1e-8)
+        np.testing.assert_allclose(model.posterior_.variance, found["exact"].posterior_.variance, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "engine"),
+    [
+        ("y ~ x + (1 + x | g) + rw1(t)", "gaussian", "gkl"),
+        ("count ~ x + bym2(area) + ar1(t)", "poisson", "gkl"),
+        ("count ~ x + (1 | g) + gp(t)", "poisson", "ep"),
+        ("count ~ x + (1 | g)", "negative-binomial", "gkl"),
+        ("count ~ (1 | g)", "negative-binomial", "ep"),
+        ("count ~ (1 | g) + rw2(t)", "poisson", "laplace"),
+    ],
+)
+def test_slopes_of_the_evidence_are_those_of_differences(formula, family, engine):
+    model = AdditiveModel(formula, family, hyperparameters="fixed", engine=engine).fit(table(), graph=RING)
+    problem, values = model._problem_, dict(model._components[0].values)
+    slopes = problem.evaluate(values, engine, None, True).gradient
+    assert set(slopes) == set(values)
+    for name, value in values.items():
+        step = 1e-3 * max(abs(value), 0.1)
+        up, down = (
+            problem.evaluate({**values, name: value + sign * step}, engine, None, False).log_evidence
+            for sign in (1, -1)
+        )
+        assert slopes[name] == pytest.approx((up - down) / (2 * step), rel=2e-4, abs=2e-4)
+
+
+def brute_force(n, k, grid=81):
+    """log evidence, and mean and sd of intercept ~ N(0, 2²) and sd ~ HalfNormal(1), for binomial groups."""
+    x, w = np.polynomial.hermite_e.hermegauss(40)
+    mus, sds = np.linspace(-4, 4, grid), np.linspace(1e-3, 5, 2 * grid)
+    eta = mus[:, None, None] + sds[:, None] * x
+    log_p, log_q = -np.logaddexp(0, -eta), -np.logaddexp(0, eta)
+    total = np.zeros((len(mus), len(sds)))
+    for a, b in zip(n, k, strict=True):
+        binomial = gammaln(a + 1) - gammaln(b + 1) - gammaln(a - b + 1)
+        total += logsumexp(b * log_p + (a - b) * log_q, b=w / w.sum(), axis=2) + binomial
+    total += -0.125 * mus[:, None] ** 2 - np.log(2 * np.sqrt(2 * np.pi)) + HalfNormal(1.0).log_density(sds)
+    log_z = logsumexp(total) + np.log((mus[1] - mus[0]) * (sds[1] - sds[0]))
+    p = np.exp(total - logsumexp(total))
+    moments = []
+    for axis, values in ((1, mus), (0, sds)):
+        mean = p.sum(axis) @ values
+        moments += [mean, np.sqrt(p.sum(axis) @ (values - mean) ** 2)]
+    return log_z, *moments
+
+
+def test_a_binary_model_with_its_scale_integrated_is_that_of_brute_force():
+    rng = np.random.default_rng(0)
+    n = np.full(30, 5)
+    k = rng.binomial(n, expit(0.3 + rng.normal(0, 1.3, 30)))
+    priors = {"Intercept": 2.0, "sd(g)": HalfNormal(1.0)}
+    model = AdditiveModel("k | trials(n) ~ (1 | g)", "binomial", priors=priors)
+    model.fit({"k": k, "n": n, "g": np.arange(30)})
+    log_z, mean, sd, scale, scale_sd = brute_force(n, k)
+    assert model.log_evidence_ == pytest.approx(log_z, abs=0.01)
+    intercept, found = model.effects()["Intercept"], model.hyperparameters_["sd(g)"]
+    assert intercept["mean"] == pytest.approx(mean, abs=0.02 * sd)
+    assert intercept["sd"] == pytest.approx(sd, rel=0.01)
+    assert found["mean"] == pytest.approx(scale, abs=0.02 * scale_sd)
+    assert found["sd"] == pytest.approx(scale_sd, rel=0.02)
+    bound = clone(model).set_params(engine="gkl").fit({"k": k, "n": n, "g": np.arange(30)})
+    assert bound.evidence_kind_ == "lower bound"
+    assert bound.log_evidence_ < log_z
+
+
+def test_maximising_without_priors_is_maximum_likelihood_of_a_balanced_layout():
+    rng = np.random.default_rng(4)
+    groups, size = 12, 5
+    y = rng.normal(0, 1.0, (groups, 1)) + rng.normal(0, 0.7, (groups, size))
+    frame = {"y": y.ravel(), "g": np.repeat(np.arange(groups), size)}
+    priors = {"Intercept": 1e4, "sd(g)": Flat(), "sigma": Flat()}
+    model = AdditiveModel("y ~ (1 | g)", hyperparameters="maximise", priors=priors).fit(frame)
+    # restricted maximum likelihood of a one-way layout: mean squares within and between
+    within = np.sum((y - y.mean(1, keepdims=True)) ** 2) / (groups * (size - 1))
+    between = size * np.sum((y.mean(1) - y.mean()) ** 2) / (groups - 1)
+    assert model.hyperparameters_["sigma"]["mean"] == pytest.approx(np.sqrt(within), rel=1e-4)
+    assert model.hyperparameters_["sd(g)"]["mean"] == pytest.approx(np.sqrt((between - within) / size), rel=1e-4)
+    share = (between - within) / size / ((between - within) / size + within)
+    assert model.intraclass_correlation("g") == pytest.approx(share, rel=1e-3)
+
+
+def test_a_term_list_is_the_formula():
+    frame = table()
+    formula = AdditiveModel("count ~ x + (1 | g) + rw1(t)", "poisson", hyperparameters="maximise").fit(frame)
+    listed = AdditiveModel(
+        response="count",
+        terms=[Fixed("x"), Group("g"), RandomWalk("t")],
+        family="poisson",
+        hyperparameters="maximise",
+    ).fit(frame)
+    assert listed.log_evidence_ == pytest.approx(formula.log_evidence_, abs=1e-8)
+
+
+def test_effects_are_linear_functions_of_the_posterior():
+    frame = table(60, seed=2)
+    model = AdditiveModel("y ~ x + sex + (1 | g)", hyperparameters="fixed").fit(frame)
+    means = model.effects("sex")
+    assert means.names == ["sex[f]", "sex[m]"]
+    coefficients = model.effects()
+    difference = model.contrasts("sex").rows[0]
+    assert difference["name"] == "sex[m] - sex[f]"
+    assert difference["mean"] == pytest.approx(coefficients["sex[T.m]"]["mean"])
+    assert difference["sd"] == pytest.approx(coefficients["sex[T.m]"]["sd"], rel=1e-6)
+    average = coefficients["Intercept"]["mean"] + coefficients["x"]["mean"] * frame["x"].mean()
+    assert means["sex[f]"]["mean"] == pytest.approx(average)
+    spots = model.effects("x")
+    assert len(spots) == 5
+    slope = (spots.rows[-1]["mean"] - spots.rows[0]["mean"]) / np.ptp(np.quantile(frame["x"], [0.05, 0.95]))
+    assert slope == pytest.approx(coefficients["x"]["mean"])
+    assert model.effects("g").names == ["g[a]", "g[b]", "g[c]", "g[d]"]
+    assert len(model.contrasts("g")) == 6
+    assert "log evidence" in repr(model.summary())
+
+
+def test_predictions_know_unseen_groups_and_average_over_seen_ones():
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(20), 10)
+    y = rng.normal(0, 2.0, 20)[group] + rng.normal(0, 0.5, 200)
+    model = AdditiveModel("y ~ (1 | g)").fit({"y": y, "g": group})
+    seen, seen_sd = model.predict_latent({"g": [3]}, return_std=True)
+    unseen, unseen_sd = model.predict_latent({"g": [99]}, return_std=True)
+    assert seen[0] == pytest.approx(y[group == 3].mean(), abs=0.2)
+    assert unseen[0] == pytest.approx(model.effects()["Intercept"]["mean"])
+    assert seen_sd[0] < 0.3 < 1.0 < unseen_sd[0]
+    marginal, marginal_sd = model.predict_latent({"g": [3]}, marginal="g", return_std=True)
+    assert (marginal[0], marginal_sd[0]) == pytest.approx((unseen[0], unseen_sd[0]))
+    draws = model.sample_predictive({"g": [3, 99, 99]}, 20000, random_state=0)
+    assert draws.shape == (20000, 3)
+    assert draws[:, 1].std() == pytest.approx(np.hypot(unseen_sd[0], 0.5), rel=0.05)
+    # rows of one unseen group share its effect
+    assert np.corrcoef(draws[:, 1], draws[:, 2])[0, 1] > 0.8
+    low, high = model.predict_interval({"g": [3, 99]}, 0.8).T
+    np.testing.assert_allclose([low, high], np.quantile(draws[:, :2], [0.1, 0.9], axis=0), atol=0.1)
+
+
+def test_counts_are_predicted_by_their_mean_and_drawn_as_counts():
+    frame = table(80, seed=5)
+    model = AdditiveModel("count ~ x + (1 | g)", "negative-binomial", hyperparameters="maximise").fit(frame)
+    new = {"x": [0.0, 2.0], "g": ["a", "new"]}
+    draws = model.sample_predictive(new, 40000, random_state=1)
+    assert np.all(draws == np.round(draws))
+    assert draws.min() >= 0
+    np.testing.assert_allclose(draws.mean(axis=0), model.predict(new), rtol=0.03)
+    low, high = model.predict_interval(new).T
+    assert np.all(low <= high)
+    assert np.all(low == np.round(low))
+    observed = {**new, "count": [1, 3]}
+    log_p = np.log([np.mean(draws[:, j] == observed["count"][j]) for j in (0, 1)])
+    np.testing.assert_allclose(model.log_predictive_density(observed), log_p, atol=0.05)
+    assert model.score(observed) == pytest.approx(np.mean(model.log_predictive_density(observed)))
+
+
+def test_labels_of_a_binary_response_become_probabilities():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    answer = np.where(rng.random(200) < expit(2 * x), "yes", "no")
+    model = AdditiveModel("answer ~ x", "bernoulli").fit({"answer": answer, "x": x})
+    p = model.predict_proba({"x": [-3.0, 3.0]})
+    assert p.shape == (2, 2)
+    assert p[1, 1] > 0.9 > 0.1 > p[0, 1]
+
+
+def test_variance_components_add_up():
+    model = AdditiveModel("y ~ (1 | g) + rw1(t)", hyperparameters="maximise", priors={"sd": HalfNormal(1.0)}).fit(
+        table()
+    )
+    shares = model.variance_components()
+    assert sum(shares[f"share({name})"]["mean"] for name in ("g", "rw1(t)", "residual")) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"formula": "y ~ x", "family": "unknown"}, "family must be one of"),
+        ({"formula": "y ~ nothing"}, "no column 'nothing'"),
+        ({"formula": "y ~ x", "priors": {"z": 1.0}}, "which is none of"),
+        ({"formula": "y ~ x", "priors": {"x": -1.0}}, "standard deviation"),
+        ({"formula": "y ~ (1 | g)", "priors": {"sd(g)": "wide"}}, "latlin.priors or a number"),
+        ({"formula": "y ~ (1 | g) + (1 | g)"}, "there twice"),
+        ({"formula": "y ~ x", "hyperparameters": "guess"}, "hyperparameters must be one of"),
+        ({"formula": "sex ~ x"}, "takes two of them"),
+        ({"formula": "y | trials(count) ~ x"}, "has no trials"),
+        ({}, "needs a formula"),
+        ({"formula": "y ~ x", "terms": [Fixed("x")]}, "not both"),
+        ({"formula": "y ~ x", "family": "poisson"}, "y must"),
+    ],
+)
+def test_bad_models_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        AdditiveModel(**options).fit(table())
+
+
+def test_fixing_a_hyperparameter_leaves_the_others_free():
+    frame = table()
+    model = AdditiveModel("y ~ (1 | g)", hyperparameters="maximise", priors={"sd(g)": 0.7}).fit(frame)
+    assert model.hyperparameters_.names == ("sigma",)
+    assert model._components[0].values["sd(g)"] == 0.7
+    with pytest.raises(ValueError, match="fixes a number"):
+        AdditiveModel("y ~ (1 | g)", priors={"sd(g)": -0.7}).fit(frame)
+
+
+def test_a_flat_coefficient_leaves_no_absolute_evidence():
+    model = AdditiveModel("y ~ x", priors={"x": Flat()}, hyperparameters="fixed").fit(table())
+    assert model.evidence_kind_ == "none"
+    assert "flat" in model.message_
+
+
+def test_learning_is_one_function_of_a_problem():
+    model = AdditiveModel("count ~ (1 | g)", "poisson", hyperparameters="fixed").fit(table())
+    learnt, posterior = learn(model._problem_, "gkl", "integrate", {}, 0, False)
+    assert learnt.table.manner == "integrated"
+    assert sum(component.share for component in learnt.components) == pytest.approx(1.0)
+    assert posterior.evidence_kind == "lower bound"

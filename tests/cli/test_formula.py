@@ -1,0 +1,89 @@
+"""Additive models from a table to a model, predictions, a comparison and a page."""
+
+import numpy as np
+import pytest
+
+import latlin
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("typer")
+from typer.testing import CliRunner  # noqa: E402
+
+from latlin.cli.app import app  # noqa: E402
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    n = 90
+    clinic = np.resize([f"c{k}" for k in range(9)], n)
+    level = dict(zip(np.unique(clinic), rng.normal(0, 1.0, 9), strict=True))
+    x = rng.normal(size=n)
+    eta = x + np.array([level[c] for c in clinic])
+    place = tmp_path_factory.mktemp("formula")
+    frame = pandas.DataFrame(
+        {"y": eta + rng.normal(0, 0.5, n), "visits": rng.poisson(np.exp(eta)), "x": x, "clinic": clinic}
+    )
+    frame.to_csv(place / "data.csv", index=False)
+    made = run("fit", place / "data.csv", "--formula", "y ~ x + (1 | clinic)", "--out", place / "model.latlin")
+    assert made.exit_code == 0, made.output
+    (place / "said.txt").write_text(made.output)
+    return place
+
+
+def test_fit_says_effects_hyperparameters_and_leave_one_out(folder):
+    said = (folder / "said.txt").read_text()
+    for word in ("Intercept", "sd(clinic)", "log evidence", "leave-one-out: elpd", "Saved"):
+        assert word in said
+    assert latlin.load(folder / "model.latlin").effects()["x"]["mean"] == pytest.approx(1.0, abs=0.3)
+
+
+def test_predictions_have_intervals_for_clinics_not_seen(folder):
+    pandas.DataFrame({"x": [0.0, 1.0], "clinic": ["c1", "new"]}).to_csv(folder / "new.csv", index=False)
+    result = run("predict", folder / "model.latlin", folder / "new.csv", "--out", folder / "out.csv", "--keep")
+    assert result.exit_code == 0, result.output
+    found = pandas.read_csv(folder / "out.csv")
+    assert list(found) == ["x", "clinic", "prediction", "low", "high"]
+    width = found["high"] - found["low"]
+    assert width[1] > 1.5 * width[0]
+
+
+def test_formulas_are_compared_in_pairs(folder):
+    words = ("--formula", "y ~ x", "--formula", "y ~ x + (1 | clinic)", "--out", folder / "compared.csv")
+    result = run("compare", folder / "data.csv", *words)
+    assert result.exit_code == 0, result.output
+    found = pandas.read_csv(folder / "compared.csv")
+    assert found["formula"][0] == "y ~ x + (1 | clinic)"
+    assert found["difference"][1] < -2 * found["±"][1] < 0
+
+
+def test_the_summary_and_the_page_show_every_term(folder):
+    assert "sd(clinic)" in run("summary", folder / "model.latlin").output
+    result = run("report", folder / "model.latlin", "--out", folder / "page.html")
+    assert result.exit_code == 0, result.output
+    page = (folder / "page.html").read_text(encoding="utf8")
+    for word in ("clinic[c1]", "sd(clinic)", "Rows left out one by one", "<svg"):
+        assert word in page
+    assert "<script" not in page
+
+
+def test_a_target_or_a_formula_is_needed(folder):
+    result = run("fit", folder / "data.csv")
+    assert result.exit_code == 2
+    assert "--formula" in result.stderr
+
+
+def test_mistakes_are_one_sentence(folder):
+    for words, expected in (
+        (("fit", folder / "data.csv", "--formula", "visits ~ x"), "counts"),
+        (("fit", folder / "data.csv", "--formula", "y ~ besag(clinic)"), "neighbours"),
+        (("compare", folder / "data.csv", "--formula", "y ~ x"), "two formulas"),
+    ):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("latlin: ")
+        assert expected in result.stderr

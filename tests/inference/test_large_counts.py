@@ -1,0 +1,82 @@
+"""Counts up to 10⁹ converge in the usual number of steps, to the right numbers."""
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+
+RNG = np.random.default_rng(0)
+
+
+def rates_of_a_million(n=30):
+    rows = 0.3 * RNG.standard_normal((n, 3))
+    rows[:, 0] = 1.0
+    y = RNG.poisson(np.exp(rows @ [14.0, 0.5, -0.5]))
+    return LatentLinearModel([GaussianFactor(cov=100.0, dim=3), SiteFactor(rows, potentials.Poisson(y))])
+
+
+BILLION = RNG.poisson(1e9, 5).astype(float)
+MODELS = {
+    "a million": rates_of_a_million(),
+    "a billion": LatentLinearModel(
+        [GaussianFactor(cov=1000.0, dim=1), SiteFactor(np.ones((5, 1)), potentials.Poisson(BILLION))]
+    ),
+    "a billion each": LatentLinearModel(
+        [GaussianFactor(cov=1000.0, dim=5), SiteFactor(None, potentials.Poisson(BILLION))]
+    ),
+}
+ENGINES = ["gkl", "laplace", "map", "mean-field", engines.GaussianKL(covariance="diagonal")]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_they_converge_in_the_usual_number_of_steps(name, engine):
+    post = infer(MODELS[name], engine)
+    assert post.converged
+    assert post.n_iter <= 30
+
+
+@pytest.mark.parametrize("engine", ["gkl", "laplace", "mean-field"])
+def test_the_numbers_are_those_of_the_conjugate_posterior(engine):
+    """Σ y is Poisson with rate 5e^w: under the wide prior e^w is gamma to nine digits."""
+    post = infer(MODELS["a billion"], engine)
+    total, n = BILLION.sum(), len(BILLION)
+    assert post.mean[0] == pytest.approx(np.log(total / n), abs=1e-9)
+    assert post.variance[0] == pytest.approx(1.0 / total, rel=1e-6)
+    # log ∫ ∏ Poisson(y | e^w) N(w | 0, 1000) dw
+    likelihood = gammaln(total) - total * np.log(n) - gammaln(BILLION + 1).sum()
+    prior = -0.5 * np.log(2 * np.pi * 1000.0) - 0.5 * np.log(total / n) ** 2 / 1000.0
+    assert post.log_evidence == pytest.approx(likelihood + prior, abs=1e-4)  # gammaln has ten digits there
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0, 20.0, 1e3, 1001.0, 1e9])
+def test_log_densities_are_those_of_the_plain_formula(y):
+    x = np.log(y + 1.0) + np.linspace(-3.0, 2.0, 11)
+    plain = y * x - np.exp(x) - gammaln(y + 1.0)
+    np.testing.assert_allclose(
+        potentials.Poisson([y]).log_density(x[:, None])[:, 0], plain, rtol=1e-9, atol=1e-9 + 1e-14 * y
+    )
+    m, v = x, np.full(11, 0.3)
+    expected = y * m - np.exp(m + 0.15) - gammaln(y + 1.0)
+    np.testing.assert_allclose(
+        potentials.Poisson(np.full(11, y)).expected_log(m, v).value, expected, rtol=1e-9, atol=1e-9 + 1e-14 * y
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("basis", [None, "pca", "lanczos", "projected"])
+def test_a_subspace_without_sites_is_the_prior(rank, basis):
+    model = LatentLinearModel([GaussianFactor(cov=2.0, dim=3)])
+    post = infer(model, engines.GaussianKL(covariance="subspace", rank=rank, basis=basis))
+    assert post.converged
+    np.testing.assert_allclose(post.covariance(), 2.0 * np.eye(3), atol=1e-9)
+    assert post.log_evidence == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_subspace_of_all_dimensions_without_a_prior_is_full():
+    rows, y = RNG.standard_normal((5, 2)), RNG.standard_normal(5)
+    model = LatentLinearModel([SiteFactor(rows, potentials.Laplace(y))])
+    full = infer(model, "gkl")
+    post = infer(model, engines.GaussianKL(covariance="subspace", rank=2))
+    assert post.log_evidence == pytest.approx(full.log_evidence, abs=1e-8)

@@ -1,0 +1,96 @@
+"""Improper posteriors are refused before they are fitted; proper ones are not."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+
+from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.inference.propriety import flat_direction
+
+ENGINES = ["gkl", "lvb", "map", "laplace", "ep", "mean-field", "ai-kl", "auto"]
+
+
+def model(*factors):
+    return LatentLinearModel(list(factors))
+
+
+X = np.array([[1.0, 2.0], [0.5, -1.0], [-0.3, 1.5], [2.0, 0.1]])
+APART = X @ [1.0, 0.5] > 0.4
+MIXED = np.array([1, 0, 0, 1, 0, 1, 1, 0])
+
+IMPROPER = {
+    "one logit": model(SiteFactor([[1.0]], potentials.Logit([1]))),
+    "one probit": model(SiteFactor([[-1.0]], potentials.Probit([1]))),
+    "separable": model(SiteFactor(X, potentials.Logit(APART))),
+    "a plane through points": model(SiteFactor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], potentials.Logit([1, 1, 1]))),
+    "thin prior": model(GaussianFactor(H=[[1.0, 0.0]]), SiteFactor([[0.0, 1.0]], potentials.Logit([1]))),
+    "nothing on a coordinate": model(SiteFactor([[1.0, 1.0]], potentials.Laplace([0.0]))),
+    "thin alone": model(GaussianFactor(H=[[1.0, 1.0]])),
+    "counts of zero": model(SiteFactor([[1.0]], potentials.Poisson([0.0]))),
+    "weight zero": model(SiteFactor([[1.0]], potentials.Laplace([0.0]), weight=[0.0])),
+    "extreme class": model(SiteFactor([[1.0]], potentials.Ordinal([2], [-1.0, 1.0]))),
+    "sparse": model(SiteFactor(sparse.csr_array(X), potentials.Logit(APART))),
+    "operator": model(SiteFactor(aslinearoperator(X), potentials.Logit(APART))),
+}
+STEPS = sparse.diags_array([-np.ones(3), np.ones(3)], offsets=[0, 1], shape=(3, 4))
+WALK = GaussianFactor(precision=STEPS.T @ STEPS, rank=3)
+FIRST = SiteFactor(np.eye(4)[:1], potentials.Logit([1]))
+IMPROPER["walk"] = model(WALK, FIRST)
+PROPER = {
+    "walk": model(WALK, SiteFactor(np.eye(4), potentials.Logit([1, 0, 1, 1]))),
+    "tied walk": LatentLinearModel([WALK, FIRST], constraints=[Constraint(np.ones(4))]),
+    "prior": model(GaussianFactor(dim=2), SiteFactor(X, potentials.Logit(APART))),
+    "both classes": model(SiteFactor(np.concatenate([X, X]), potentials.Logit(MIXED))),
+    "one of each": model(SiteFactor([[1.0], [1.0]], potentials.Logit([0, 1]))),
+    "counts": model(SiteFactor([[1.0]], potentials.Poisson([3.0]))),
+    "thin prior and sparse sites": model(
+        GaussianFactor(H=[[1.0, 0.0]]), SiteFactor(None, potentials.Laplace(np.zeros(2)))
+    ),
+    "middle class": model(SiteFactor([[1.0]], potentials.Ordinal([1], [-1.0, 1.0]))),
+    "rows that span": model(GaussianFactor(H=X, mean=np.ones(4)), SiteFactor(X, potentials.Logit(APART))),
+}
+
+
+@pytest.mark.parametrize("name", IMPROPER)
+def test_a_direction_is_found(name):
+    found = flat_direction(IMPROPER[name])
+    assert found is not None
+    if name == "separable":
+        assert np.all(np.where(APART, 1.0, -1.0) * (X @ found) >= -1e-9)
+
+
+@pytest.mark.parametrize("name", PROPER)
+def test_none_is_found_in_a_proper_one(name):
+    if name != "prior":
+        assert flat_direction(PROPER[name]) is None
+    assert infer(PROPER[name], "map").converged
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["one logit", "one probit", "separable", "thin prior"])
+def test_no_engine_fits_an_improper_one(name, engine):
+    with pytest.raises(ValueError, match="improper"):
+        infer(IMPROPER[name], engine)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_verdict_is_that_of_the_likelihood_along_many_directions(seed):
+    """Brute force in two dimensions: a direction without any falling site is one of a fine circle, or there is none."""
+    rng = np.random.default_rng(seed)
+    rows, y = rng.standard_normal((4, 2)), rng.integers(0, 2, 4)
+    angle = np.linspace(0.0, 2 * np.pi, 20_001)
+    circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    separable = bool(np.any(np.all(np.where(y > 0, 1.0, -1.0) * (circle @ rows.T) >= 0.0, axis=1)))
+    assert (flat_direction(model(SiteFactor(rows, potentials.Logit(y)))) is not None) == separable
+
+
+def test_overlapping_gaussian_factors_are_named():
+    site = SiteFactor([[1.0, 0.5]], potentials.Logit([1]))
+    double = infer(model(GaussianFactor(dim=2), GaussianFactor(cov=2.0, dim=2), site), "gkl")
+    assert "not normalised" in double.message
+    factors = [GaussianFactor(dim=2), GaussianFactor(cov=2.0, dim=2), site]
+    normal = infer(LatentLinearModel(factors, normalise_prior=True), "gkl")
+    assert "not normalised" not in normal.message
+    single = infer(model(GaussianFactor(dim=2), GaussianFactor(1.0, H=[[1.0, 1.0]]), site), "gkl")
+    assert "not normalised" not in single.message

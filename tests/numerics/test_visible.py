@@ -1,0 +1,98 @@
+"""What numbers would hide is refused by name, in every estimator and in models."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, linear, potentials
+from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+from latlin.mixture import BayesianGaussianMixture
+from latlin.numerics.visible import visible
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((20, 3))
+Y = X.sum(axis=1)
+DAYS = np.datetime64("2024-01-01") + np.arange(20)
+
+HIDDEN = {
+    "masked": np.ma.array(X, mask=X > 1.5),
+    "days": np.repeat(DAYS[:, None], 3, axis=1),
+    "spans": np.repeat((DAYS - DAYS[0])[:, None], 3, axis=1),
+    "frame of days": pd.DataFrame({"a": X[:, 0], "b": pd.to_datetime(DAYS), "c": X[:, 1]}),
+    "frame of spans": pd.DataFrame({"a": X[:, 0], "b": pd.to_timedelta(np.arange(20), unit="D"), "c": X[:, 1]}),
+    "complex": X + 1j,
+    "complex sparse": sparse.csr_array(X + 1j),
+}
+ESTIMATORS = [
+    linear.BayesianLinearRegression(),
+    linear.BayesianLogisticRegression(),
+    GaussianProcessRegressor(),
+    GaussianProcessClassifier(),
+    BayesianGaussianMixture(2),
+    FactorAnalysis(1),
+    BinaryFactorAnalysis(2),
+    GroupFactorAnalysis(2),
+    MixedFactorAnalysis(1),
+    NoisyICA(2),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_no_estimator_takes_them(estimator, kind):
+    with pytest.raises((ValueError, TypeError), match=r"X|[Cc]omplex|[Ss]parse"):
+        estimator.fit(HIDDEN[kind], Y > 0)
+
+
+@pytest.mark.parametrize("kind", ["masked", "days", "spans"])
+@pytest.mark.parametrize("name", ["y", "sample_weight", "offset"])
+def test_nor_beside_the_rows(kind, name):
+    values = HIDDEN[kind][:, 0]
+    given = {"y": Y, name: values}
+    with pytest.raises(ValueError, match=rf"{name} (has \d+ masked|must hold numbers)"):
+        linear.BayesianLinearRegression().fit(X, **given)
+    if name == "y":
+        with pytest.raises(ValueError, match=r"y (has \d+ masked|must hold numbers)"):
+            linear.BayesianLogisticRegression().fit(X, values)
+
+
+def test_polars_columns_are_looked_at():
+    polars = pytest.importorskip("polars")
+    days = polars.DataFrame({"a": [1.0, 2.0], "b": [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]})
+    with pytest.raises(ValueError, match="column 'b' got Date"):
+        visible("X", days)
+    with pytest.raises(ValueError, match="got Date"):
+        visible("y", days["b"])
+    assert visible("X", days.select("a")).shape == (2, 1)
+
+
+class Days:
+    """A column as polars shows it."""
+
+    dtype = "Date"
+
+
+def test_a_column_of_another_library_is_looked_at():
+    with pytest.raises(ValueError, match="y must hold numbers, got Date"):
+        visible("y", Days())
+
+
+def test_models_take_no_imaginary_part():
+    with pytest.raises(ValueError, match="SiteFactor H must hold real numbers"):
+        SiteFactor(sparse.csr_array(X + 1j), potentials.Logit(Y > 0))
+    operator = LinearOperator(X.shape, matvec=lambda v: (X + 1j) @ v, dtype=complex)
+    with pytest.raises(ValueError, match="SiteFactor H must hold real numbers"):
+        SiteFactor(operator, potentials.Logit(Y > 0))
+    own = potentials.Custom(lambda x: -(x**2) + 1j)
+    with pytest.raises(ValueError, match="log_density must be real"):
+        infer(LatentLinearModel([GaussianFactor(dim=1), SiteFactor(None, own)]), "map")
+
+
+def test_a_mask_that_hides_nothing_is_no_matter():
+    model = linear.BayesianLinearRegression().fit(np.ma.array(X), np.ma.array(Y))
+    np.testing.assert_array_equal(model.coef_, linear.BayesianLinearRegression().fit(X, Y).coef_)

@@ -1,0 +1,76 @@
+"""Means up to 1e300, variances from 1e-300 to 1e300: numbers or infinities, never NaN, right where they are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from latlin import potentials
+from latlin.potentials.checks import UnboundedExpectation
+from potential_table import TABLE, Row
+
+MEAN, VAR = (
+    part.ravel() for part in np.meshgrid([0.0, -3.0, 40.0, 1e10, -1e10, 1e300, -1e300], [1e-300, 1.0, 1e4, 1e40, 1e300])
+)
+#: families that say in a sentence that the power of a distance overflows, and users' own functions
+REFUSING = (potentials.GaussianMixture, potentials.GeneralisedNormal, potentials.Custom)
+ROWS = [row for row in TABLE if not isinstance(row.make(), REFUSING)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_tilted_moments_are_numbers(row: Row):
+    block = row.make()
+    log_z, mean, variance = block.tilted_moments(MEAN, VAR)
+    assert not np.isnan(log_z).any()
+    assert np.isfinite(mean).all()
+    assert np.isfinite(variance).all()
+    assert np.all(variance >= 0)
+    if block.log_concave:
+        assert np.all(variance <= VAR * (1 + 1e-6))
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.box], ids=lambda row: row.name)
+def test_expected_logs_are_numbers(row: Row):
+    block, answered = row.make(), 0
+    for m, v in zip(MEAN, VAR, strict=True):
+        try:
+            found = block.expected_log(m, v)
+        except UnboundedExpectation:
+            continue
+        answered += 1
+        assert not np.isnan(found).any(), (m, v)
+    # where an exponential is too large for a number the family says so
+    assert answered >= 9
+
+
+def test_half_a_gaussian_is_left_of_a_wide_one():
+    for block in (potentials.Logit(1), potentials.Probit(1)):
+        log_z, mean, variance = block.tilted_moments([0.0], [1e40])
+        np.testing.assert_allclose(log_z, np.log(0.5), rtol=1e-10)
+        np.testing.assert_allclose(mean, np.sqrt(2 / np.pi) * 1e20, rtol=1e-10)
+        np.testing.assert_allclose(variance, (1 - 2 / np.pi) * 1e40, rtol=1e-9)
+
+
+def test_lines_and_parabolas_far_out():
+    value, slope, bend = potentials.Logit(1).expected_log([-1e300], [1.0])
+    assert (value[0], slope[0], bend[0]) == (-1e300, 1.0, 0.0)
+    # log σ is x there: the Gaussian is moved by its variance
+    log_z, mean, variance = potentials.Logit(1).tilted_moments([-1e12], [4.0])
+    np.testing.assert_allclose([log_z[0], mean[0], variance[0]], [-1e12 + 2.0, -1e12 + 4.0, 4.0], rtol=1e-15)
+    value, slope, bend = potentials.Ordinal(0, [0.0]).expected_log([1e30], [1.0])
+    np.testing.assert_allclose([value[0], slope[0], bend[0]], [-5e59, -1e30, -0.5], rtol=1e-12)
+    # one class of three, 1e30 away: as the nearest end alone
+    for link in ("probit", "logit"):
+        far = potentials.Ordinal(1, [-1.0, 1.0], link=link).expected_log([-1e30], [1.0])
+        near = potentials.Ordinal(2, [-2.0, -1.0], link=link).expected_log([-1e30], [1.0])
+        np.testing.assert_allclose(far, near, rtol=1e-12)
+    value, slope, _ = potentials.Logistic().expected_log([1e300], [1e40])
+    np.testing.assert_allclose([value[0], slope[0]], [-1e300, -1.0], rtol=1e-12)
+
+
+def test_a_steep_wall_stands_where_forces_are_equal():
+    # (m − x)/v = e^x at the mode, and nothing else is left
+    log_z, mean, variance = potentials.Poisson(0).tilted_moments([1e300], [1.0])
+    assert log_z[0] == -np.inf
+    np.testing.assert_allclose(mean, np.log(1e300), rtol=1e-3)
+    np.testing.assert_allclose(variance, 1e-300, rtol=0.1)

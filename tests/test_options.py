@@ -1,0 +1,126 @@
+"""Every option of every engine and estimator: what it cannot be is a ValueError that names it and what came."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, linear, potentials, quadrature
+from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+from latlin.mixture import BayesianGaussianMixture
+from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_array, some_of
+
+X = np.random.default_rng(0).standard_normal((12, 3))
+Y = X.sum(axis=1)
+MODEL = LatentLinearModel([GaussianFactor(dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
+ENGINES = ["GaussianKL", "ExpectationPropagation", "LocalBound", "MAP", "Laplace", "MeanField", "AffineKL"]
+ESTIMATORS = {
+    linear.BayesianLinearRegression: Y,
+    linear.BayesianLogisticRegression: Y > 0,
+    linear.BayesianOrdinalRegression: Y > 0,
+    linear.SparseRegression: Y,
+    linear.RobustRegression: Y,
+    GaussianProcessRegressor: Y,
+    GaussianProcessClassifier: Y > 0,
+    BayesianGaussianMixture: None,
+    FactorAnalysis: None,
+    BinaryFactorAnalysis: None,
+    GroupFactorAnalysis: None,
+    MixedFactorAnalysis: None,
+    NoisyICA: None,
+}
+BAD = {"a text": "a", "a list": [], "an object": object(), "nothing": None, "no number": float("nan"), "less": -1}
+#: whatever is true or false
+SWITCHES = {"verbose", "warm_start", "ard", "fit_intercept", "standardise", "optimise_shape", "normalise_y", "rotate"}
+SWITCHES |= {"prune", "learn_shape", "copy", "random_state", "engine", "kernel"}
+
+
+ALL = [
+    pytest.param(cls, option, id=f"{cls.__name__}-{option}")
+    for cls in [*(getattr(engines, name) for name in ENGINES), *ESTIMATORS]
+    for option in inspect.signature(cls).parameters
+    if option not in SWITCHES
+]
+
+
+def complaint(cls, options):
+    """What a fit with these options says against them; anything but a ValueError gets through."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = cls(**options)
+            if cls in ESTIMATORS:
+                made.fit(X, ESTIMATORS[cls])
+            else:
+                infer(MODEL, made)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(("cls", "option"), ALL)
+def test_a_bad_option_is_named(cls, option):
+    for bad in BAD.values():
+        if option == "n_jobs" and bad == -1:
+            continue  # all processors
+        said = complaint(cls, {option: bad})
+        assert said is None or option in said, f"{option}={bad!r:.20}: {said}"
+
+
+@pytest.mark.parametrize("cls", [c for c in ESTIMATORS if "random_state" in inspect.signature(c).parameters])
+def test_a_negative_seed_is_named(cls):
+    said = complaint(cls, {"random_state": -1})
+    assert said is None or "random_state must be None, an int of at least 0" in said
+
+
+CASES = {
+    "args": (lambda: potentials.Custom(lambda x: -(x**2), args=3), "args must be a sequence"),
+    "checkpoint number": (lambda: infer(MODEL, "gkl", checkpoint=3), "checkpoint must be the path of a file, got 3"),
+    "checkpoint empty": (lambda: infer(MODEL, "gkl", checkpoint=""), "checkpoint must be the path of a file, got ''"),
+    "checkpoint folder": (lambda: infer(MODEL, "gkl", checkpoint="."), "checkpoint must be the path of a file"),
+    "ragged H": (lambda: SiteFactor([[1.0], [1.0, 2.0]], potentials.Logit([1, 0])), "SiteFactor H must hold numbers"),
+    "ragged mean": (lambda: GaussianFactor([[1.0], [1.0, 2.0]]), "GaussianFactor mean must hold numbers"),
+    "prior_scale": (
+        lambda: linear.BayesianLinearRegression(prior_scale=1e-300).fit(X, Y),
+        "prior_scale must be at least 1e-140, got 1e-300",
+    ),
+    "targets": (lambda: linear.RobustRegression().fit(X, 1e-300 * Y), "y must hold a number of at least 1e-140"),
+    "weights": (
+        lambda: linear.BayesianLogisticRegression().fit(X, Y > 0, sample_weight=np.full(12, 1e30)),
+        "sample_weight must add up to at most",
+    ),
+    "site weight": (
+        lambda: SiteFactor(X, potentials.Logit(Y > 0), weight=1e30),
+        "SiteFactor weight must add up to at most",
+    ),
+    "mean_prior": (
+        lambda: BayesianGaussianMixture(2, mean_prior=[np.nan] * 3).fit(X),
+        "mean_prior must be finite, got 3 NaN",
+    ),
+    "measure": (lambda: quadrature.integrate(lambda x: x[:, 0], None, 12), "measure must be a Gaussian"),
+    "budget": (
+        lambda: quadrature.integrate(lambda x: x[:, 0], quadrature.Gaussian(0.0, 1.0), "a"),
+        "budget must be an integer of at least 1, got 'a'",
+    ),
+    "integrand": (lambda: quadrature.integrate(3, quadrature.Gaussian(0.0, 1.0), 9), "f must be callable, got 3"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_form_everywhere(name):
+    action, message = CASES[name]
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        action()
+
+
+def test_good_options_pass(tmp_path):
+    assert number("a", np.float32(0.5), least=0.0, most=1.0) == 0.5
+    assert one_of("a", None, [None, "b"]) is None
+    assert some_of("a", "b", ["b", "c"]) == ("b",)
+    assert some_of("a", ["c", "b"], ["b", "c"]) == ("c", "b")
+    assert pair("a", (1, 2.0), "") == (1.0, 2.0)
+    assert jobs(-1) == -1
+    assert file_path("a", tmp_path / "new") == tmp_path / "new"
+    assert real_array("a", [1, 2]).tolist() == [1.0, 2.0]
