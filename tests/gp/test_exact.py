@@ -9,6 +9,7 @@ from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.engines import Exact
 from latlin.gp import GaussianProcessRegressor
+from latlin.priors import Flat
 
 ENGINES = ["auto", "laplace", "lvb", "ep", "gkl"]
 
@@ -55,7 +56,8 @@ def test_the_same_optimum_as_scikit_learn():
     X = inputs(40)
     y = targets("gaussian", X)
     reference = Reference(ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)).fit(X, y)
-    gp = GaussianProcessRegressor(ConstantKernel(1.0) * RBF(1.0), likelihood_params={"scale": 0.3}).fit(X, y)
+    plain = {"hyperparameters": "maximise", "priors": Flat()}
+    gp = GaussianProcessRegressor(ConstantKernel(1.0) * RBF(1.0), likelihood_params={"scale": 0.3}, **plain).fit(X, y)
     assert gp.converged_
     assert gp.log_evidence_ == pytest.approx(reference.log_marginal_likelihood_value_, abs=1e-4)
     assert float(gp.likelihood_.scale) ** 2 == pytest.approx(reference.kernel_.k2.noise_level, rel=1e-2)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.integrate import quad
 from scipy.special import expit, gammaln
 from scipy.stats import t as student
@@ -94,6 +95,18 @@ def test_maximising_is_too_narrow_and_the_average_is_not(conjugate):
     # evidence × prior is an inverse gamma density of the variance: its mode, and its curvature there
     assert best.parameters["v"] == pytest.approx(scale / (shape + 1), rel=1e-5)
     assert best.hessian[0, 0] == pytest.approx(-((shape + 1) ** 3) / scale**2, rel=1e-3)
+
+
+def test_with_many_rows_maximising_is_enough():
+    X = np.random.default_rng(0).standard_normal((400, 2))
+    y = X @ [1.0, -0.5] + 0.4 * np.random.default_rng(1).standard_normal(400)
+
+    def build(noise):
+        return LatentLinearModel([GaussianFactor(0.0, 1.0, dim=2), SiteFactor(X, potentials.Gaussian(y, noise))])
+
+    found = maximise_evidence(build, {"noise": 0.5})
+    assert found.posterior.caution is None
+    assert found.posterior.diagnose(random_state=0).verdict == "reliable"
 
 
 def test_the_mixture_answers_everything(conjugate, tmp_path):
@@ -205,6 +218,24 @@ def test_eight_schools_maximised_say_so():
     assert "spread runs to the lower end" in diagnosis.reason
 
 
+def test_maximising_is_told_to_be_too_narrow():
+    """Six groups that differ: how much they do is far from certain, and so is their mean."""
+    y = np.array([-2.0, 3.1, 0.4, -1.2, 2.2, 0.3])
+    H = np.column_stack([np.ones(6), np.eye(6)])
+
+    def build(spread):
+        prior = GaussianFactor(0.0, np.array([100.0, *np.full(6, spread**2)]))
+        return LatentLinearModel([prior, SiteFactor(H, potentials.Gaussian(y, 0.8))])
+
+    given = {"spread": priors.Gamma(2.0, 0.5)}
+    best, average = (f(build, {"spread": 1.0}, priors=given) for f in (maximise_evidence, integrate_evidence))
+    diagnosis = best.posterior.diagnose(random_state=0)
+    assert diagnosis.verdict == "use with care"
+    assert "integrate over them" in diagnosis.reason
+    assert np.max(average.posterior.variance / best.posterior.variance) > 1.2
+    assert average.posterior.diagnose(random_state=0).verdict == "reliable"
+
+
 RNG = np.random.default_rng(8)
 X2 = RNG.standard_normal((15, 3))
 Y2 = X2 @ [1.0, 0.0, -0.5] + 0.3 * RNG.standard_t(4, 15)
@@ -229,6 +260,22 @@ def test_gradients_of_a_users_own_model(engine):
         h = 1e-4
         ahead, behind = (infer(many_parts(**{**values, name: value + s * h}), tight).log_evidence for s in (1.0, -1.0))
         assert slopes[name] == pytest.approx((ahead - behind) / (2 * h), rel=2e-4, abs=2e-5)
+
+
+def test_gradients_in_the_precision_of_a_prior():
+    """A random walk with its own precision: tau moves an intrinsic prior, noise the sites."""
+    R = sparse.diags_array([np.r_[1.0, np.full(13, 2.0), 1.0], -np.ones(14), -np.ones(14)], offsets=[0, 1, -1]).tocsr()
+
+    def build(tau, noise):
+        prior = GaussianFactor(precision=tau * R, rank=14)
+        return LatentLinearModel([prior, SiteFactor(None, potentials.Gaussian(Y2, noise))])
+
+    values = {"tau": 2.0, "noise": 0.5}
+    slopes = evidence_slopes(build, values, infer(build(**values), "gkl"))
+    for name, value in values.items():
+        ends = (infer(build(**{**values, name: value + s * 1e-4}), "gkl").log_evidence for s in (1.0, -1.0))
+        ahead, behind = ends
+        assert slopes[name] == pytest.approx((ahead - behind) / 2e-4, rel=1e-4, abs=1e-5)
 
 
 def test_a_moving_design_falls_back_to_differences():

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from latlin.engines import AffineKL, ExpectationPropagation, GaussianKL, Laplace, LocalBound
+from latlin.hyper.objective import Objective
 from latlin.linear import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
@@ -13,9 +15,10 @@ from latlin.linear import (
     RobustRegression,
     SparseRegression,
 )
-from latlin.linear._evidence import _Search
 from latlin.linear._fitting import settled
+from latlin.linear._learning import Unknowns, evaluation
 from latlin.numerics.alerts import ConvergenceWarning
+from latlin.priors import Flat
 from linear_data import responses
 
 X, Y = responses(n=25, d=2)
@@ -63,16 +66,22 @@ def problem_of(family):
     return problem, model
 
 
+def search_of(problem, engine, values, free):
+    unknowns = Unknowns(problem, values, free, Flat())
+    return Objective(unknowns.space, evaluation(problem, engine, unknowns), volume=False)
+
+
 @pytest.mark.parametrize(("engine", "family"), PAIRS)
 def test_the_gradient_is_that_of_finite_differences(engine, family):
     problem, model = problem_of(family)
     values, free = settled(problem, model._given(), model.ard)
-    search = _Search(problem, ENGINES[engine], values, free, None)
-    theta = np.concatenate(search.parts) + 0.1
-    _, gradient = search(theta)
+    search = search_of(problem, ENGINES[engine], values, free)
+    theta = search.space.start + 0.1
+    _, gradient = search.with_gradient(theta)
     step = 1e-3 if engine == "ai-kl" else 1e-4
     numeric = [
-        (search(theta + step * unit)[0] - search(theta - step * unit)[0]) / (2.0 * step) for unit in np.eye(len(theta))
+        (search.at(theta + step * unit).log_evidence - search.at(theta - step * unit).log_evidence) / (2.0 * step)
+        for unit in np.eye(len(theta))
     ]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=2e-3 if engine == "ai-kl" else 1e-4)
 
@@ -80,26 +89,26 @@ def test_the_gradient_is_that_of_finite_differences(engine, family):
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson", "ordinal", "student-t", "sparse laplace"])
 def test_what_is_found_is_a_maximum_of_the_reported_evidence(family):
     model, response, _ = FAMILIES[family]
-    fitted = model.fit(X, Y[response])
+    fitted = clone(model).set_params(hyperparameters="maximise", priors=Flat()).fit(X, Y[response])
     best, values = fitted.log_evidence_, fitted._fits[0].values
     (problem, _) = problem_of(family)
-    search = _Search(problem, GaussianKL(tol=1e-9), values, list(values), None)
-    theta = np.concatenate(search.parts)
-    assert -search(theta)[0] == pytest.approx(best, abs=1e-6)
+    search = search_of(problem, GaussianKL(tol=1e-9), values, list(values))
+    theta = search.space.start
+    assert search.at(theta).log_evidence == pytest.approx(best, abs=1e-6)
+    low, high = search.space.box.T
     for unit in np.eye(len(theta)):
         for step in (-0.05, 0.05):
-            low, high = np.array(search.bounds()).T
-            assert -search(np.clip(theta + step * unit, low, high))[0] <= best + 1e-7
+            assert search.at(np.clip(theta + step * unit, low, high)).log_evidence <= best + 1e-7
 
 
 def test_relevance_determination_tells_features_apart():
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((80, 5))
     y = 2.0 * Z[:, 0] + 0.3 * rng.standard_normal(80)
-    model = BayesianLinearRegression(ard=True).fit(Z, y)
+    model = BayesianLinearRegression(ard=True, hyperparameters="maximise", priors=Flat()).fit(Z, y)
     assert model.prior_scale_.shape == (5,)
     assert model.prior_scale_[0] > 10.0 * model.prior_scale_[1:].max()
-    plain = BayesianLinearRegression().fit(Z, y)
+    plain = BayesianLinearRegression(hyperparameters="maximise").fit(Z, y)
     assert model.log_evidence_ > plain.log_evidence_
     with pytest.raises(ValueError, match="needs prior_scale='auto'"):
         BayesianLinearRegression(ard=True, prior_scale=1.0).fit(Z, y)
@@ -107,10 +116,10 @@ def test_relevance_determination_tells_features_apart():
 
 def test_a_vector_of_prior_scales_is_used_feature_by_feature():
     Z, y = X, Y["numbers"]
-    model = BayesianLinearRegression(prior_scale=[1e-4, 1.0]).fit(Z, y)
+    model = BayesianLinearRegression(prior_scale=[1e-4, 1.0], hyperparameters="maximise").fit(Z, y)
     assert abs(model.coef_[0]) * Z[:, 0].std() < 1e-3 < abs(model.coef_[1]) * Z[:, 1].std()
     exact = model.log_evidence_
-    searched = BayesianLinearRegression(prior_scale=[1e-4, 1.0], engine="gkl").fit(Z, y)
+    searched = BayesianLinearRegression(prior_scale=[1e-4, 1.0], engine="gkl", hyperparameters="maximise").fit(Z, y)
     assert searched.log_evidence_ == pytest.approx(exact, abs=1e-6)
     assert searched.noise_scale_ == pytest.approx(model.noise_scale_, rel=1e-3)
 
@@ -121,6 +130,6 @@ def test_a_point_estimate_has_no_evidence_to_maximise():
 
 
 def test_a_search_that_stops_early_says_so(monkeypatch):
-    monkeypatch.setattr("latlin.linear._evidence.MAX_FITS", 2)
-    with pytest.warns(ConvergenceWarning, match="give some of prior_scale a number"):
+    monkeypatch.setattr("latlin.hyper.optimum.MOST", 2)
+    with pytest.warns(ConvergenceWarning, match="in prior_scale; give some of them a value"):
         BayesianLogisticRegression(engine="laplace").fit(X, Y["labels"])

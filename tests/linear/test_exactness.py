@@ -8,6 +8,7 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.linear._exact import spectrum
+from latlin.priors import Flat
 from linear_data import responses
 
 
@@ -37,7 +38,8 @@ def test_learnt_scales_are_those_of_bayesian_ridge():
     X, y = regression(60, 5)
     ridge = BayesianRidge(alpha_1=0, alpha_2=0, lambda_1=0, lambda_2=0, fit_intercept=False, max_iter=5000, tol=1e-14)
     ridge.fit(X, y)
-    model = BayesianLinearRegression(fit_intercept=False, standardise=False).fit(X, y)
+    plain = {"hyperparameters": "maximise", "priors": Flat()}
+    model = BayesianLinearRegression(fit_intercept=False, standardise=False, **plain).fit(X, y)
     assert model.prior_scale_ == pytest.approx(ridge.lambda_**-0.5, rel=1e-5)
     assert model.noise_scale_ == pytest.approx(ridge.alpha_**-0.5, rel=1e-5)
 

@@ -145,11 +145,13 @@ def test_single_precision_in_and_out(case):
 
 
 def test_a_warm_start_ends_where_a_cold_one_does():
-    cold = BayesianLogisticRegression(engine="gkl").fit(X, Y["labels"])
-    warm = BayesianLogisticRegression(engine="gkl", warm_start=True).fit(X[:40], Y["labels"][:40]).fit(X, Y["labels"])
+    options = {"engine": "gkl", "hyperparameters": "maximise"}
+    cold = BayesianLogisticRegression(**options).fit(X, Y["labels"])
+    warm = BayesianLogisticRegression(**options, warm_start=True).fit(X[:40], Y["labels"][:40]).fit(X, Y["labels"])
     assert warm.prior_scale_ == pytest.approx(cold.prior_scale_, rel=1e-4)
     again = warm.fit(X, Y["labels"])
-    assert again._fits[0].n_fits <= 2
+    # the last of them for the curvature
+    assert again._fits[0].n_fits <= 4
     np.testing.assert_allclose(again.coef_, cold.coef_, rtol=1e-4)
 
 

@@ -84,7 +84,7 @@ def test_one_against_the_rest_is_normalised_and_consistent():
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
 def test_ordered_classes_lie_between_cut_points(link):
-    model = BayesianOrdinalRegression(link=link).fit(X, Y["three"])
+    model = BayesianOrdinalRegression(link=link, hyperparameters="maximise").fit(X, Y["three"])
     assert np.all(np.diff(model.cuts_) > 0.0)
     mean, sd = model.predict_latent(NEW, return_std=True)
     F = ndtr if link == "probit" else expit
@@ -99,7 +99,7 @@ def test_ordered_classes_lie_between_cut_points(link):
 
 
 def test_gaussian_predictions_have_closed_forms():
-    model = BayesianLinearRegression().fit(X, Y["numbers"])
+    model = BayesianLinearRegression(hyperparameters="maximise").fit(X, Y["numbers"])
     mean, sd = model.predict(NEW, return_std=True)
     latent, spread = model.predict_latent(NEW, return_std=True)
     np.testing.assert_allclose(mean, latent)
@@ -115,7 +115,7 @@ def test_gaussian_predictions_have_closed_forms():
 
 
 def test_counts_are_over_dispersed_by_the_posterior():
-    model = BayesianPoissonRegression().fit(X, Y["counts"])
+    model = BayesianPoissonRegression(hyperparameters="maximise").fit(X, Y["counts"])
     latent, spread = model.predict_latent(NEW, return_std=True)
     mean, sd = model.predict(NEW, return_std=True)
     np.testing.assert_allclose(mean, np.exp(latent + 0.5 * spread**2))
@@ -135,7 +135,7 @@ def test_counts_are_over_dispersed_by_the_posterior():
 
 @pytest.mark.parametrize("likelihood", ["student-t", "laplace", "cauchy"])
 def test_robust_quantiles_have_their_probability(likelihood):
-    model = RobustRegression(likelihood, engine="gkl").fit(X, Y["outliers"])
+    model = RobustRegression(likelihood, engine="gkl", hyperparameters="maximise").fit(X, Y["outliers"])
     low, high = model.predict_interval(NEW, 0.8).T
     draws = model.sample_y(NEW, 20_000, random_state=0)
     np.testing.assert_allclose(np.mean(draws < low[:, None], axis=1), 0.1, atol=0.012)

@@ -68,6 +68,6 @@ def test_areas_are_drawn_at_their_places(model):
 
 def test_pit_is_a_histogram_of_rows(model):
     ax = plot.pit(model.loo(), bins=10)
-    assert sum(patch.get_height() for patch in ax.patches[:10]) == pytest.approx(10.0)
+    assert sum(patch.get_height() for patch in ax.patches[:10]) == len(model.loo().pit)
     with pytest.raises(ValueError, match="groups"):
         plot.pit(model.loo("g"))

@@ -17,11 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.inversion import invert
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
-
-#: steps of a search for quantiles, and its relative accuracy
-STEPS, NEAR = 100, 1e-12
 
 
 @storable
@@ -169,26 +167,7 @@ class MixtureMarginals:
             raise ValueError("q must hold probabilities strictly between 0 and 1")
         # the quantile of a mixture lies between those of its parts
         ends = np.stack([part.quantile(q) for part, p in zip(self.parts, self.weights, strict=True) if p > 0.0])
-        return mixture_quantile(self.cdf, self.pdf, q, ends.min(axis=0), ends.max(axis=0))
+        return invert(self.cdf, self.pdf, q, ends.min(axis=0), ends.max(axis=0))
 
     def _average(self, f: Callable[[Any], Array]) -> Array:
         return np.asarray(sum(p * f(part) for p, part in zip(self.weights, self.parts, strict=True)))
-
-
-def mixture_quantile(
-    cdf: Callable[[Array], Array], pdf: Callable[[Array], Array], q: ArrayLike, low: Array, high: Array
-) -> Array:
-    """x with cdf(x) = q between two ends, elementwise: Newton's method, kept in the bracket by bisection."""
-    low, high = np.array(low), np.array(high)
-    q = np.broadcast_to(np.asarray(q, float), low.shape)
-    x = 0.5 * (low + high)
-    for _ in range(STEPS):
-        excess = cdf(x) - q
-        low, high = np.where(excess < 0.0, x, low), np.where(excess < 0.0, high, x)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            new = x - excess / pdf(x)
-        new = np.where((new > low) & (new < high), new, 0.5 * (low + high))
-        if np.all(np.abs(new - x) <= NEAR * (np.abs(x) + high - low)):
-            break
-        x = new
-    return new

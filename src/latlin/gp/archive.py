@@ -22,7 +22,18 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable_as, storable_by_arguments
 from latlin.potentials.base import Potential
 
-NUMBERS = ("log_evidence", "evidence_kind", "engine", "converged", "n_iter", "elapsed", "message", "power")
+NUMBERS = (
+    "log_evidence",
+    "evidence_kind",
+    "engine",
+    "converged",
+    "n_iter",
+    "elapsed",
+    "message",
+    "power",
+    "caution",
+    "evidence_term",
+)
 
 
 def options_to_save(options: dict[str, Any]) -> dict[str, Any]:

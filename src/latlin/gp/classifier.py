@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latlin import potentials
 from latlin.gp.archive import options_to_save
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
-from latlin.gp.search import Optimizer, maximise_evidence
+from latlin.gp.search import Optimizer
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
@@ -54,6 +55,12 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         Further starts, drawn around the first parameters.
     max_iter : int
         Steps of the optimiser at most.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with the free parameters of the kernel: their penalised optimum, an average over their posterior,
+        or nothing. "auto" integrates up to 200 rows and 8 parameters.
+    priors : dict, Prior or None
+        Of these parameters by name (`hyperparameters_` shows them), from `latlin.priors`; `Flat()` for all gives plain
+        evidence maximisation. Weakly informative in the units of the data unless given.
     n_jobs : int, optional
         Processes for the classes, as joblib counts them; the result does not depend on it.
     random_state : int, Generator or None
@@ -69,6 +76,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         Of the labels, with every constant; `evidence_kind_` says what it is worth.
     jitter_ : float
         Largest jitter added to a kernel matrix.
+    hyperparameters_ : list of HyperparameterTable, one per binary problem
     converged_, n_iter_, messages_, traces_
 
     Examples
@@ -80,7 +88,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     ('lower bound', True)
     """
 
-    _saved = ("processes_", "_targets", "classes_[C]", "n_features_in_", "feature_names_in_?[D]")
+    _saved = ("processes_", "_targets", "hyperparameters_", "classes_[C]", "n_features_in_", "feature_names_in_?[D]")
 
     def __init__(
         self,
@@ -91,6 +99,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         optimizer: str | Optimizer | None = "l-bfgs-b",
         n_restarts: int = 0,
         max_iter: int = 100,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         n_jobs: int | None = None,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -101,6 +111,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.hyperparameters = hyperparameters
+        self.priors = priors
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -127,24 +139,22 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._targets = [(labels == one).astype(float) for one in ones]
-        options = (
-            self._engine,
-            self.optimizer,
-            whole("n_restarts", self.n_restarts),
-            whole("max_iter", self.max_iter, 1),
-        )
+        wanted = wish(self.hyperparameters, self.priors)
+        restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
+        search = Search(self._engine, self.optimizer, restarts, steps)
         found = Parallel(n_jobs=jobs(self.n_jobs))(
-            delayed(maximise_evidence)(setting, inputs, targets, *options, own, self.verbose)
+            delayed(fit_process)(setting, inputs, targets, search, own, wanted, self.verbose)
             for targets, own in zip(self._targets, rng.spawn(len(ones)), strict=True)
         )
-        self._store([Process(inputs, one) for one in found])
+        self.hyperparameters_ = [table for _, table in found]
+        self._store([process for process, _ in found])
         return self
 
-    def _store(self, processes: list[Process]) -> None:
+    def _store(self, processes: list[Process | AveragedProcess]) -> None:
         self.processes_ = processes
         found = [process.found for process in processes]
         self.kernels_ = [one.setting.kernel for one in found]
-        self.posteriors_ = [one.latent.posterior for one in found]
+        self.posteriors_ = [process.posterior for process in processes]
         evidences = np.array([posterior.log_evidence for posterior in self.posteriors_])
         self.log_evidence_ = float(evidences[0]) if len(evidences) == 1 else evidences
         self.evidence_kind_ = self.posteriors_[0].evidence_kind
@@ -196,7 +206,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     def leave_one_out(self) -> Array:
         """log P(label n | the other labels) for every training row; (n_samples,) or (n_samples, n_classes)."""
         check_is_fitted(self)
-        columns = [process.found.latent.leave_one_out() for process in self.processes_]
+        columns = [process.leave_one_out() for process in self.processes_]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def log_marginal_likelihood(

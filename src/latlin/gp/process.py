@@ -16,6 +16,7 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import resolve
+from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.rng import RandomState, generator
@@ -97,6 +98,15 @@ class Process:
     def predictive(self, new: Array) -> Predictive:
         """The distribution of new observations, the latent function integrated out in one dimension."""
         return self.setting.likelihood.template.predictive(*self.marginals(new))
+
+    @property
+    def posterior(self) -> Posterior:
+        """Over the latent function at the training inputs."""
+        return self.found.latent.posterior
+
+    def leave_one_out(self) -> Array:
+        """log p(y_n | all other y)."""
+        return self.found.latent.leave_one_out()
 
     def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
         """Joint draws of new observations, one a row."""

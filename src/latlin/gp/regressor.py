@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.gp.archive import options_to_save
 from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
-from latlin.gp.search import Optimizer, maximise_evidence
+from latlin.gp.search import Optimizer
 from latlin.gp.validation import choose_on_validation
+from latlin.hyper.table import HyperparameterTable
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
@@ -62,6 +64,12 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         Give the latent function the mean and the scale of the targets (location noise only).
     max_iter : int
         Steps of the optimiser at most.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with the free parameters of kernel and likelihood: their penalised optimum, an average over their
+        posterior, or nothing. "auto" integrates up to 200 rows and 8 parameters.
+    priors : dict, Prior or None
+        Of these parameters by name (`hyperparameters_` shows them), from `latlin.priors`; `Flat()` for all gives plain
+        evidence maximisation. Weakly informative in the units of the data unless given.
     random_state : int, Generator or None
         For restarts and the validation split.
     verbose : bool
@@ -79,6 +87,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         What was added to the diagonal of the kernel matrix, because it was numerically singular; usually 0.
     theta_ : ndarray
         Free parameters, the kernel's first, as `log_marginal_likelihood` takes them.
+    hyperparameters_ : HyperparameterTable
+        Name, mean, sd, quantiles, at_bound and prior of each free parameter.
     converged_, n_iter_, trace_, message_
 
     References
@@ -96,7 +106,14 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
     True
     """
 
-    _saved = ("process_", "y_train_[N]", "n_features_in_", "feature_names_in_?[D]", "process_.X[N, D]")
+    _saved = (
+        "process_",
+        "y_train_[N]",
+        "hyperparameters_",
+        "n_features_in_",
+        "feature_names_in_?[D]",
+        "process_.X[N, D]",
+    )
 
     def __init__(
         self,
@@ -112,6 +129,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         n_restarts: int = 0,
         normalise_y: bool = False,
         max_iter: int = 200,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
@@ -126,6 +145,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self.n_restarts = n_restarts
         self.normalise_y = normalise_y
         self.max_iter = max_iter
+        self.hyperparameters = hyperparameters
+        self.priors = priors
         self.random_state = random_state
         self.verbose = verbose
 
@@ -139,7 +160,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         """
         inputs, targets = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64, y_numeric=True)
         inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
-        rng = generator(self.random_state)
+        rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
         setting = self._setting(likelihood, inputs, targets)
         engine = resolve_engine(self.engine, likelihood.template)
@@ -156,7 +177,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
                 setting, inputs, targets, self.validation_grid, self.validation_fraction, options
             )
         self._engine = engine
-        self._store(Process(inputs, maximise_evidence(setting, inputs, targets, *options)), targets)
+        process, table = fit_process(setting, inputs, targets, Search(*options[:4]), rng, wanted, self.verbose)
+        self._store(process, targets, table)
         return self
 
     def _setting(self, likelihood: Likelihood, X: Array, y: Array) -> Setting:
@@ -170,11 +192,11 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
             Setting(kernel, likelihood, float(y.mean()), spread(y)) if self.normalise_y else Setting(kernel, likelihood)
         )
 
-    def _store(self, process: Process, y: Array) -> None:
-        found = process.found
+    def _store(self, process: Process | AveragedProcess, y: Array, table: HyperparameterTable) -> None:
+        found, self.hyperparameters_ = process.found, table
         self.process_, self.y_train_ = process, y
         self.kernel_, self.likelihood_ = found.setting.kernel, found.setting.likelihood.template
-        self.posterior_ = found.latent.posterior
+        self.posterior_ = process.posterior
         self.log_evidence_, self.evidence_kind_ = self.posterior_.log_evidence, self.posterior_.evidence_kind
         self.theta_, self.jitter_ = found.setting.theta, found.latent.jitter
         self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
@@ -188,7 +210,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     def _after_loading(self) -> None:
         self._engine = resolve_engine(self.engine, self.process_.setting.likelihood.template)
-        self._store(self.process_, self.y_train_)
+        self._store(self.process_, self.y_train_, self.hyperparameters_)
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Array | tuple[Array, Array]:
         """Mean of the targets at new inputs.
@@ -232,7 +254,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
     def leave_one_out(self) -> Array:
         """log p(y_n | the other targets) for every training row, at the fitted parameters."""
         check_is_fitted(self)
-        return self.process_.found.latent.leave_one_out()
+        return self.process_.leave_one_out()
 
     def log_marginal_likelihood(
         self, theta: ArrayLike | None = None, eval_gradient: bool = False

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
 from latlin.gp.latent import Latent
+from latlin.hyper.space import Space
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -46,6 +47,7 @@ class _Climb:
     y: Array
     engine: Engine
     bar: Progress
+    space: Space | None = None
     trace: list[float] = field(default_factory=list)
     last: tuple[Array, Posterior] | None = None
     best: tuple[float, Array, Posterior | None] = (-np.inf, np.zeros(0), None)
@@ -66,9 +68,11 @@ class _Climb:
         self.last = (np.array(theta), latent.posterior)
         self.trace.append(value)
         self.bar.advance(f"log evidence {value:.6g}")
-        if value > self.best[0]:
-            self.best = (value, np.array(theta), latent.posterior)
-        return (-value, -slope) if eval_gradient else -value
+        log_prior, pull = (0.0, 0.0) if self.space is None else self.space.log_prior(theta, volume=False)
+        total = value + log_prior
+        if total > self.best[0]:
+            self.best = (total, np.array(theta), latent.posterior)
+        return (-total, -(slope + pull)) if eval_gradient else -total
 
     def _nearby(self, theta: Array) -> Posterior | None:
         """The last posterior if it is near enough to start from; a far one is worse than none."""
@@ -92,8 +96,9 @@ def maximise_evidence(
     max_iter: int,
     rng: np.random.Generator,
     verbose: bool,
+    space: Space | None = None,
 ) -> Found:
-    """The parameters of largest evidence, or those given when `optimizer` is None."""
+    """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None."""
     if optimizer is None or not len(setting.theta):
         latent = fit_latent(setting, X, y, engine, verbose=verbose)
         post = latent.posterior
@@ -101,7 +106,7 @@ def maximise_evidence(
     run = _resolve(optimizer, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
-        climb = _Climb(setting, X, y, engine, bar)
+        climb = _Climb(setting, X, y, engine, bar, space)
         outcomes = [_climbed(climb, run, start) for start in starts]
     _, theta, posterior = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]

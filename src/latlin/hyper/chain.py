@@ -17,6 +17,7 @@ from scipy import sparse
 
 from latlin.inference.evidence.gaussian import GaussianGradient
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -34,28 +35,37 @@ def evidence_slopes(build: Build, values: Mapping[str, float], posterior: Poster
     """d log Z / d value by name, or None where the chain rule does not reach."""
     try:
         found = evidence_gradient(posterior)
-        return {name: _slope(build, values, name, found) for name in values}
+        return {name: _slope(build, values, name, found, posterior) for name in values}
     except (_Unknown, ValueError):
         return None
 
 
-def _slope(build: Build, values: Mapping[str, float], name: str, found: Any) -> float:
+def _slope(build: Build, values: Mapping[str, float], name: str, found: Any, posterior: Posterior) -> float:
     step = STEP * max(abs(values[name]), STEP)
     ahead, behind = (build(**{**values, name: values[name] + sign * step}) for sign in (1.0, -1.0))
     total = 0.0
-    for slope, *ends in zip(found.gaussians, ahead.gaussians, behind.gaussians, strict=True):
-        total += _gaussian(slope, *ends)
+    for k, (slope, *ends) in enumerate(zip(found.gaussians, ahead.gaussians, behind.gaussians, strict=True)):
+        total += _gaussian(slope, *ends) if ends[0].precision is None else _precision(posterior, k, *ends)
     for slopes, *blocks in zip(found.sites, ahead.sites, behind.sites, strict=True):
         total += _site(slopes, *blocks)
     return total / (2.0 * step)
 
 
 def _gaussian(slope: GaussianGradient, after: GaussianFactor, before: GaussianFactor) -> float:
-    _refuse_movement(after, before, {"mean", "cov", "factor"})
+    _refuse_movement(after, before, {"mean", "_cov", "factor", "log_det"})
     moved = np.asarray(after.mean) - np.asarray(before.mean)
     total = float(np.sum(slope.d_mean * moved))
     spread = np.asarray(after.cov) - np.asarray(before.cov)
     return total + float(np.sum(slope.d_cov * spread))
+
+
+def _precision(posterior: Posterior, k: int, after: GaussianFactor, before: GaussianFactor) -> float:
+    _refuse_movement(after, before, {"precision", "log_det"})
+    change = after.precision - before.precision  # type: ignore[operator]
+    if not change.count_nonzero():
+        return 0.0
+    known = after.log_det is not None and before.log_det is not None
+    return PrecisionSlopes(posterior)(change, k, after.log_det - before.log_det if known else None)  # type: ignore[operator]
 
 
 def _site(slopes: Mapping[str, Array], after: SiteFactor, before: SiteFactor) -> float:

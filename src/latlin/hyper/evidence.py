@@ -103,7 +103,7 @@ def maximise_evidence(
     assert learnt.hessian is not None
     # at an optimum the Hessian in the numbers is that in the coordinates, divided by the slopes
     slopes = np.array([m.slope(float(t)) for m, t in zip(known.members, learnt.optimum.u, strict=True)])
-    return _told(learnt, known, learnt.hessian / np.outer(slopes, slopes))
+    return _told(learnt, learnt.hessian / np.outer(slopes, slopes))
 
 
 def integrate_evidence(
@@ -154,11 +154,11 @@ def integrate_evidence(
     learnt = integrate(
         known, _evaluation(build, start, engine), method=method, random_state=random_state, verbose=verbose
     )
-    return _told(learnt, known, None)
+    return _told(learnt, None)
 
 
-def _told(learnt: Learnt, known: Space, hessian: Array | None) -> LearntModel:
-    posterior = averaged_posterior(learnt, normalised=known.normalised)
+def _told(learnt: Learnt, hessian: Array | None) -> LearntModel:
+    posterior = averaged_posterior(learnt)
     return LearntModel(learnt.values, posterior, hessian, learnt.table, learnt.log_evidence, learnt.message)
 
 

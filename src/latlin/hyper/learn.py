@@ -17,7 +17,7 @@ from latlin.hyper import importance, rules
 from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
 from latlin.hyper.objective import Evaluate, Objective, Point
-from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, running_away
+from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
 from latlin.hyper.space import Space
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -64,6 +64,12 @@ class Learnt:
     message : str
     caution : (str, str) or None
         A verdict that no diagnosis may improve on, and why.
+    space : Space or None
+        The hyperparameters, where there are some.
+    n_fits : int
+        All that were made.
+    sides : tuple of pairs
+        When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
     """
 
     values: dict[str, float]
@@ -75,6 +81,9 @@ class Learnt:
     optimum: Optimum
     message: str
     caution: tuple[str, str] | None
+    space: Space | None = None
+    n_fits: int = 0
+    sides: tuple[tuple[Any, Any], ...] = ()
 
     @property
     def fit(self) -> Any:
@@ -108,9 +117,10 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = find_optimum(objective, gradient=gradient, gain=gain)
-        hessian = hessian_at(objective, optimum.u)[0] if curvature else None
+        hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
+            optimum = polished(objective, optimum, hessian)
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
@@ -118,12 +128,13 @@ def maximise(
         row_of(m.name, values[m.name], marginals.get(m.name), int(side), repr(m.prior))
         for m, side in zip(space.members, optimum.at_bound, strict=True)
     ]
-    said = f"{optimum.n_fits} fits"
+    said = f"{objective.n_fits} fits"
     at_end = bound_message(space, optimum.at_bound, values, f"integrate over it, {INSTEAD}")
     caution = ("do not use", at_end) if at_end else None
     log_prior = optimum.point.log_density - optimum.point.log_evidence
     part = Component(1.0, log_prior, values, optimum.point.fit)
     return Learnt(
+        space=space,
         values=values,
         components=(part,),
         table=HyperparameterTable(rows, "maximised", marginals, said),
@@ -131,13 +142,22 @@ def maximise(
         error=0.0,
         hessian=hessian,
         optimum=optimum,
+        n_fits=objective.n_fits,
+        sides=tuple((ahead.fit, behind.fit) for ahead, behind in sides),
         message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
         caution=caution,
     )
 
 
 def integrate(
-    space: Space, evaluate: Evaluate, *, method: str = "auto", random_state: int = 0, verbose: bool = False
+    space: Space,
+    evaluate: Evaluate,
+    *,
+    method: str = "auto",
+    gradient: float = 1e-3,
+    gain: float = 1e-10,
+    random_state: int = 0,
+    verbose: bool = False,
 ) -> Learnt:
     """Average over the posterior of the hyperparameters.
 
@@ -149,6 +169,8 @@ def integrate(
     method : {"auto", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
         sampling beyond.
+    gradient, gain : float
+        How far the search for the centre goes; see `find_optimum`.
     random_state : int
         Seed of the quasi-random points of importance sampling.
     verbose : bool
@@ -157,7 +179,7 @@ def integrate(
     chosen = _method(method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
-        optimum = find_optimum(objective)
+        optimum = find_optimum(objective, gradient=gradient, gain=gain)
         axes = axes_at(objective, optimum)
         objective.points, objective.keep = [optimum.point], True
         if chosen == "lattice":
@@ -181,8 +203,8 @@ def _method(method: str, count: int) -> str:
             f"{count} hyperparameters are too many to integrate over by {method!r}, which takes up to "
             f"{limits[method]}: maximise them, or let some share a value"
         )
-    if method == "composite" and count <= LATTICE:
-        raise ValueError(f"method 'composite' is for more than {LATTICE} hyperparameters, got {count}: use 'lattice'")
+    if method == "composite" and count == 1:
+        raise ValueError("method 'composite' is for two or more hyperparameters, got 1: use 'lattice'")
     return method
 
 
@@ -208,6 +230,7 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
     unsure = None if rule.error < 0.5 else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
     caution = ("do not use", at_end) if at_end else None if unsure is None else ("use with care", unsure)
     return Learnt(
+        space=space,
         values=values,
         components=components,
         table=HyperparameterTable(rows, "integrated", marginals, said),
@@ -215,6 +238,8 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
         error=rule.error,
         hessian=None,
         optimum=optimum,
+        n_fits=n_fits,
+        sides=(),
         message="; ".join(filter(None, (f"hyperparameters integrated by {said}, error {rule.error:.1g} nat", at_end))),
         caution=caution,
     )
@@ -252,14 +277,17 @@ def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[st
     inside = np.flatnonzero(optimum.inside)
     if not len(inside):
         return {}
-    values, vectors = np.linalg.eigh(-hessian[np.ix_(inside, inside)])
-    # a direction without curvature is as wide as a search may be
-    spread = 1.0 / np.clip(values, WIDEST**-2, NARROWEST**-2)
-    sd = np.sqrt(np.einsum("ij,j,ij->i", vectors, spread, vectors))
+    sd = np.sqrt(np.diagonal(spread_of(hessian[np.ix_(inside, inside)])))
     members = [space.members[int(j)] for j in inside]
     return {
         m.name: normal_marginal(m, float(optimum.u[j]), float(s)) for m, j, s in zip(members, inside, sd, strict=True)
     }
+
+
+def spread_of(hessian: Array) -> Array:
+    """The covariance of the coordinates at an optimum; a direction without curvature is as wide as a search may be."""
+    values, vectors = np.linalg.eigh(-hessian)
+    return np.asarray((vectors / np.clip(values, WIDEST**-2, NARROWEST**-2)) @ vectors.T)
 
 
 def _tell(optimum: Optimum, space: Space) -> None:

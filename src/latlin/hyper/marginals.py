@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RBFInterpolator
+from scipy.ndimage import gaussian_filter1d
 from scipy.special import gammaln, stdtrit
 from scipy.stats import qmc
 
@@ -20,7 +21,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 #: draws, points of a stored density, degrees of freedom of the draws
-DRAWS, GRID, DF = 2**13, 201, 5.0
+DRAWS, GRID, DF = 2**12, 201, 5.0
 #: points whose density is lower than the best by more nat do not help to interpolate
 DEEP = 14.0
 #: width of the kernel of a density, in standard deviations
@@ -127,6 +128,9 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     grid = np.linspace(low, high, GRID)
     centre = float(weight @ u)
     width = WIDTH * float(np.sqrt(weight @ (u - centre) ** 2)) or 1.0
-    kernel = np.exp(-0.5 * ((grid[:, None] - u[None]) / width) ** 2) @ weight / (width * np.sqrt(2.0 * np.pi))
+    step = (high - low) / (GRID - 1) or 1.0
+    # masses of cells about the points of the grid, smoothed by a normal kernel
+    masses = np.histogram(u, np.append(grid - 0.5 * step, high + 0.5 * step), weights=weight)[0]
+    kernel = gaussian_filter1d(masses, width / step, mode="nearest") / step
     slope = np.abs(np.array([member.slope(float(t)) for t in grid]))
     return Marginal(np.asarray(member.value(grid)), kernel / slope, np.interp(grid, u, below), mean, sd)

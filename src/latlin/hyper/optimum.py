@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ MOST = 200
 TOUCHING = 1e-3
 #: curvature, in nat, below which a log density is level
 LEVEL = 1e-2
+#: most steps of Newton's method after a search
+NEWTON = 3
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -114,6 +116,25 @@ def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Arra
             if objective.at(u).log_density > optimum.point.log_density - LEVEL:
                 sides[j] = side
     return sides
+
+
+def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
+    """The optimum after Newton's steps with the Hessian at hand, as long as they make the gradient smaller."""
+    inside = np.flatnonzero(optimum.inside)
+    curvature = -hessian[np.ix_(inside, inside)]
+    if not len(inside) or np.linalg.eigvalsh(curvature)[0] < LEVEL:
+        return optimum
+    for _ in range(NEWTON):
+        step = np.linalg.solve(curvature, optimum.gradient[inside])
+        if np.abs(step).max() > STEP:
+            break
+        u = optimum.u.copy()
+        u[inside] += step
+        point, gradient = objective.with_gradient(u)
+        if not np.abs(gradient[inside]).max() < 0.5 * np.abs(optimum.gradient[inside]).max():
+            break
+        optimum = replace(optimum, point=point, gradient=gradient)
+    return optimum
 
 
 def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point, Point]]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.inference.diagnosis.log_joint import LogJoint
+from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
@@ -25,7 +25,7 @@ def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str
     draws = {"coef": coef} | ({"intercept": intercept} if design.intercept else {})
     return {
         "posterior": {key: value[None] for key, value in draws.items()},
-        "sample_stats": {"lp": LogJoint(model)(w)[None], "log_q": np.asarray(posterior.logpdf(w))[None]},
+        "sample_stats": {"lp": log_joint(model)(w)[None], "log_q": np.asarray(posterior.logpdf(w))[None]},
         "log_likelihood": {"y": sites.part(span).log_density(x)[None]},
         "observed_data": {"y": potential.observed},
     }

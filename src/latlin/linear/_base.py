@@ -24,17 +24,17 @@ from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, numbered, settled
-from latlin.linear._predict import Latent, latent, latent_covariance, levels
+from latlin.linear._learning import Learning, fixed_table, learning
+from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
-from latlin.linear._summary import Summary, coefficient_rows
+from latlin.linear._summary import Summary, coefficient_rows, learnt_lines
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import measurable, summable
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.visible import visible
-from latlin.potentials.base import Potential
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
@@ -77,6 +77,8 @@ class LinearEstimator(Archived, BaseEstimator):
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -87,6 +89,8 @@ class LinearEstimator(Archived, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.intercept_scale = intercept_scale
         self.standardise = standardise
+        self.hyperparameters = hyperparameters
+        self.priors = priors
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
@@ -152,13 +156,19 @@ class LinearEstimator(Archived, BaseEstimator):
     def _fit_one(self, problem: Problem, before: Fit | None) -> Fit:
         """One response, from where an earlier fit of the same size ended when asked to."""
         values, free, start = self._beginning(problem, before)
-        return fit_problem(problem, self.engine, values, free, start, self.verbose)
+        return fit_problem(problem, self.engine, values, free, start, self.verbose, wish=self._wish())
+
+    def _wish(self) -> Learning:
+        """How hyperparameters are to be learnt."""
+        return learning(self.hyperparameters, self.priors)
 
     def _beginning(self, problem: Problem, before: Fit | None) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
         values, free = settled(problem, self._given(), self.ard)
+        if self._wish().manner == "fixed":
+            free = []
         start = None
-        if before is not None and len(before.posterior.mean) == problem.design.dim:
+        if before is not None and len(before.posterior.mean) == problem.design.dim and not before.shares:
             start = before.posterior
             values |= {
                 name: before.values[name] for name in free if np.shape(before.values[name]) == np.shape(values[name])
@@ -177,7 +187,8 @@ class LinearEstimator(Archived, BaseEstimator):
         for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
             values, free, start = self._beginning(problem, before)
             file = numbered(checkpoint, index, len(problems))
-            fits.append(fit_problem(problem, self.engine, values, free, start, self.verbose, file))
+            options = (self.engine, values, free, start, self.verbose, file, self._wish())
+            fits.append(fit_problem(problem, *options))
         return self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
 
     def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[Problem]:
@@ -224,6 +235,8 @@ class LinearEstimator(Archived, BaseEstimator):
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
         self.trace_ = posteriors[0].trace if single else [p.trace for p in posteriors]
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
+        tables = [fit.table or fixed_table(fit.values) for fit in fits]
+        self.hyperparameters_ = tables[0] if single else tables
         self._store_coefficients()
         return self
 
@@ -259,9 +272,19 @@ class LinearEstimator(Archived, BaseEstimator):
         rows = self._design.rows(X)
         return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype
 
-    def _likelihood(self, index: int = 0) -> Potential:
-        """The potential of a response at its hyperparameters, of no particular observation."""
-        return self._family().kind(self._fits[index].values)
+    def _likelihood(self, index: int = 0) -> Likelihood:
+        """The potential of a response at its hyperparameters, of no particular observation, or several with weights."""
+        fit, family = self._fits[index], self._family()
+        if not (fit.shares and family.parameters):
+            return family.kind(fit.values)
+        return AveragedLikelihood(fit.weights, tuple(family.kind(share.values) for share in fit.shares))
+
+    def _observed(self, y: Array) -> Likelihood:
+        """The sites of observations of the only response, or several with weights."""
+        fit, family = self._fits[0], self._family()
+        if not (fit.shares and family.parameters):
+            return family.potential(y, fit.values)
+        return AveragedLikelihood(fit.weights, tuple(family.potential(y, share.values) for share in fit.shares))
 
     @rowwise
     def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -352,7 +375,9 @@ class LinearEstimator(Archived, BaseEstimator):
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
         numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
-        return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
+        table = self.hyperparameters_
+        lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
+        return "\n".join(filter(None, [numbers, *lines, getattr(self, "finding_", "")]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.

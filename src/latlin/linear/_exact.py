@@ -11,7 +11,7 @@ wide prior is a rank-one update. Challis (2013), §2.2.1 and (2.2.10).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.linalg import svd
-from scipy.optimize import minimize
 
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
@@ -29,7 +28,6 @@ from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import ranges_of
 from latlin.linear._families import Targets
 from latlin.linear._problem import BlockRows, HeldRows, Problem
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -53,6 +51,8 @@ class Spectrum:
         Number of observations, and the sum of their weights.
     wide : float
         τ², zero without an intercept.
+    constant : float
+        What the log evidence has beside that of Gaussian observations: −Σ weight log y for log-normal ones.
     """
 
     energy: Array
@@ -62,6 +62,7 @@ class Spectrum:
     count: int
     weight: float
     wide: float
+    constant: float = 0.0
 
     def log_evidence(self, log_scale: float, log_noise: float) -> tuple[float, Array]:
         """log Z and its derivatives in log s and log σ."""
@@ -85,7 +86,7 @@ class Spectrum:
         extra = self.weight - self.count
         value = -0.5 * (self.weight * np.log(2.0 * np.pi) + log_det + np.log(grown) + square) - extra * log_noise
         gradient = -0.5 * (d_det + d_grown + d_square) - np.array([0.0, extra])
-        return float(value), gradient
+        return float(value) + self.constant, gradient
 
     def _inner(self, weight: Array) -> Array:
         a, c = self.ones, self.response
@@ -111,7 +112,9 @@ def _spectrum_of_rows(problem: Problem, observed: HeldRows, relative: Any) -> Sp
     pair = np.stack([root, root * (_located(problem, targets) - centre)])
     inside = pair @ u
     outside = pair - inside @ u.T
-    return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
+    total, rest = float(weight.sum()), outside @ outside.T
+    constant = -float(weight @ np.log(targets.response)) if problem.family.link == "log" else 0.0
+    return Spectrum(singular**2, inside[0], inside[1], rest, len(dense), total, width**2, constant)
 
 
 def _located(problem: Problem, targets: Targets) -> Array:
@@ -181,15 +184,13 @@ def _spectrum_of_sums(problem: Problem, observed: BlockRows, data: SquareSums, r
     return Spectrum(values[kept], inside[0], inside[1], rest, data.n_rows, weight, wide)
 
 
-def fit_exactly(problem: Problem, values: Mapping[str, Any], free: Sequence[str]) -> tuple[Posterior, dict[str, Any]]:
-    """The posterior with the free hyperparameters at the maximum of the exact evidence; blocks are read once."""
-    if isinstance(problem.observed, HeldRows):
-        found = maximise_exact_evidence(problem, partial(spectrum, problem), values, free) if free else dict(values)
-        return Exact().run(problem.model(found)), found
-    data, observed = sum_squares(problem), problem.observed
-    decompose = partial(_spectrum_of_sums, problem, observed, data)
-    found = maximise_exact_evidence(problem, decompose, values, free) if free else dict(values)
-    return _conclude(problem, observed, data, found), found
+def closed_form(problem: Problem) -> tuple[Callable[[Any], Spectrum], Callable[[Mapping[str, Any]], Posterior]]:
+    """The spectrum for relative prior scales and the posterior at hyperparameters; blocks are read once."""
+    observed = problem.observed
+    if isinstance(observed, HeldRows):
+        return partial(spectrum, problem), lambda values: Exact().run(problem.model(values))
+    data = sum_squares(problem)
+    return partial(_spectrum_of_sums, problem, observed, data), partial(_conclude, problem, observed, data)
 
 
 def _conclude(problem: Problem, observed: BlockRows, data: SquareSums, values: Mapping[str, Any]) -> Posterior:
@@ -203,29 +204,3 @@ def _conclude(problem: Problem, observed: BlockRows, data: SquareSums, values: M
     curvature = whitening.apply(whitening.apply(data.gram).T) / variance
     sums = Sums(float(value), whitening.apply(data.response) / variance, curvature)
     return conclude(model, form, sums, started)
-
-
-def maximise_exact_evidence(
-    problem: Problem, decompose: Callable[[Any], Spectrum], values: Mapping[str, Any], free: Sequence[str]
-) -> dict[str, Any]:
-    """The values with the free ones of "prior_scale" and "scale" at the maximum of the exact log evidence.
-
-    `decompose` gives the spectrum of the problem for relative prior scales.
-    """
-    names = ("prior_scale", "scale")
-    single = np.ndim(values["prior_scale"]) == 0
-    data = decompose(1.0 if single else values["prior_scale"])
-    start = np.log([values["prior_scale"] if single else 1.0, values["scale"]])
-    kept = [i for i, name in enumerate(names) if name in free]
-    limits = ranges_of(problem)
-    bounds = [limits[names[i]].bounds(1)[0] for i in kept]
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        point = start.copy()
-        point[kept] = theta
-        value, gradient = data.log_evidence(*point)
-        return -value, -gradient[kept]
-
-    options = {"maxiter": 500, "gtol": 1e-9, "ftol": 1e-15}
-    result = minimize(objective, start[kept], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return dict(values) | {names[i]: float(np.exp(t)) for i, t in zip(kept, result.x, strict=True)}

@@ -19,8 +19,9 @@ from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import PLAIN, Accuracy, Fit, maximise_evidence, ranges_of
-from latlin.linear._exact import fit_exactly, is_exact
+from latlin.linear._evidence import PLAIN, Accuracy, Fit, ranges_of
+from latlin.linear._exact import closed_form, is_exact
+from latlin.linear._learning import ARGUMENTS, NARROW, Learning, Task, fixed_table, learn, learn_exactly
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
 from latlin.numerics.magnitude import SMALLEST
@@ -31,6 +32,7 @@ Path = str | os.PathLike[str]
 #: entries of X up to which a fit goes on to nearly all digits, so that equal problems give equal answers
 SMALL = 20_000
 FINE = Accuracy(gradient=1e-7, gain=1e-15)
+FINER_STILL = Accuracy(gradient=1e-9, gain=1e-15)
 FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=1e-9), "lvb": LocalBound(tol=1e-9)}
 
 
@@ -49,10 +51,6 @@ def settled(problem: Problem, given: Mapping[str, Any], ard: bool) -> tuple[dict
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
-
-
-#: hyperparameter → the estimator's argument
-ARGUMENTS = {"scale": "noise_scale"}
 
 
 def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
@@ -84,22 +82,33 @@ def fit_problem(
     start: Posterior | None = None,
     verbose: bool = False,
     checkpoint: Path | None = None,
+    wish: Learning = Learning(),  # noqa: B008
 ) -> Fit:
-    """The posterior, at the hyperparameters of largest evidence where some are free."""
+    """The posterior, its free hyperparameters maximised or integrated."""
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
+    task = task_for(wish, chosen, small, problem.design.dim, verbose)
     if isinstance(chosen, Exact) and not _learns_many(values, free):
-        return Fit(*fit_exactly(problem, values, free))
+        decompose, posterior_at = closed_form(problem)
+        if free:
+            return learn_exactly(problem, decompose, posterior_at, values, free, task)
+        return Fit(posterior_at(values), dict(values), table=fixed_table(values))
     if free:
-        accuracy = FINE if small else PLAIN
-        fit = maximise_evidence(problem, chosen, values, free, start, accuracy, checkpoint, verbose)
+        fit = learn(problem, chosen, values, free, task, start, checkpoint)
     else:
-        model = problem.model(values)
-        fit = Fit(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint), dict(values))
+        posterior = chosen.run(problem.model(values), start=start, verbose=verbose, checkpoint=checkpoint)
+        fit = Fit(posterior, dict(values), table=fixed_table(values))
     if not reason:
         return fit
     message = f"auto: {reason}; {fit.posterior.message}"
     return fit._replace(posterior=replace(fit.posterior, message=message))
+
+
+def task_for(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> Task:
+    """How far to go, and whether tens of fits are cheap: those of engines without inner loops on small problems."""
+    quick = isinstance(engine, Exact | GaussianKL | Laplace | LocalBound)
+    accuracy = FINER_STILL if isinstance(engine, Exact) else FINE if small else PLAIN
+    return Task(wish, accuracy, small and quick and dim <= NARROW, verbose)
 
 
 def choose_engine(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.distributed.blocks import Block
+from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import MisfitWarning, alert
@@ -69,7 +70,7 @@ class Dispersed:
 
 def dispersion(posterior: Posterior) -> Dispersion:
     """Of the last sites of a posterior's model, at the posterior mean."""
-    model: Any = posterior.model
+    model: Any = posterior.model.centre if isinstance(posterior.model, AveragedModel) else posterior.model
     if isinstance(model, BlockModel):
         sums = model.blocks.total(_block_sums, model.reading, posterior.mean)
     else:

@@ -6,14 +6,19 @@ potential integrated over it, by quadrature or in closed form.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 
+from latlin.densities.marginals import NormalMarginals
+from latlin.densities.mixture import Mixture, MixtureMarginals
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
+from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import LocationPredictive, Predictive
@@ -41,8 +46,51 @@ def latent(posterior: Posterior, rows: Any, offset: Array | None) -> Latent:
     return Latent(marginals.mean + shift, np.maximum(marginals.variance, 0.0), shift, marginals)
 
 
-def log_density(potential: Potential, at: Latent) -> Array:
-    """log ∫ φ_n(x) q_n(x) dx for the potential's own observations, one a row."""
+@dataclass(frozen=True)
+class AveragedLikelihood:
+    """Potentials at several hyperparameters, with the weights of the parts of a posterior that is their mixture."""
+
+    weights: Array
+    parts: tuple[Potential, ...]
+
+    def observe(self, y: ArrayLike) -> AveragedLikelihood:
+        """The sites of observations y."""
+        return self.changed(lambda part: part.observe(y))
+
+    def replace(self, **arguments: Any) -> AveragedLikelihood:
+        """With other arguments of the constructors."""
+        return self.changed(lambda part: part.replace(**arguments))
+
+    def changed(self, f: Callable[[Potential], Potential]) -> AveragedLikelihood:
+        """A function of every part."""
+        return AveragedLikelihood(self.weights, tuple(f(part) for part in self.parts))
+
+    def predictive(self, mean: ArrayLike, var: ArrayLike) -> Predictive:
+        """The distribution of new observations at linear predictors that do not depend on hyperparameters."""
+        return AveragedPredictive(self.weights, [part.predictive(mean, var) for part in self.parts])
+
+
+Likelihood = Potential | AveragedLikelihood
+
+
+def _parts(likelihood: Likelihood, at: Latent) -> list[tuple[float, Potential, Latent]]:
+    """Weight, potential and linear predictors of each part of an average."""
+    if not isinstance(at.marginals, MixtureMarginals):
+        assert isinstance(likelihood, Potential)  # averages come together
+        return [(1.0, likelihood, at)]
+    each = at.marginals.parts
+    sites = likelihood.parts if isinstance(likelihood, AveragedLikelihood) else [likelihood] * len(each)
+    latents = [Latent(p.mean + at.offset, np.maximum(p.variance, 0.0), at.offset, p) for p in each]
+    return list(zip(at.marginals.weights.tolist(), sites, latents, strict=True))
+
+
+def log_density(likelihood: Likelihood, at: Latent) -> Array:
+    """log ∫ φ_n(x) q_n(x) dx for the likelihood's own observations, one a row, averaged over hyperparameters."""
+    logs = [np.log(weight) + _log_density(potential, part) for weight, potential, part in _parts(likelihood, at)]
+    return logs[0] if len(logs) == 1 else np.asarray(logsumexp(logs, axis=0))
+
+
+def _log_density(potential: Potential, at: Latent) -> Array:
     if not hasattr(at.marginals, "expectation"):
         return np.asarray(potential.tilted_moments(at.mean, at.variance).log_z)
     regions = tuple((centre - at.offset, width) for centre, width in potential.regions())
@@ -52,28 +100,55 @@ def log_density(potential: Potential, at: Latent) -> Array:
     return np.log(np.maximum(density, np.finfo(float).tiny))
 
 
-def predictive(potential: Potential, at: Latent) -> Predictive:
+def predictive(likelihood: Likelihood, at: Latent) -> Predictive:
     """The distribution of new observations; of a density that is not Gaussian, the first two moments are used."""
-    return potential.predictive(at.mean, at.variance)
+    weights, potentials, latents = zip(*_parts(likelihood, at), strict=True)
+    each = [potential.predictive(part.mean, part.variance) for potential, part in zip(potentials, latents, strict=True)]
+    return each[0] if len(each) == 1 else AveragedPredictive(np.array(weights), each)
 
 
-def predictive_quantiles(potential: Potential, at: Latent, q: Array) -> Array:
+def predictive_quantiles(likelihood: Likelihood, at: Latent, q: Array) -> Array:
     """Quantiles of new observations, shape (n, len(q))."""
-    if type(potential) is Gaussian:
-        return at.mean[:, None] + np.sqrt(at.variance + potential.scale**2)[:, None] * ndtri(q)
-    return np.asarray(predictive(potential, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
+    parts = _parts(likelihood, at)
+    if all(type(potential) is Gaussian for _, potential, _ in parts):
+        normal = tuple(NormalMarginals(p.mean, p.variance + potential.scale**2) for _, potential, p in parts)  # type: ignore[attr-defined]
+        together = normal[0] if len(parts) == 1 else MixtureMarginals(np.array([w for w, _, _ in parts]), normal)
+        return np.asarray(together.quantile(q[:, None])).T
+    return np.asarray(predictive(likelihood, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
 
 
-def predictive_covariance(potential: Potential, posterior: Posterior, rows: Any, at: Latent) -> Array:
+def predictive_covariance(likelihood: Likelihood, posterior: Posterior, rows: Any, at: Latent) -> Array:
     """Covariance matrix of new observations at the rows, noise on the diagonal."""
-    s = latent_covariance(posterior, rows)
-    described = predictive(potential, at)
-    if not isinstance(described, LocationPredictive):
-        _refuse_other_means(potential)
-        # cov(y_i, y_j) = ⟨e^{x_i}⟩⟨e^{x_j}⟩(e^{S_ij} − 1), and the variance of an observation on the diagonal
-        s = np.outer(described.mean, described.mean) * np.expm1(s)
-    s[np.diag_indices(len(s))] = described.variance
-    return s
+    parts, whole = _parts(likelihood, at), predictive(likelihood, at)
+    densities = [posterior.density] if len(parts) == 1 else cast(Mixture, posterior.density).components
+    total = np.zeros((len(at.mean), len(at.mean)))
+    for (weight, potential, part), density in zip(parts, densities, strict=True):
+        s, described = latent_covariance(density, rows), predictive(potential, part)
+        if not isinstance(described, LocationPredictive):
+            _refuse_other_means(potential)
+            # cov(y_i, y_j) = ⟨e^{x_i}⟩⟨e^{x_j}⟩(e^{S_ij} − 1)
+            s = np.outer(described.mean, described.mean) * np.expm1(s)
+        apart = described.mean - whole.mean
+        total += weight * (s + np.outer(apart, apart))
+    total[np.diag_indices(len(total))] = whole.variance
+    return total
+
+
+def draw_observations(likelihood: Likelihood, x: Array, label: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """New observations at linear predictors x (draws, rows), each draw with the hyperparameters of its label."""
+    if isinstance(likelihood, Potential):
+        return np.asarray(likelihood.sample(x, rng))
+    drawn = np.empty_like(x)
+    for k in np.unique(label):
+        drawn[label == k] = likelihood.parts[k].sample(x[label == k], rng)
+    return drawn
+
+
+def draw_weights(posterior: Posterior, n: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.int64]]:
+    """Draws of w, one per row, and the component of a mixture that each came from."""
+    if isinstance(posterior.density, Mixture):
+        return posterior.density.sample_labelled(n, rng)
+    return posterior.sample(n, rng), np.zeros(n, np.int64)
 
 
 def _refuse_other_means(potential: Potential) -> None:
@@ -86,8 +161,8 @@ def _refuse_other_means(potential: Potential) -> None:
         )
 
 
-def latent_covariance(posterior: Posterior, rows: Any) -> Array:
-    """H S Hᵀ."""
+def latent_covariance(posterior: Any, rows: Any) -> Array:
+    """H S Hᵀ for the covariance S of a posterior or density."""
     half = rows @ posterior.covariance()
     return np.asarray(rows @ half.T)
 

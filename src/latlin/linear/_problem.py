@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from latlin.distributed.blocks import Block, Blocks
 from latlin.inference.blocks import BlockModel, Observed
@@ -47,6 +48,13 @@ class HeldRows:
     @property
     def n_rows(self) -> int:
         return int(self.rows.shape[0])
+
+    def feature_size(self, n_features: int) -> float:
+        """The root mean square of the features."""
+        features = self.rows[:, :n_features]
+        squares = features.multiply(features) if sparse.issparse(features) else np.square(features)
+        size = np.average(np.asarray(squares.mean(axis=1)).ravel(), weights=self.targets.weight)
+        return float(np.sqrt(size)) or 1.0
 
     def model(
         self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values
@@ -146,6 +154,11 @@ class BlockRows:
     def n_rows(self) -> int:
         return self.table.n_rows
 
+    def feature_size(self, n_features: int) -> float:
+        """The root mean square of the features."""
+        moments = self.table.features
+        return float(np.sqrt(np.mean(moments.variance + moments.mean**2))) or 1.0
+
     def model(self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values) -> BlockModel:
         reading = LinearReading(design, family, dict(values), self.coding, self.column)
         return BlockModel(LatentLinearModel([prior]), self.blocks, reading, self._signature(design, values))
@@ -200,6 +213,11 @@ class Problem:
         found, names = slopes.sites[-1], self.family.parameters
         likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in names}
         return {**likelihood, **self.prior.gradient(self.design, values, slopes)}
+
+    @cached_property
+    def feature_size(self) -> float:
+        """The root mean square of features that are not standardised; 1 where they are."""
+        return 1.0 if np.any(self.design.spread != 1.0) else self.observed.feature_size(self.design.n_features)
 
     @cached_property
     def unit(self) -> float:

@@ -18,6 +18,8 @@ from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
 from latlin.linear._predict import (
+    draw_observations,
+    draw_weights,
     levels,
     log_density,
     predictive,
@@ -119,14 +121,13 @@ class Regression(RegressorMixin, LinearEstimator):
         observed = np.asarray(y, float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number a row, got shape {observed.shape}")
-        return log_density(self._family().potential(observed, self._fits[0].values), at)
+        return log_density(self._observed(observed), at)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:
         """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         rng = self._generator(random_state)
-        x = self._drawn_predictors(X, n_samples, rng, offset)
-        drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
-        return drawn[0].T
+        x, label = self._drawn_predictors(X, n_samples, rng, offset)
+        return draw_observations(self._likelihood(), x.T, label, rng).T
 
     def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
         """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996).
@@ -148,12 +149,14 @@ class Regression(RegressorMixin, LinearEstimator):
         share: Array = self._generator(random_state).random(len(observed))
         return below + share * (upto - below)
 
-    def _drawn_predictors(self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any) -> Array:
-        """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples)."""
+    def _drawn_predictors(
+        self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
         X = self._asked(X)
         shift = _checks.offsets(offset, X.shape[0])
-        w = self._fits[0].posterior.sample(whole("n_samples", n_samples), rng)
-        return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None])
+        w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
+        return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
         """The action of least expected loss for each row.

@@ -21,6 +21,7 @@ from latlin.linear._classification import at_least_two
 from latlin.linear._coding import class_index
 from latlin.linear._evidence import Fit
 from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
+from latlin.linear._learning import Learning
 from latlin.linear._problem import Problem
 from latlin.numerics.arrays import Array
 
@@ -60,7 +61,8 @@ def absorb(problem: Problem, before: Fit | None, values: dict[str, Any]) -> Fit:
         "exact" if before.posterior.evidence_kind == after.evidence_kind == "exact" else "approximation"
     )
     message = f"stream: {after.message}"
-    return before._replace(posterior=replace(after, log_evidence=evidence, evidence_kind=kind, message=message))
+    after = replace(after, log_evidence=evidence, evidence_kind=kind, message=message)
+    return Fit(after, before.values, before.n_fits)
 
 
 class _Stream:
@@ -90,7 +92,11 @@ class _Stream:
                 f"{names} is learnt from the first block of a stream, which needs at least {FIRST_ROWS} rows, "
                 f"got {rows}: start with more rows, or give numbers"
             )
-        return fit_problem(problem, self.engine, values, free).values if free else values
+        if not free or self._wish().manner == "fixed":
+            return values
+        # what a stream carries on is one set of hyperparameters
+        wish = Learning("maximise", self._wish().priors)
+        return fit_problem(problem, self.engine, values, free, wish=wish).values
 
 
 class Streaming(_Stream):

@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from latlin.hyper.table import HyperparameterTable
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 
+#: most hyperparameters that are listed
+MOST_LINES = 8
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
 
 
@@ -62,6 +65,18 @@ class Summary:
         )
         caption = f"<caption>{escape(self.title)}<br>{escape(self.footer)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def learnt_lines(table: HyperparameterTable) -> list[str]:
+    """What is known of each hyperparameter, and its prior; of many only how many there are."""
+    if len(table) > MOST_LINES:
+        return [f"{len(table)} hyperparameters {table.manner}; see hyperparameters_"]
+    lines = []
+    for row in table.rows:
+        spread = "" if np.isnan(row["sd"]) else f" ± {row['sd']:.2g}, 90 % in [{row['5%']:.3g}, {row['95%']:.3g}]"
+        end = f", at its {row['at_bound']} end: do not use" if row["at_bound"] else ""
+        lines.append(f"{row['name']} {table.manner}: {row['mean']:.3g}{spread}{end}, prior {row['prior']}")
+    return lines
 
 
 def coefficient_rows(

@@ -30,6 +30,12 @@ class BayesianBetaRegression(Regression):
         Standard deviation of that prior, 10 unless given.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with everything that is "auto": its penalised optimum, an average over its posterior, or nothing.
+        "auto" integrates where that is cheap: few hyperparameters and small problems.
+    priors : dict, Prior or None
+        Of what is learnt, by name, from `latlin.priors`; `Flat()` for all gives plain evidence maximisation. Weakly
+        informative in the units of the data unless given; `hyperparameters_` shows them.
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
@@ -69,6 +75,8 @@ class BayesianBetaRegression(Regression):
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -80,6 +88,8 @@ class BayesianBetaRegression(Regression):
             fit_intercept=fit_intercept,
             intercept_scale=intercept_scale,
             standardise=standardise,
+            hyperparameters=hyperparameters,
+            priors=priors,
             warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,

@@ -11,7 +11,7 @@ from latlin.distributed.answers import rowwise
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
 from latlin.linear._model_checks import Dispersed
-from latlin.linear._predict import Latent, levels, log_density, predictive, tails
+from latlin.linear._predict import Latent, draw_observations, levels, log_density, predictive, tails
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
@@ -43,6 +43,12 @@ class BayesianBinomialRegression(Dispersed, Regression):
         Standard deviation of that prior, 5 unless given.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with everything that is "auto": its penalised optimum, an average over its posterior, or nothing.
+        "auto" integrates where that is cheap: few hyperparameters and small problems.
+    priors : dict, Prior or None
+        Of what is learnt, by name, from `latlin.priors`; `Flat()` for all gives plain evidence maximisation. Weakly
+        informative in the units of the data unless given; `hyperparameters_` shows them.
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
@@ -91,6 +97,8 @@ class BayesianBinomialRegression(Dispersed, Regression):
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -102,6 +110,8 @@ class BayesianBinomialRegression(Dispersed, Regression):
             fit_intercept=fit_intercept,
             intercept_scale=intercept_scale,
             standardise=standardise,
+            hyperparameters=hyperparameters,
+            priors=priors,
             warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
@@ -202,7 +212,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         observed = np.asarray(beside(y, trials=trials), float)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
-        return log_density(self._family().potential(observed, self._fits[0].values), at)
+        return log_density(self._observed(observed), at)
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         _, (at,), _ = self._latents(X, offset)
@@ -218,6 +228,6 @@ class BayesianBinomialRegression(Dispersed, Regression):
     ) -> Array:
         """Joint draws of successes at the rows, shape (n, n_samples); a column is one draw of the coefficients."""
         rng = self._generator(random_state)
-        x = self._drawn_predictors(X, n_samples, rng, offset)
+        x, label = self._drawn_predictors(X, n_samples, rng, offset)
         count = np.broadcast_to(np.asarray(trials, float), x.shape[:1])
-        return self._likelihood().replace(trials=count).sample(x.T, rng).T
+        return draw_observations(self._likelihood().replace(trials=count), x.T, label, rng).T

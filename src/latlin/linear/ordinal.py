@@ -12,7 +12,7 @@ from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._classification import Classification
 from latlin.linear._coding import Coding, Place
-from latlin.linear._predict import Latent, levels, log_density, tails
+from latlin.linear._predict import Latent, draw_observations, draw_weights, levels, log_density, tails
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -40,6 +40,12 @@ class BayesianOrdinalRegression(Classification):
         Learn one prior scale a feature (automatic relevance determination); needs prior_scale="auto".
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with everything that is "auto": its penalised optimum, an average over its posterior, or nothing.
+        "auto" integrates where that is cheap: few hyperparameters and small problems.
+    priors : dict, Prior or None
+        Of what is learnt, by name, from `latlin.priors`; `Flat()` for all gives plain evidence maximisation. Weakly
+        informative in the units of the data unless given; `hyperparameters_` shows them.
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
@@ -83,6 +89,8 @@ class BayesianOrdinalRegression(Classification):
         prior_scale: Any = "auto",
         ard: bool = False,
         standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -93,6 +101,8 @@ class BayesianOrdinalRegression(Classification):
             ard=ard,
             fit_intercept=False,
             standardise=standardise,
+            hyperparameters=hyperparameters,
+            priors=priors,
             warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
@@ -146,10 +156,11 @@ class BayesianOrdinalRegression(Classification):
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         X = self._asked(X)
         rng, shift = self._generator(random_state), _checks.offsets(offset, X.shape[0])
-        x = np.asarray(self._design.rows(X) @ self._fits[0].posterior.sample(whole("n_samples", n_samples), rng).T)
+        w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
+        x = np.asarray(self._design.rows(X) @ w.T)
         x += 0.0 if shift is None else shift[:, None]
-        drawn = self._likelihood().predictive(x.T, np.zeros_like(x.T)).sample(1, rng)
-        return self.classes_[drawn[0].T.astype(int)]
+        drawn = draw_observations(self._likelihood(), x.T, label, rng)
+        return self.classes_[drawn.T.astype(int)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -40,6 +40,12 @@ class BayesianSurvivalRegression(ChosenFamily):
         Standard deviation of that prior, 5 unless given.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    hyperparameters : {"auto", "maximise", "integrate", "fixed"}
+        What is done with everything that is "auto": its penalised optimum, an average over its posterior, or nothing.
+        "auto" integrates where that is cheap: few hyperparameters and small problems.
+    priors : dict, Prior or None
+        Of what is learnt, by name, from `latlin.priors`; `Flat()` for all gives plain evidence maximisation. Weakly
+        informative in the units of the data unless given; `hyperparameters_` shows them.
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
@@ -85,6 +91,8 @@ class BayesianSurvivalRegression(ChosenFamily):
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -96,6 +104,8 @@ class BayesianSurvivalRegression(ChosenFamily):
             fit_intercept=fit_intercept,
             intercept_scale=intercept_scale,
             standardise=standardise,
+            hyperparameters=hyperparameters,
+            priors=priors,
             warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
@@ -163,7 +173,7 @@ class BayesianSurvivalRegression(ChosenFamily):
         observed = np.asarray(beside(y, event=event, upper=upper), float)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
-        return log_density(self._family().potential(observed, self._fits[0].values), at)
+        return log_density(self._observed(observed), at)
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Of a time that comes later than y, drawn evenly above P(new ≤ y); of an earlier one, below it."""

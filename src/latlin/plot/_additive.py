@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from latlin.plot._axes import BLUE, GREY, VERMILION, Axes, given_or_new
 
@@ -143,28 +142,4 @@ def field(
         drawn = ax.scatter(spots[:, 0], spots[:, 1], c=values[seen], s=40, cmap="viridis")
         ax.set_aspect("equal")
     ax.figure.colorbar(drawn, ax=ax, label=f"{term}, {column}")
-    return ax
-
-
-def pit(loo: Any, ax: Axes | None = None, *, bins: int = 20) -> Axes:
-    """Probabilities of smaller observations, of rows that were left out: flat where the model is right.
-
-    Parameters
-    ----------
-    loo : LeaveOneOut or array of shape (n,)
-        From `AdditiveModel.loo()`; or randomised quantile residuals, as `quantile_residuals` of an estimator gives
-        them for rows that it has not seen.
-    ax : matplotlib Axes, optional
-    bins : int
-    """
-    levels = np.asarray(loo.pit) if hasattr(loo, "pit") else ndtr(np.asarray(loo, float))
-    if not len(levels):
-        raise ValueError("these are groups that were left out; probabilities are for rows")
-    ax = given_or_new(ax)
-    ax.hist(levels, bins=bins, range=(0.0, 1.0), density=True, color=BLUE, alpha=0.5)
-    error = 2.0 * np.sqrt((bins - 1.0) / len(levels))
-    ax.axhspan(max(0.0, 1.0 - error), 1.0 + error, color=GREY, alpha=0.2, lw=0, label="chance")
-    ax.axhline(1.0, color=GREY, lw=0.8)
-    ax.set_xlabel("P(new observation ≤ observed), the row left out")
-    ax.legend(frameon=False)
     return ax

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 from scipy.stats import binom
 
 from latlin.diagnostics.calibration import Calibration
@@ -88,4 +91,37 @@ def calibration_ranks(
     ax.axhline(len(ranks) / bins, color=GREY, lw=0.8, ls="--")
     ax.set_xlabel(f"rank of the truth, {calibration.names[index]}")
     ax.set_ylabel("runs")
+    return ax
+
+
+# --- Where observations fall in their predicted distributions: flat when the family fits.
+
+
+def pit(residuals: Any, ax: Axes | None = None, *, bins: int = 20, color: str = BLUE) -> Axes:
+    """Histogram of probability integral transforms Φ(residual), with the band of 99 % of the bars of a true model.
+
+    Parameters
+    ----------
+    residuals : array of shape (n,), or LeaveOneOut
+        Randomised quantile residuals, as `quantile_residuals` of an estimator gives them for rows it has not seen; or
+        what `AdditiveModel.loo()` returned, whose rows were left out one by one.
+    ax : matplotlib Axes, optional
+    bins : int
+    color :
+        Of the bars.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    values = np.asarray(residuals.pit) if hasattr(residuals, "pit") else ndtr(np.asarray(residuals, float))
+    if not len(values):
+        raise ValueError("residuals must be of rows, got groups that were left out")
+    ax = given_or_new(ax)
+    ax.hist(values, np.linspace(0.0, 1.0, bins + 1), color=color, alpha=0.7)
+    low, high = binom.interval(0.99, len(values), 1.0 / bins)
+    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0)
+    ax.axhline(len(values) / bins, color=GREY, lw=0.8, ls="--")
+    ax.set_xlabel("probability integral transform")
+    ax.set_ylabel("rows")
     return ax

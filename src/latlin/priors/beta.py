@@ -8,9 +8,11 @@ import numpy as np
 from scipy.special import betaincinv, betaln
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior, positive
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class Beta(Prior):
     """p(x) = x^{a − 1}(1 − x)^{b − 1}/B(a, b), 0 < x < 1."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior, positive
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class Exponential(Prior):
     """p(x) = exp(−x/scale)/scale, x > 0; its mean is `scale`."""
@@ -33,6 +35,7 @@ class Exponential(Prior):
         return -self.scale * np.log1p(-p)
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class PenalisedComplexity(Prior):
     """The exponential density with P(x > upper) = probability.

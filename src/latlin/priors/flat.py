@@ -8,9 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class Flat(Prior):
     """p(x) = 1 everywhere: not normalised, so an evidence integrated over it has no absolute value.

@@ -11,9 +11,11 @@ import numpy as np
 from scipy.special import gammainccinv, gammaincinv, gammaln
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior, positive
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class Gamma(Prior):
     """p(x) = rate^shape x^{shape − 1} exp(−rate x)/Γ(shape), x > 0."""
@@ -35,6 +37,7 @@ class Gamma(Prior):
         return gammaincinv(self.shape, p) / self.rate
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class InverseGamma(Prior):
     """p(x) = scale^shape x^{−shape − 1} exp(−scale/x)/Γ(shape), x > 0."""

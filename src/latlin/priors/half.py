@@ -12,9 +12,11 @@ import numpy as np
 from scipy.special import gammaln, ndtri, stdtrit
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior, positive
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class HalfNormal(Prior):
     """p(x) = 2 N(x | 0, scale²), x > 0.
@@ -40,6 +42,7 @@ class HalfNormal(Prior):
         return self.scale * ndtri(0.5 * (1.0 + p))
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class HalfStudentT(Prior):
     """p(x) ∝ (1 + x²/(df scale²))^{−(df + 1)/2}, x > 0: like `HalfNormal` with a heavier tail."""
@@ -63,6 +66,7 @@ class HalfStudentT(Prior):
         return self.scale * stdtrit(self.df, 0.5 * (1.0 + p))
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class HalfCauchy(Prior):
     """p(x) = 2 / (π scale (1 + x²/scale²)), x > 0; it has no mean."""

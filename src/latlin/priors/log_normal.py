@@ -8,9 +8,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior, number, positive
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class LogNormal(Prior):
     """log x ~ N(mean, sd²), x > 0: `mean` and `sd` are those of the logarithm."""

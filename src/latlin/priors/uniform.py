@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable_by_arguments
 from latlin.priors.base import Prior, number
 
 
+@storable_by_arguments
 @dataclass(frozen=True, repr=False)
 class Uniform(Prior):
     """p(x) = 1/(high − low), low < x < high."""

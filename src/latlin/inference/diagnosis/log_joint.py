@@ -21,7 +21,7 @@ from latlin.inference.forms.prior import (
 )
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 
 
@@ -57,7 +57,7 @@ class AveragedLogJoint:
     """log Σ_k weight_k p_k(w) of a model whose hyperparameters are integrated out."""
 
     def __init__(self, model: AveragedModel) -> None:
-        self._parts = [LogJoint(part) for part in model.parts]
+        self._parts = [LogJoint(in_memory(part)) for part in model.parts]
         self._log_weights = model.log_weights
 
     def __call__(self, w: Array) -> Array:

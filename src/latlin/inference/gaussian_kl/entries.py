@@ -122,3 +122,15 @@ class EntryCoordinates:
 
     def newton(self, now: Reached[EntryPlace]) -> None:
         return None
+
+    def deviation(self, place: EntryPlace) -> float:
+        at = marginals_at(self.form, place.entries, place.pull)
+        assert at is not None  # an ascent has been there
+        scale = self.form.projections.scale
+        u = at.deviation / scale
+        slope = self.form.linear - self.form.times_quadratic(u)
+        slope = (slope + self.form.projections.transposed_times(at.expected.d_mean)) / scale
+        # √(gᵀSg), and the entries of (P̂ − P)∘S
+        shift = np.sqrt(max(float(slope @ at.precision.solve(slope)), 0.0))
+        shares = (place.entries_hat - place.entries) * at.precision.inverse_values
+        return max(float(shift), float(np.abs(shares).max(initial=0.0)))

@@ -1,0 +1,323 @@
+"""Hyperparameters of Gaussian processes: their names and priors, and averages over their posterior.
+
+A scikit-learn kernel moves in the logarithms of its parameters, and a likelihood in the free coordinates of its ranges;
+both are the coordinates of `latlin.hyper`. Default priors are weakly informative in the units of the data:
+
+    length scales          log-normal about the spread of the inputs, a factor e^1.5 either way
+    constants (variances)  log-normal about the mean square of y (4 where the latent function is no mean), likewise
+    noise_scale            gamma of shape 2, its mean the standard deviation of y
+    anything else          log-normal about its start, a factor e² either way; uniform between two ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from scipy.special import logsumexp
+
+from latlin.densities.mixture import Mixture
+from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
+from latlin.gp.latent import Latent
+from latlin.gp.likelihoods import spread
+from latlin.gp.process import Process
+from latlin.gp.search import Found, maximise_evidence
+from latlin.hyper.average import averaged_posterior
+from latlin.hyper.learn import Learnt, integrate
+from latlin.hyper.objective import Evaluation
+from latlin.hyper.optimum import bound_message, touching
+from latlin.hyper.space import Hyperparameter, Space
+from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.inference.averaged import AveragedModel
+from latlin.inference.engine import Engine
+from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import Array
+from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable_as
+from latlin.potentials.averaged import AveragedPredictive
+from latlin.potentials.predictive import Predictive
+from latlin.potentials.ranges import Above, Between, Increasing
+from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
+
+Manner = Literal["auto", "maximise", "integrate", "fixed"]
+#: most rows and hyperparameters that "auto" integrates
+ROWS, FEW = 200, 8
+#: sd of logarithms: of sizes that the data suggest, and of anything else
+KNOWN, WIDE = 1.5, 2.0
+
+
+class Wish(NamedTuple):
+    """What a user asked for."""
+
+    manner: Manner
+    priors: Mapping[str, Prior] | Prior | None
+
+    def integrates(self, rows: int, count: int) -> bool:
+        """Whether an average is wanted, or cheap."""
+        return self.manner == "integrate" or (self.manner == "auto" and rows <= ROWS and 0 < count <= FEW)
+
+
+def wish(manner: Any, priors: Any) -> Wish:
+    """The checked wish."""
+    if manner not in get_args(Manner):
+        raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, get_args(Manner)))}, got {manner!r:.80}")
+    if priors is not None and not isinstance(priors, Prior | Mapping):
+        raise ValueError(f"priors must map names of hyperparameters to latlin.priors, got {priors!r:.80}")
+    return Wish(manner, priors)
+
+
+def space_of(setting: Setting, X: Array, y: Array, priors: Mapping[str, Prior] | Prior | None) -> Space | None:
+    """The free parameters of kernel and likelihood by name, in the order of `setting.theta`; None without any."""
+    defaults = [*_of_kernel(setting, X, y), *_of_likelihood(setting, y)]
+    if not defaults:
+        return None
+    names = [name for name, *_ in defaults]
+    whole = {name.partition("[")[0] for name in names}
+    if isinstance(priors, Mapping) and (strange := sorted(set(priors) - set(names) - whole)):
+        raise ValueError(f"priors names {', '.join(map(repr, strange))}; hyperparameters are {', '.join(names)}")
+    members = []
+    for (name, support, prior), t, ends in zip(defaults, setting.theta, setting.bounds, strict=True):
+        given = (
+            priors
+            if isinstance(priors, Prior)
+            else (priors or {}).get(name, (priors or {}).get(name.partition("[")[0]))
+        )
+        free = Hyperparameter(name, _value(support, float(t)), Flat(), support, None)
+        low, high = (float(free.value(float(end))) for end in ends)
+        start = float(np.clip(_value(support, float(t)), low, high))
+        members.append(Hyperparameter(name, start, prior if given is None else given, support, (low, high)))
+    return Space(members)
+
+
+def _value(support: tuple[float, float], t: float) -> float:
+    middle = Hyperparameter("", _inside(support), Flat(), support)
+    return float(middle.value(t))
+
+
+def _inside(support: tuple[float, float]) -> float:
+    low, high = support
+    return 0.5 * (low + high) if np.isfinite(low + high) else low + 1.0 if np.isfinite(low) else 0.0
+
+
+def _of_kernel(setting: Setting, X: Array, y: Array) -> list[tuple[str, tuple[float, float], Prior]]:
+    """Name, support and default prior of each free number of the kernel."""
+    location = setting.likelihood.template.observation[0] == "loc"
+    size = float(np.mean(y**2)) or 1.0 if location and setting.amplitude == 1.0 else 1.0 if location else 4.0
+    widths = np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
+    found: list[tuple[str, tuple[float, float], Prior]] = []
+    for parameter in setting.kernel.hyperparameters:
+        if parameter.fixed:
+            continue
+        last = parameter.name.rpartition("__")[2]
+        start = np.atleast_1d(setting.kernel.get_params()[parameter.name])
+        for j in range(parameter.n_elements):
+            name = parameter.name if parameter.n_elements == 1 else f"{parameter.name}[{j}]"
+            width = float(np.sqrt(np.mean(widths**2)) if parameter.n_elements == 1 else widths[j % len(widths)])
+            known = {"length_scale": width, "constant_value": size}
+            prior = LogNormal(np.log(known[last]), KNOWN) if last in known else LogNormal(np.log(start[j]), WIDE)
+            found.append((name, (0.0, np.inf), prior))
+    return found
+
+
+def _of_likelihood(setting: Setting, y: Array) -> list[tuple[str, tuple[float, float], Prior]]:
+    found: list[tuple[str, tuple[float, float], Prior]] = []
+    for name, span in setting.likelihood.ranges:
+        value = setting.likelihood.template.value_of(name)
+        if isinstance(span, Increasing):
+            found.append((f"{name}[0]", (-np.inf, np.inf), Uniform(-span.reach, span.reach)))
+            gaps = [f"{name}[{k}] - {name}[{k - 1}]" for k in range(1, np.size(value))]
+            found += [(gap, (0.0, np.inf), HalfStudentT(4.0, 2.5)) for gap in gaps]
+        elif isinstance(span, Between):
+            found.append((name, (span.low, span.high), Uniform(span.low, span.high)))
+        elif isinstance(span, Above):
+            found.append((*_scale_or_shape(name, span, float(value), y),))
+        else:
+            found.append((name, (-np.inf, np.inf), Flat()))
+    return found
+
+
+def _scale_or_shape(name: str, span: Above, value: float, y: Array) -> tuple[str, tuple[float, float], Prior]:
+    if name == "scale":
+        return "noise_scale", (0.0, np.inf), Gamma(2.0, 2.0 / spread(y))
+    support = (span.low, np.inf)
+    if name == "df":
+        return name, support, Gamma(2.0, 0.1)
+    return name, support, LogNormal(float(np.log(value)), WIDE) if value > 0.0 else Flat()
+
+
+class Search(NamedTuple):
+    """How a first search goes: see `maximise_evidence`."""
+
+    engine: Engine
+    optimizer: Any
+    n_restarts: int
+    max_iter: int
+
+
+def fit_process(
+    setting: Setting, X: Array, y: Array, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
+) -> tuple[Process | AveragedProcess, HyperparameterTable]:
+    """The process with its hyperparameters maximised or integrated, and their table."""
+    optimizer = None if wanted.manner == "fixed" else search.optimizer
+    space = None if optimizer is None else space_of(setting, X, y, wanted.priors)
+    found = maximise_evidence(setting, X, y, search.engine, optimizer, *search[2:], rng, verbose, space)
+    if space is None:
+        return Process(X, found), HyperparameterTable([], "fixed")
+    if wanted.integrates(len(y), len(space)):
+        values = space.values(found.setting.theta)
+        there = Space([replace(m, start=values[m.name]) for m in space.members])
+        process = average(found, there, X, y, search.engine, wanted, verbose)
+        return process, process.table
+    table, caution = maximised_table(found.setting, space)
+    posterior = replace(found.latent.posterior, caution=caution)
+    message = "; ".join(filter(None, (found.message, caution[1] if caution else "")))
+    return Process(X, replace(found, latent=replace(found.latent, posterior=posterior), message=message)), table
+
+
+def average(
+    found: Found, space: Space, X: Array, y: Array, engine: Engine, wanted: Wish, verbose: bool
+) -> AveragedProcess:
+    """The process averaged over the posterior of its hyperparameters, searched from where a first search ended."""
+    setting = found.setting
+
+    def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        theta = np.array([m.coordinate(values[m.name]) for m in space.members])
+        here, start = setting.at(theta), None if before is None else before.posterior
+        if not slopes:
+            latent = fit_latent(here, X, y, engine, start)
+            return Evaluation(latent.posterior.log_evidence, None, latent)
+        latent, gradient = fit_with_gradient(here, X, y, engine, start)
+        by_name = {m.name: g / m.slope(t) for m, g, t in zip(space.members, gradient, theta, strict=True)}
+        return Evaluation(latent.posterior.log_evidence, by_name, latent)
+
+    quick = wanted.manner == "auto" and len(space) > 1
+    learnt = integrate(space, evaluate, method="composite" if quick else "auto", verbose=verbose)
+    parts = tuple(_process(c.values, c.fit, space, found, X) for c in learnt.components)
+    return AveragedProcess(parts, *_numbers(learnt))
+
+
+def _process(values: Mapping[str, float], latent: Latent, space: Space, found: Found, X: Array) -> Process:
+    setting = found.setting.at(np.array([m.coordinate(values[m.name]) for m in space.members]))
+    post = latent.posterior
+    return Process(X, Found(setting, latent, post.trace, post.converged, post.n_iter, post.message))
+
+
+def _numbers(learnt: Learnt) -> tuple[Any, ...]:
+    fits = tuple(c._replace(fit=c.fit.posterior) for c in learnt.components)
+    whole = averaged_posterior(replace(learnt, components=fits))
+    weights, logs = (np.array([getattr(c, name) for c in fits]) for name in ("share", "log_weight"))
+    said = {
+        name: getattr(whole, name) for name in ("log_evidence", "evidence_kind", "message", "bound_error", "caution")
+    }
+    return weights, logs, said, learnt.table
+
+
+def maximised_table(setting: Setting, space: Space) -> tuple[HyperparameterTable, tuple[str, str] | None]:
+    """The table at an optimum, and a word where one stands at an end of its search."""
+    sides = touching(space, setting.theta)
+    values = space.values(setting.theta)
+    rows = [
+        row_of(m.name, values[m.name], None, int(side), repr(m.prior))
+        for m, side in zip(space.members, sides, strict=True)
+    ]
+    said = bound_message(space, sides, values, "integrate over it, give it a prior or other bounds, or fix it")
+    return HyperparameterTable(rows, "maximised"), ("do not use", said) if said else None
+
+
+@dataclass(frozen=True)
+class AveragedProcess:
+    """Processes at several hyperparameters with weights; answers as one `Process` does.
+
+    Parameters
+    ----------
+    parts : tuple of Process
+    weights, log_weights : ndarray of shape (K,)
+        Shares of the parts, and logarithms of quadrature weight × prior density.
+    numbers : dict
+        log_evidence, evidence_kind, message, bound_error and caution of the average.
+    table : HyperparameterTable
+    """
+
+    parts: tuple[Process, ...]
+    weights: Array
+    log_weights: Array
+    numbers: Mapping[str, Any]
+    table: HyperparameterTable
+
+    @property
+    def X(self) -> Array:
+        return self.parts[0].X
+
+    @property
+    def _middle(self) -> int:
+        return int(np.argmax(self.weights))
+
+    @property
+    def found(self) -> Found:
+        """That of the part of largest weight."""
+        return self.parts[self._middle].found
+
+    @property
+    def setting(self) -> Setting:
+        return self.found.setting
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """Over the latent function at the training inputs."""
+        each = [part.found.latent.posterior for part in self.parts]
+        centre = each[self._middle]
+        return Posterior(
+            model=AveragedModel([p.model for p in each], self.log_weights, self._middle),
+            density=Mixture(self.weights, tuple(p.density for p in each)),
+            engine=centre.engine,
+            converged=all(p.converged for p in each),
+            n_iter=sum(p.n_iter for p in each),
+            trace=centre.trace,
+            elapsed=sum(p.elapsed for p in each),
+            **self.numbers,
+        )
+
+    def marginals(self, new: Array) -> tuple[Array, Array]:
+        """Means and variances of the latent function at new inputs."""
+        means, variances = (np.stack(each) for each in zip(*(part.marginals(new) for part in self.parts), strict=True))
+        mean = self.weights @ means
+        return mean, self.weights @ (variances + (means - mean) ** 2)
+
+    def means(self, new: Array) -> Array:
+        return np.asarray(self.weights @ np.stack([part.means(new) for part in self.parts]))
+
+    def covariance(self, new: Array) -> Array:
+        """Covariance of the latent function at new inputs."""
+        mean, total = self.means(new), np.zeros((len(new), len(new)))
+        for weight, part in zip(self.weights, self.parts, strict=True):
+            apart = part.means(new) - mean
+            total += weight * (part.covariance(new) + np.outer(apart, apart))
+        return total
+
+    def predictive(self, new: Array) -> Predictive:
+        """The distribution of new observations."""
+        return AveragedPredictive(self.weights, [part.predictive(new) for part in self.parts])
+
+    def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
+        """Joint draws of new observations, one per row."""
+        rng = generator(random_state)
+        label = rng.choice(len(self.weights), size=count, p=self.weights)
+        draws = np.empty((count, len(new)))
+        for k in np.unique(label):
+            draws[label == k] = self.parts[k].sample(new, int(np.sum(label == k)), rng)
+        return draws
+
+    def leave_one_out(self) -> Array:
+        """log p(y_n | all other y) = −log Σ_k weight_k / p_k(y_n | all other y), which is exact for the average."""
+        each = np.stack([part.found.latent.leave_one_out() for part in self.parts])
+        return np.asarray(-logsumexp(np.log(self.weights)[:, None] - each, axis=0))
+
+
+storable_as(
+    AveragedProcess,
+    lambda process: {n: getattr(process, n) for n in AveragedProcess.__dataclass_fields__},
+    AveragedProcess,
+)

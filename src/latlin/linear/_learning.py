@@ -1,0 +1,301 @@
+"""Which hyperparameters of a linear model are learnt, under which priors, and whether maximised or integrated.
+
+Defaults are weakly informative in the units of the data: gamma densities of shape 2 for scales, which vanish at zero,
+so that nothing collapses there (Chung, Rabe-Hesketh, Dorie, Gelman and Liu, 2013), and whose means are
+
+    prior_scale   2 unit; with one per feature unit/√D
+    noise_scale   unit
+    df            20 (Juárez and Steel, 2010)
+
+with `unit` the standard deviation of y where that is a measured number, else 1, divided by the size of the features
+where these are not standardised. Parameters between two ends are uniform there, others log-normal about their start
+with a factor e² either way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from latlin.hyper.average import averaged_posterior
+from latlin.hyper.learn import Learnt, integrate, maximise
+from latlin.hyper.objective import Evaluate, Evaluation
+from latlin.hyper.space import Hyperparameter, Space
+from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.inference.engine import Engine
+from latlin.inference.posterior import Posterior
+from latlin.linear._evidence import Accuracy, Fit, Share, ranges_of
+from latlin.linear._exact import Spectrum
+from latlin.linear._problem import Problem
+from latlin.potentials.ranges import Above, Between, Increasing, Range
+from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
+
+Manner = Literal["auto", "maximise", "integrate", "fixed"]
+#: hyperparameter → the estimator's argument
+ARGUMENTS = {"scale": "noise_scale"}
+#: most hyperparameters and unknowns of a fit that "auto" integrates, and most hyperparameters of a lattice there
+FEW, NARROW, FINEST = 3, 100, 1
+#: most hyperparameters whose curvature is looked for
+CURVED = 8
+#: sd of the logarithm of a parameter of which nothing is known
+WIDE = 2.0
+
+
+class Learning(NamedTuple):
+    """What a user asked for.
+
+    Parameters
+    ----------
+    manner : {"auto", "maximise", "integrate", "fixed"}
+    priors : mapping, Prior or None
+        By the names of the estimator's arguments; one prior for all; or the defaults.
+    """
+
+    manner: Manner = "maximise"
+    priors: Mapping[str, Prior] | Prior | None = None
+
+
+def learning(manner: Any, priors: Any) -> Learning:
+    """The checked wish."""
+    if manner not in get_args(Manner):
+        raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, get_args(Manner)))}, got {manner!r:.80}")
+    if priors is None or isinstance(priors, Prior):
+        return Learning(manner, priors)
+    if not isinstance(priors, Mapping):
+        raise ValueError(f"priors must map names of hyperparameters to latlin.priors, got {priors!r:.80}")
+    for name, prior in priors.items():
+        if not isinstance(prior, Prior):
+            raise ValueError(f"priors[{name!r}] must be one of latlin.priors, got {prior!r:.80}")
+    return Learning(manner, dict(priors))
+
+
+class Unknowns:
+    """The free hyperparameters of a problem as named numbers: vectors one by one, cut points by the first and the gaps.
+
+    Parameters
+    ----------
+    problem : Problem
+    values : dict
+        Every hyperparameter; the free ones are where a search starts.
+    free : sequence of str
+    priors : mapping, Prior or None
+        See `Learning`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        values: Mapping[str, Any],
+        free: Sequence[str],
+        priors: Mapping[str, Prior] | Prior | None,
+    ) -> None:
+        self._values, self._ranges = dict(values), {name: ranges_of(problem)[name] for name in free}
+        self._refuse_unknown(priors)
+        self._defaults = default_priors(problem, self._values, self._ranges)
+        self._priors = priors
+        self.space = Space([member for name in free for member in self._members(name)])
+
+    def _refuse_unknown(self, priors: Mapping[str, Prior] | Prior | None) -> None:
+        known = [ARGUMENTS.get(name, name) for name in self._ranges]
+        if isinstance(priors, Mapping) and (strange := sorted(set(priors) - set(known))):
+            raise ValueError(
+                f"priors names {', '.join(map(repr, strange))}, which is not learnt here; learnt are {', '.join(known)}"
+            )
+
+    def _members(self, name: str) -> list[Hyperparameter]:
+        span, shown, start = self._ranges[name], ARGUMENTS.get(name, name), self._values[name]
+        given = self._priors if isinstance(self._priors, Prior) else (self._priors or {}).get(shown)
+        if isinstance(span, Increasing):
+            return _cut_members(shown, start, span, given)
+        prior, ends = self._defaults[name] if given is None else given, _ends(span)
+        if np.ndim(start) == 0:
+            return [Hyperparameter(shown, _within(float(start), ends), prior, _support(span), ends)]
+        return [
+            Hyperparameter(f"{shown}[{j}]", _within(float(value), ends), prior, _support(span), ends)
+            for j, value in enumerate(start)
+        ]
+
+    def assembled(self, numbers: Mapping[str, float]) -> dict[str, Any]:
+        """Every hyperparameter as the model takes it."""
+        found, left = dict(self._values), iter(numbers.values())
+        for name, span in self._ranges.items():
+            start = self._values[name]
+            own = np.array([next(left) for _ in range(np.size(start))])
+            found[name] = np.cumsum(own) if isinstance(span, Increasing) else own if np.ndim(start) else float(own[0])
+        return found
+
+    def slopes(self, found: Mapping[str, Any]) -> dict[str, float]:
+        """Derivatives in the named numbers from those in the hyperparameters."""
+        flat: list[float] = []
+        for name, span in self._ranges.items():
+            slope = np.atleast_1d(np.asarray(found[name], float))
+            if isinstance(span, Increasing):
+                # every later cut moves with the first one and with a gap
+                slope = np.cumsum(slope[::-1])[::-1]
+            flat += slope.tolist() if np.ndim(self._values[name]) else [float(slope.sum())]
+        return dict(zip(self.space.names, flat, strict=True))
+
+
+class Task(NamedTuple):
+    """What learning hyperparameters needs to know besides the problem.
+
+    Parameters
+    ----------
+    wish : Learning
+    accuracy : Accuracy
+    cheap : bool
+        Whether some tens of fits cost little, so that "auto" integrates.
+    verbose : bool
+    """
+
+    wish: Learning
+    accuracy: Accuracy
+    cheap: bool
+    verbose: bool = False
+
+    def run(self, space: Space, evaluate: Evaluate, *, curvature: bool) -> Learnt:
+        """Maximise or integrate."""
+        few, (gradient, gain) = self.cheap and len(space) <= FEW, self.accuracy
+        if self.wish.manner == "integrate" or (self.wish.manner == "auto" and few):
+            quick = self.wish.manner == "auto" and len(space) > FINEST
+            method = "composite" if quick else "auto"
+            return integrate(space, evaluate, method=method, gradient=gradient, gain=gain, verbose=self.verbose)
+        curved = curvature and len(space) <= CURVED
+        return maximise(space, evaluate, gradient=gradient, gain=gain, curvature=curved, verbose=self.verbose)
+
+
+def learn(
+    problem: Problem,
+    engine: Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    task: Task,
+    start: Posterior | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Fit:
+    """Learn the hyperparameters `free`, starting from those in `values`, by fits of an engine.
+
+    Fits keep their states in the files `checkpoint` and ".0", ".1", … for one after the other.
+    """
+    unknowns = Unknowns(problem, values, free, task.wish.priors)
+    evaluate = evaluation(problem, engine, unknowns, start, checkpoint)
+    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap), unknowns)
+
+
+def evaluation(
+    problem: Problem,
+    engine: Engine,
+    unknowns: Unknowns,
+    start: Posterior | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Evaluate:
+    """Fits of an engine as a function of the unknowns."""
+    number = count()
+
+    def evaluate(numbers: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        found = unknowns.assembled(numbers)
+        file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
+        posterior = engine.run(problem.model(found), start=start if before is None else before, checkpoint=file)
+        gradient = unknowns.slopes(problem.gradient(posterior, found)) if slopes else None
+        return Evaluation(posterior.log_evidence, gradient, posterior)
+
+    return evaluate
+
+
+def learn_exactly(
+    problem: Problem,
+    decompose: Callable[[Any], Spectrum],
+    posterior_at: Callable[[dict[str, Any]], Posterior],
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    task: Task,
+) -> Fit:
+    """Learn "prior_scale" and "scale" of a Gaussian model from its spectrum; posteriors only where they are needed.
+
+    `decompose` gives the spectrum of the problem for relative prior scales.
+    """
+    unknowns = Unknowns(problem, values, free, task.wish.priors)
+    single = np.ndim(values["prior_scale"]) == 0
+    data = decompose(1.0 if single else values["prior_scale"])
+
+    def evaluate(numbers: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        found = unknowns.assembled(numbers)
+        scale = float(found["prior_scale"]) if single else 1.0
+        value, gradient = data.log_evidence(float(np.log(scale)), float(np.log(found["scale"])))
+        by_name = {"prior_scale": gradient[0] / scale, "scale": gradient[1] / found["scale"]}
+        return Evaluation(value, unknowns.slopes({name: by_name[name] for name in free}), None)
+
+    learnt = task.run(unknowns.space, evaluate, curvature=True)
+    fitted = tuple(c._replace(fit=posterior_at(unknowns.assembled(c.values))) for c in learnt.components)
+    return _fit_of(replace(learnt, components=fitted), unknowns)
+
+
+def _fit_of(learnt: Learnt, unknowns: Unknowns) -> Fit:
+    shares: tuple[Share, ...] = ()
+    if learnt.table.manner == "integrated":
+        shares = tuple(Share(part.share, unknowns.assembled(part.values)) for part in learnt.components)
+    values = unknowns.assembled(learnt.values)
+    return Fit(averaged_posterior(learnt), values, learnt.n_fits, shares, learnt.table)
+
+
+def fixed_table(values: Mapping[str, Any]) -> HyperparameterTable:
+    """The table of hyperparameters that were given."""
+    single = {ARGUMENTS.get(name, name): value for name, value in values.items() if np.ndim(value) == 0}
+    return HyperparameterTable([row_of(name, float(v), None, 0, "given") for name, v in single.items()], "fixed")
+
+
+def default_priors(problem: Problem, values: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Prior]:
+    """A weakly informative prior for each hyperparameter; see the module."""
+    unit = problem.unit
+    found: dict[str, Prior] = {name: _vague(span, values[name]) for name, span in ranges.items()}
+    size, count = problem.feature_size, np.size(values["prior_scale"])
+    per_feature = np.ndim(values["prior_scale"]) > 0
+    known: dict[str, Prior] = {
+        "prior_scale": Gamma(2.0, 2.0 * np.sqrt(count) * size / unit) if per_feature else Gamma(2.0, size / unit),
+        "scale": Gamma(2.0, 2.0 / unit),
+        "df": Gamma(2.0, 0.1),
+        "prior_df": Gamma(2.0, 0.1),
+    }
+    return found | {name: prior for name, prior in known.items() if name in found}
+
+
+def _vague(span: Range, start: Any) -> Prior:
+    if isinstance(span, Between):
+        return Uniform(span.low, span.high)
+    if isinstance(span, Above) and span.low == 0.0 and np.ndim(start) == 0:
+        return LogNormal(float(np.log(start)), WIDE)
+    return Flat()
+
+
+def _cut_members(shown: str, cuts: Any, span: Increasing, given: Prior | None) -> list[Hyperparameter]:
+    """The first cut point, even over where it is sought, and the gaps, unless the user gave a prior for all."""
+    bounds = span.bounds(len(cuts))
+    centre = Uniform(-span.reach, span.reach) if given is None else given
+    members = [Hyperparameter(f"{shown}[0]", float(cuts[0]), centre, (-np.inf, np.inf), bounds[0])]
+    for k, gap in enumerate(np.diff(cuts), start=1):
+        prior = HalfStudentT(4.0, 2.5) if given is None else given
+        low, high = (float(np.exp(end)) for end in bounds[k])
+        members.append(
+            Hyperparameter(f"{shown}[{k}] - {shown}[{k - 1}]", float(gap), prior, (0.0, np.inf), (low, high))
+        )
+    return members
+
+
+def _support(span: Range) -> tuple[float, float]:
+    if isinstance(span, Between):
+        return span.low, span.high
+    return (span.low, np.inf) if isinstance(span, Above) else (-np.inf, np.inf)
+
+
+def _ends(span: Range) -> tuple[float, float]:
+    low, high = span.from_free(np.array(span.bounds(1)[0]))
+    return float(low), float(high)
+
+
+def _within(value: float, ends: tuple[float, float]) -> float:
+    return float(np.clip(value, *ends))

@@ -1,0 +1,103 @@
+"""Distributions of new observations averaged over several likelihoods, such as those at several noise scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp, ndtr, ndtri
+
+from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.inversion import invert, invert_whole
+from latlin.numerics.rng import RandomState, generator
+from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.predictive import ClassPredictive, CountPredictive, Predictive, _probabilities
+
+
+class AveragedPredictive(Predictive):
+    """Σ_k weight_k × the k-th distribution.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (K,)
+        They add up to one.
+    parts : sequence of Predictive
+        Distributions of the same observations.
+
+    Attributes
+    ----------
+    probabilities : ndarray of shape (..., sites, classes)
+        Where the observations are classes.
+    """
+
+    def __init__(self, weights: Array, parts: Sequence[Predictive]) -> None:
+        self._weights, self._parts = np.asarray(weights, float), tuple(parts)
+        first = self._parts[0]
+        super().__init__(first._potential, first._m, first._v, first._shape)
+        self.mean = self._average(lambda part: part.mean)
+        # where a family has no mean, nothing is known of how the means differ, and the variance is infinite anyway
+        self.variance = self._average(lambda part: part.variance + np.nan_to_num((part.mean - self.mean) ** 2))
+        if all(isinstance(part, ClassPredictive) for part in parts):
+            self.probabilities = self._average(lambda part: part.probabilities)
+
+    def _normals(self) -> tuple[Array, Array] | None:
+        """Means and standard deviations of the parts, (K, ..., sites), where all are normal."""
+        if not all(type(part._potential) is Gaussian for part in self._parts):
+            return None
+        return np.stack([part.mean for part in self._parts]), np.sqrt([part.variance for part in self._parts])
+
+    def _weights_of(self, values: Array) -> Array:
+        return self._weights.reshape(-1, *[1] * (values.ndim - 1))
+
+    def log_density(self, y: ArrayLike) -> Array:
+        if (normals := self._normals()) is not None:
+            z = _spread_out(normals, y)
+            logs = -0.5 * z**2 - 0.5 * LOG_2PI - np.log(_aligned(normals[1], z))
+            return np.asarray(logsumexp(logs, b=self._weights_of(logs), axis=0))
+        each = [np.log(weight) + part.log_density(y) for weight, part in self._pairs()]
+        return np.asarray(logsumexp(each, axis=0))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        if (normals := self._normals()) is not None:
+            below = ndtr(_spread_out(normals, y))
+            return np.asarray(np.sum(self._weights_of(below) * below, axis=0))
+        return self._average(lambda part: part.cdf(y))
+
+    def quantile(self, q: ArrayLike) -> Array:
+        # the quantile of an average lies between those of its parts
+        if (normals := self._normals()) is not None:
+            z = ndtri(_probabilities(q))
+            ends = _aligned(normals[0], z[None]) + _aligned(normals[1], z[None]) * z
+        else:
+            ends = np.stack([part.quantile(q) for _, part in self._pairs()])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        if isinstance(self._parts[0], CountPredictive | ClassPredictive):
+            return invert_whole(self.cdf, q, low, high)
+        return invert(self.cdf, lambda y: np.exp(self.log_density(y)), q, low, high)
+
+    def sample(self, n: int, random_state: RandomState = None) -> Array:
+        rng = generator(random_state)
+        label = rng.choice(len(self._weights), size=n, p=self._weights)
+        draws = np.empty((n, *self._shape))
+        for k in np.unique(label):
+            draws[label == k] = self._parts[k].sample(int(np.sum(label == k)), rng)
+        return draws
+
+    def _pairs(self) -> list[tuple[float, Predictive]]:
+        return [(float(w), part) for w, part in zip(self._weights, self._parts, strict=True) if w > 0.0]
+
+    def _average(self, f: Callable[[Any], Array]) -> Array:
+        return np.asarray(sum(weight * f(part) for weight, part in self._pairs()))
+
+
+def _aligned(values: Array, like: Array) -> Array:
+    """(K, sites) with room for the axes between, so that it broadcasts against (K, …, sites)."""
+    return values.reshape(values.shape[0], *[1] * (like.ndim - values.ndim), *values.shape[1:])
+
+
+def _spread_out(normals: tuple[Array, Array], y: ArrayLike) -> Array:
+    """Deviations of y from each part, in its standard deviations."""
+    y = np.asarray(y, float)[None]
+    return np.asarray((y - _aligned(normals[0], y)) / _aligned(normals[1], y))
