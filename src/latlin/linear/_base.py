@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -37,6 +38,8 @@ from latlin.potentials.base import Potential
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
+#: unknowns whose names are kept with a posterior
+MOST_NAMES = 10_000
 
 
 class LinearEstimator(Archived, BaseEstimator):
@@ -203,6 +206,8 @@ class LinearEstimator(Archived, BaseEstimator):
         return bool(self.fit_intercept)
 
     def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+        names = self._coordinate_names(design)
+        fits = [fit._replace(posterior=replace(fit.posterior, names=names)) for fit in fits]
         self._design, self._fits, self._dtype = design, fits, np.dtype(dtype)
         posteriors = [fit.posterior for fit in fits]
         single = len(fits) == 1
@@ -325,6 +330,12 @@ class LinearEstimator(Archived, BaseEstimator):
     def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+
+    def _coordinate_names(self, design: Design) -> tuple[str, ...] | None:
+        """Names of the unknowns, for messages; none where they are too many to be read."""
+        if design.dim > MOST_NAMES:
+            return None
+        return tuple([*map(str, self._feature_names()), "intercept"][: design.dim])
 
     def _title(self) -> str:
         posterior: Posterior = self._fits[0].posterior
