@@ -9,22 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin import linear
-from latlin.datasets.columns import told
+from latlin.datasets.columns import Levelling, told
 from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import FAMILIES, Guess, Target, guess_family, learn_target
+from latlin.report.facts import VERDICT
 
 ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
     "logistic": linear.BayesianLogisticRegression,
     "probit": linear.BayesianProbitRegression,
     "poisson": linear.BayesianPoissonRegression,
+    "negative-binomial": linear.BayesianCountRegression,
     "ordinal": linear.BayesianOrdinalRegression,
     "robust": linear.RobustRegression,
     "sparse": linear.SparseRegression,
 }
-#: draws of a diagnosis, and rows × draws that it may cost
-DRAWS, EVALUATIONS = (400, 4000), 100_000_000
+#: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
+USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 100_000_000
 ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
 
 
@@ -37,6 +39,7 @@ class Choices(NamedTuple):
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    levelling: Levelling = Levelling()
 
 
 class Prepared(NamedTuple):
@@ -65,7 +68,13 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
     encoding = learn_encoding(
-        frame, choices.target, missing=choices.missing, drop=choices.drop, categorical=choices.categorical
+        frame,
+        choices.target,
+        missing=choices.missing,
+        drop=choices.drop,
+        categorical=choices.categorical,
+        coding=choices.levelling.coding,
+        reference=choices.levelling.references,
     )
     goal = frame[choices.target]
     family, notes = _family(goal, choices.family, ask)
@@ -90,6 +99,8 @@ def make_estimator(
         "random_state": 0,
         "verbose": verbose,
     }
+    if target.family == "negative-binomial":
+        options["family"] = target.family
     if target.family == "ordinal":
         options["order"] = target.labels
     return ESTIMATORS[target.family](**options)
@@ -126,15 +137,17 @@ def checked_interval(interval: float) -> float:
     return interval
 
 
-def diagnosis(estimator: Any, rows: int) -> list[tuple[str, str]]:
+def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[str, str]]:
     """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
     posterior = estimator.posterior_
     if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
         return []
-    found = posterior.diagnose(int(np.clip(EVALUATIONS // max(rows, 1), *DRAWS)), random_state=0)
+    found = posterior.diagnose(
+        int(np.clip(EVALUATIONS // max(rows, 1), FEWEST_DRAWS, most)) if most == USUAL_DRAWS else most, random_state=0
+    )
     low, high = found.evidence_interval
     lines = [
-        ("verdict", f"{found.verdict}: {found.reason}"),
+        (VERDICT, f"{found.verdict}: {found.reason}"),
         ("k̂", f"{found.k_hat:.2f} (above 0.7 the draws cannot be trusted)"),
         ("log evidence by importance sampling", f"{found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"),
         ("it lies between", f"{low:.3f} and {high:.3f}"),
@@ -177,4 +190,9 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
         notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
     if encoding.left_out:
         notes.append(f"Left out, because they are the same in every row: {told(encoding.left_out)}.")
-    return notes or ["No values are missing."]
+    if not notes:
+        notes.append("No values are missing.")
+    compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}
+    if compared:
+        notes.append(f"Levels are compared: {', '.join(f'{name} with {to}' for name, to in compared.items())}.")
+    return notes

@@ -83,8 +83,10 @@ def appending(path: str | os.PathLike[str]) -> Iterator[Callable[[Frame], None]]
 
 
 def _text_rows(fresh: Path, separator: str) -> Callable[[Frame], None]:
+    header = iter([True])
+
     def add(frame: Frame) -> None:
-        frame.to_csv(fresh, index=False, sep=separator, mode="a", header=not fresh.exists())
+        frame.to_csv(fresh, index=False, sep=separator, mode="a", header=next(header, False))
 
     return add
 

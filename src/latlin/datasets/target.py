@@ -14,7 +14,9 @@ from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, 
 FEW = 10
 #: families whose target is one of a few labels
 LABELLED = ("logistic", "probit", "ordinal")
-FAMILIES = ("linear", "robust", "sparse", "poisson", *LABELLED)
+#: families whose target counts something
+COUNTED = ("poisson", "negative-binomial")
+FAMILIES = ("linear", "robust", "sparse", *COUNTED, *LABELLED)
 
 
 class Guess(NamedTuple):
@@ -48,8 +50,8 @@ class Target:
         numbers = column_of_numbers(series)
         if numbers is None or not np.all(np.isfinite(numbers)):
             raise ValueError(f"the target {self.name!r} must hold finite numbers for the family {self.family!r}")
-        if self.family == "poisson" and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
-            raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family 'poisson'")
+        if self.family in COUNTED and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
+            raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family {self.family!r}")
         return numbers
 
     def _labelled(self, series: Series) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
@@ -25,10 +27,12 @@ from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, numbered, settled
+from latlin.linear._model_checks import checks_of_searches
 from latlin.linear._predict import Latent, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
-from latlin.linear._summary import Summary, coefficient_rows
+from latlin.linear._summary import Joint, Summary, coefficient_rows, joint_of
+from latlin.linear._tables import as_pandas, encoded, factor_words, learn, needs_encoding
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.counts import whole
@@ -62,6 +66,8 @@ class LinearEstimator(Archived, BaseEstimator):
         "n_features_in_",
         "feature_names_in_?[D]",
         "classes_?[*]",
+        "checks_?",
+        "encoding_?",
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -110,7 +116,13 @@ class LinearEstimator(Archived, BaseEstimator):
     # --- fitting --------------------------------------------------------------------------------
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
-        """Checked X and y."""
+        """Checked X and y; texts and levels of a data frame as numbers."""
+        X = as_pandas(X)
+        if reset:
+            self.__dict__.pop("encoding_", None)
+            if needs_encoding(X):
+                self.encoding_ = learn(X)
+        X = encoded(X, getattr(self, "encoding_", None))
         X, y = validate_data(self, X, y, reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options)
         return summable("X", X), summable("y", y)
 
@@ -170,7 +182,8 @@ class LinearEstimator(Archived, BaseEstimator):
             values, free, start = self._beginning(problem, before)
             file = numbered(checkpoint, index, len(problems))
             fits.append(fit_problem(problem, self.engine, values, free, start, self.verbose, file))
-        return self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
+        self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
+        return self._look_back(problems)
 
     def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[Problem]:
         """One problem per response."""
@@ -221,6 +234,16 @@ class LinearEstimator(Archived, BaseEstimator):
         self._store_coefficients()
         return self
 
+    def _look_back(self, problems: list[Problem], found: Sequence[Check] = ()) -> Self:
+        """What the fit shows of the model: `checks_`."""
+        searches = checks_of_searches(problems, self._fits, self._given(), self._feature_names())
+        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found))
+        return self
+
+    def _checks_of_family(self) -> list[Check]:
+        """What can be said of the family once it is fitted; nothing unless a subclass knows."""
+        return []
+
     def _store_coefficients(self) -> None:
         pairs = [self._design.coefficients(fit.posterior.mean) for fit in self._fits]
         spreads = [np.sqrt(np.maximum(fit.posterior.variance, 0.0))[: self._design.n_features] for fit in self._fits]
@@ -242,6 +265,7 @@ class LinearEstimator(Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
+        X = encoded(as_pandas(X), getattr(self, "encoding_", None))
         return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
@@ -324,6 +348,29 @@ class LinearEstimator(Archived, BaseEstimator):
             rows += [{**row, "name": f"{label}{row['name']}"} for row in part]
         return Summary(rows, coverage, self._title(), self._footer())
 
+    def joint(self, names: Sequence[str], *, equal: bool = False, response: int = 0) -> Joint:
+        """What the posterior says of several coefficients together, for example all levels of a factor.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Features.
+        equal : bool
+            Ask whether they are all equal instead of all zero: for levels that have one indicator each.
+        response : int
+            Of several classes, which.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from latlin.linear import BayesianLinearRegression
+        >>> X = pandas.DataFrame({"a": [0.0, 1, 0, 0, 1, 0], "b": [0.0, 0, 1, 0, 0, 1]})
+        >>> BayesianLinearRegression(noise_scale=0.1).fit(X, [0.0, 1.0, 2.0, 0.1, 1.1, 2.1]).joint(["a", "b"]).df
+        2
+        """
+        check_is_fitted(self, "posterior_")
+        return joint_of(self._fits[response].posterior, self._feature_names(), names, equal)
+
     def _response_names(self) -> list[str]:
         return [""]
 
@@ -346,7 +393,9 @@ class LinearEstimator(Archived, BaseEstimator):
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
         numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
-        return "\n".join(filter(None, [numbers, getattr(self, "finding_", "")]))
+        is_one = len(self._fits) == 1 and self._design.dim <= MOST_NAMES and self.evidence_kind_ != "none"
+        levels_ = factor_words(self, getattr(self, "encoding_", None)) if is_one else []
+        return "\n".join(filter(None, [numbers, *levels_, str(getattr(self, "checks_", ""))]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.

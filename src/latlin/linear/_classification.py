@@ -20,6 +20,7 @@ from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._model_checks import checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import Summarised
 from latlin.numerics.arrays import Array
@@ -90,7 +91,8 @@ class Classification(ClassifierMixin, LinearEstimator):
         fits = Parallel(n_jobs=self.n_jobs)(
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
-        return self._store(problems[0].design, list(fits), X.dtype)
+        self._store(problems[0].design, list(fits), X.dtype)
+        return self._look_back(problems, checks_of_labels(X, y, self.classes_, self._feature_names()))
 
     def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
         assert table.labels is not None  # the first pass looked for them

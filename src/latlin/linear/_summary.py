@@ -5,14 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
+
+
+class Joint(NamedTuple):
+    """Whether several coefficients are all zero, or all equal, by their joint posterior.
+
+    Attributes
+    ----------
+    statistic : float
+        mᵀS⁻¹m of the contrasts, with their posterior mean m and covariance S.
+    df : int
+        Number of contrasts.
+    probability : float
+        Posterior probability of values less probable than zero: near 0, the coefficients are clearly not all zero.
+    """
+
+    statistic: float
+    df: int
+    probability: float
+
+
+def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], equal: bool) -> Joint:
+    """Of the coefficients of some features, or of their differences to the first: δᵀS⁻¹δ of a Gaussian δ is χ²."""
+    listed = list(map(str, known))
+    if not names or not set(names) <= set(listed):
+        raise ValueError(f"names must be features of the model, got {list(names)!r}")
+    places = [listed.index(name) for name in names]
+    mean, covariance = posterior.mean[places], posterior.covariance()[np.ix_(places, places)]
+    if equal:
+        contrast = np.hstack([-np.ones((len(places) - 1, 1)), np.eye(len(places) - 1)])
+        mean, covariance = contrast @ mean, contrast @ covariance @ contrast.T
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-12 * max(values.max(), 1e-300)
+    z = vectors.T[kept] @ mean / np.sqrt(values[kept])
+    statistic = float(z @ z)
+    return Joint(statistic, int(kept.sum()), float(chi2.sf(statistic, max(int(kept.sum()), 1))))
 
 
 @dataclass(frozen=True)
@@ -34,13 +70,17 @@ class Summary:
     title: str
     footer: str
 
-    def to_pandas(self) -> Any:
-        """A data frame with one row a coefficient, indexed by name."""
+    def to_frame(self) -> Any:
+        """A data frame with one row per coefficient, indexed by name."""
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install 'latlin[cli]'") from error
+            raise ImportError("to_frame() needs pandas: pip install 'latlin[cli]'") from error
         return pandas.DataFrame(self.rows).set_index("name")
+
+    def to_pandas(self) -> Any:
+        """The same as `to_frame`."""
+        return self.to_frame()
 
     def _headings(self) -> tuple[str, ...]:
         low, high = 50.0 - 50.0 * self.coverage, 50.0 + 50.0 * self.coverage

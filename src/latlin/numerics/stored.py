@@ -20,7 +20,18 @@ from latlin.numerics.archive import KINDS
 
 Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
-ROOMS = ("densities", "factor", "gp", "inference", "linear", "mixture", "numerics", "potentials")
+ROOMS = (
+    "datasets",
+    "densities",
+    "diagnostics",
+    "factor",
+    "gp",
+    "inference",
+    "linear",
+    "mixture",
+    "numerics",
+    "potentials",
+)
 
 
 class Storing(NamedTuple):

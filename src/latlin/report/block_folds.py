@@ -119,10 +119,10 @@ def _targets_of(block: Block, deal: Deal, summary: Callable[[NDArray[Any]], Base
 
 
 def _judged(
-    block: Block, fitted: Any, others: Baseline, ask: Callable[[Any, Any], dict[str, Any]], step: int
+    block: Block, fitted: Any, others: Baseline, ask: Callable[[Any, Any, Any], dict[str, Any]], step: int
 ) -> Judged | None:
     if not block.n_rows:
         return None
     y = np.asarray(block.y)
     log = Densities.of(fitted.log_predictive_density(block.X, y), others.log_density(y))
-    return Judged(log, y[::step], ask(fitted, block.X[::step]))
+    return Judged(log, y[::step], ask(fitted, block.X[::step], y[::step]))

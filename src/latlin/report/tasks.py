@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from latlin.diagnostics.model_checks import check_calibration, check_coverage
 from latlin.diagnostics.reliability import reliability_curve
 from latlin.numerics.arrays import Array
-from latlin.report.baselines import Baseline, Bell, Frequencies, Rate
+from latlin.report.baselines import Baseline, Bell, Frequencies, Rate, ScatteredRate
 from latlin.report.held_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -24,7 +26,7 @@ class Task(NamedTuple):
 
     most_folds: Callable[[NDArray[Any]], int]
     split: Callable[[int, int | None], Any]
-    ask: Callable[[Any, Any], dict[str, Array]]
+    ask: Callable[[Any, Any, Any], dict[str, Array]]
     baseline: Callable[[NDArray[Any]], Baseline]
     sum_up: Callable[[HeldOut], dict[str, Any]]
 
@@ -41,8 +43,9 @@ def task_of(estimator: Any) -> Task:
     """By what the estimator predicts: labels, counts, or numbers."""
     if is_classifier(estimator) or hasattr(estimator, "predict_proba"):
         return Task(_rarest, _stratified, _ask_labels, Frequencies.of, _sum_up_labels)
-    if type(estimator).__name__ == "BayesianPoissonRegression":
-        return Task(len, _shuffled, _ask_numbers, Rate.of, _sum_up_numbers)
+    baseline = {"BayesianPoissonRegression": Rate.of, "BayesianCountRegression": ScatteredRate.of}
+    if type(estimator).__name__ in baseline:
+        return Task(len, _shuffled, _ask_numbers, baseline[type(estimator).__name__], _sum_up_numbers)
     return Task(len, _shuffled, _ask_numbers, Bell.of, _sum_up_numbers)
 
 
@@ -52,7 +55,7 @@ def checked_folds(folds: int, rows: int) -> int:
     return folds
 
 
-def _ask_nothing(fitted: Any, X: Any) -> dict[str, Array]:
+def _ask_nothing(fitted: Any, X: Any, y: Any) -> dict[str, Array]:
     return {}
 
 
@@ -75,7 +78,7 @@ def _rarest(y: NDArray[Any]) -> int:
     return int(count.min())
 
 
-def _ask_labels(fitted: Any, X: Any) -> dict[str, Array]:
+def _ask_labels(fitted: Any, X: Any, y: Any) -> dict[str, Array]:
     return {"probability": np.asarray(fitted.predict_proba(X), float)}
 
 
@@ -89,34 +92,41 @@ def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
         "Brier score": float(np.mean(np.sum((table - indicator) ** 2, axis=1)) / 2.0),
     }
     if table.shape[1] == 2:
-        curve, kind = reliability_curve(place, np.clip(table[:, 1], 0.0, 1.0)), "probability"
+        happened, probability, kind = place, np.clip(table[:, 1], 0.0, 1.0), "probability"
     else:
-        curve, kind = reliability_curve(found == place, np.clip(table.max(axis=1), 0.0, 1.0)), "confidence"
+        happened, probability, kind = found == place, np.clip(table.max(axis=1), 0.0, 1.0), "confidence"
+    curve = reliability_curve(happened, probability)
     groups = [dict(zip(curve._fields, map(float, group), strict=True)) for group in zip(*curve, strict=True)]
-    return {"scores": scores, "curve": groups, "curve_kind": kind, "points": []}
+    checks = [check_calibration(happened, probability)]
+    return {"scores": scores, "curve": groups, "curve_kind": kind, "points": [], "checks": checks}
 
 
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def _ask_numbers(fitted: Any, X: Any) -> dict[str, Array]:
-    tails = [0.5 + side * level / 2 for level in LEVELS for side in (-1, 1)]
-    ends = np.asarray(fitted.predict_quantiles(X, tails), float).reshape(-1, len(LEVELS), 2)
-    return {"mean": np.asarray(fitted.predict(X), float), "ends": ends}
+def _ask_numbers(fitted: Any, X: Any, y: Any) -> dict[str, Array]:
+    """Predictions, and probability integral transforms: randomised, so that whole numbers are no special case."""
+    pit = ndtr(fitted.quantile_residuals(X, y, random_state=0))
+    return {"mean": np.asarray(fitted.predict(X), float), "pit": np.asarray(pit, float)}
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
-    mean, ends, y = seen.told["mean"], seen.told["ends"], seen.y
+    mean, pit, y = seen.told["mean"], seen.told["pit"], seen.y
     wrong = y - mean
     scores = {
         "root mean square error": float(np.sqrt(np.mean(wrong**2))),
         "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
     }
-    inside = (ends[:, :, 0] <= y[:, None]) & (y[:, None] <= ends[:, :, 1])
-    curve = [_covered(level, inside[:, place]) for place, level in enumerate(LEVELS)]
+    curve = [_covered(level, np.abs(pit - 0.5) <= 0.5 * level) for level in LEVELS]
     some = np.unique(np.linspace(0, len(y) - 1, min(MOST_POINTS, len(y))).astype(int))
     points = np.column_stack([mean, y])[some].tolist()
-    return {"scores": scores, "curve": curve, "curve_kind": "coverage", "points": points}
+    return {
+        "scores": scores,
+        "curve": curve,
+        "curve_kind": "coverage",
+        "points": points,
+        "checks": [check_coverage(pit)],
+    }
 
 
 def _covered(level: float, inside: NDArray[np.bool_]) -> dict[str, float]:
