@@ -1,4 +1,4 @@
-"""`latlin fit`: from a table to a model file, its evidence, and what it is worth on rows it has not seen."""
+"""`latlin fit`: from a table to a model file, its evidence, and how well it predicts rows that it has not seen."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ class LinearEstimator(Archived, BaseEstimator):
 
         Groups: posterior ("coef", "intercept"), sample_stats ("lp", the log joint, and "log_q", the log density of the
         approximation: their difference gives importance weights), log_likelihood and observed_data ("y"). Needs
-        ArviZ below 1 and the training data, so a model that was fitted here.
+        ArviZ and the training data, so a model that was fitted here. ArviZ 1 makes a `DataTree` of them.
         """
         check_is_fitted(self, "posterior_")
         rng = self._generator(random_state)

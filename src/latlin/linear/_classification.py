@@ -105,11 +105,11 @@ class Classification(ClassifierMixin, LinearEstimator):
         return classes
 
     def _codings(self) -> list[Coding]:
-        """How labels become numbers, one a response."""
+        """How labels become numbers, one per response."""
         raise NotImplementedError
 
     def _codes(self, y: NDArray[Any]) -> list[Array]:
-        """The labels as numbers, one vector a response."""
+        """The labels as numbers, one vector per response."""
         return [coding(y) for coding in self._codings()]
 
     def _log_probabilities(self, latents: list[Latent]) -> Array:
@@ -146,7 +146,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         labels = np.asarray(y)
         table = self._log_probabilities(latents)
         if labels.shape != table.shape[:1]:
-            raise ValueError(f"y must have shape {table.shape[:1]}, one label a row, got shape {labels.shape}")
+            raise ValueError(f"y must have shape {table.shape[:1]}, one label per row, got shape {labels.shape}")
         return table[np.arange(len(labels)), class_index(labels, self.classes_)]
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:

@@ -143,7 +143,7 @@ def maximise_evidence(
     problem : Problem
     engine : Engine
     values : dict
-        Every hyperparameter; those in `free` are where the search starts, a vector for one number a feature.
+        Every hyperparameter; those in `free` are where the search starts, a vector for one number per feature.
     free : list of str
     start : Posterior, optional
     accuracy : Accuracy

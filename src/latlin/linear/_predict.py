@@ -42,7 +42,7 @@ def latent(posterior: Posterior, rows: Any, offset: Array | None) -> Latent:
 
 
 def log_density(potential: Potential, at: Latent) -> Array:
-    """log ∫ φ_n(x) q_n(x) dx for the potential's own observations, one a row."""
+    """log ∫ φ_n(x) q_n(x) dx for the potential's own observations, one per row."""
     if not hasattr(at.marginals, "expectation"):
         return np.asarray(potential.tilted_moments(at.mean, at.variance).log_z)
     regions = tuple((centre - at.offset, width) for centre, width in potential.regions())

@@ -113,7 +113,7 @@ class Regression(RegressorMixin, LinearEstimator):
         _, (at,), _ = self._latents(X, offset)
         observed = np.asarray(y, float)
         if observed.shape != at.mean.shape:
-            raise ValueError(f"y must have shape {at.mean.shape}, one number a row, got shape {observed.shape}")
+            raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._family().potential(observed, self._fits[0].values), at)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:

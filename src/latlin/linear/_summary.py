@@ -107,7 +107,7 @@ class Summary:
 def coefficient_rows(
     posterior: Posterior, design: Design, names: Sequence[str], coverage: float
 ) -> list[dict[str, Any]]:
-    """One row a coefficient, and one for the intercept at x = 0."""
+    """One row per coefficient, and one for the intercept at x = 0."""
     marginals = posterior.project(design.user_rows())
     labels = [*map(str, names), "intercept"][: len(marginals.mean)]
     sd = np.sqrt(np.maximum(marginals.variance, 0.0))

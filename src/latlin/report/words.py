@@ -79,7 +79,7 @@ def calibration_words(kind: str, positive: str) -> str:
 
 
 def gain_words(seen: Assessment) -> str:
-    """Whether the features are worth anything on rows that were not seen."""
+    """Whether the features help to predict rows that were not seen."""
     gain, error = seen.log_density - seen.baseline, seen.gain_error
     if gain < 2.0 * error:
         said = f"{gain:.3f} ± {error:.3f} in log probability per row"
