@@ -235,6 +235,27 @@ def test_compare(folder, tmp_path):
     assert (table["difference"] <= 0.0).all()
 
 
+def test_tables_of_other_habits(frame, tmp_path):
+    odd = frame[["age", "dose", "city", "outcome"]].copy()
+    odd.to_csv(tmp_path / "odd.csv", index=False, sep=";", decimal=",")
+    text = (tmp_path / "odd.csv").read_text("utf8").splitlines()
+    text[3] = ";".join(["n/a", *text[3].split(";")[1:]])
+    (tmp_path / "odd.csv").write_text("\n".join(text), "utf8")
+    words = ("fit", tmp_path / "odd.csv", "-t", "outcome", "--folds", 0, "--prior-scale", 1.0, "--engine", "laplace")
+    words = (*words, "--out", tmp_path / "m.latlin")
+    assert_told(run(*words), "separated by ',', and seem to be by ';': say so with --sep ';'")
+    assert_told(run(*words, "--sep", ";", "--decimal", ",", "--missing-values", "?"), "missing values: 'age' 1")
+    more = ("--sep", ";", "--decimal", ",", "--missing-values", "n/a", "--missing", "drop")
+    result = run(*words, *more, "--reference", "city=Rome", "--draws", 500)
+    assert result.exit_code == 0, result.output
+    assert "city with Rome" in result.stdout
+    assert load_model(tmp_path / "m.latlin").encoding.names == ["age", "dose", "city=Bonn", "city=Oslo"]
+    result = run(*words, *more, "--coding", "sum")
+    assert "compared with the mean of its levels" in result.stdout
+    assert_told(run(*words, *more, "--reference", "Rome"), "reference must be COLUMN=LEVEL, got 'Rome'")
+    assert_told(run(*words, "--sep", ";;"), "sep must be one character, got ';;'")
+
+
 def test_compare_by_group_and_by_time(folder, frame, tmp_path):
     rng = np.random.default_rng(0)
     who = rng.integers(0, 6, len(frame))
