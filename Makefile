@@ -7,13 +7,21 @@ SIZE   ?= small
 OPTIONS ?=
 ENTRY  ?= --list
 
-.PHONY: demo test lint format bench profile reproduce docs clean
+.PHONY: demo test test-torch test-lowest lint format bench profile reproduce docs clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/latlin demo
 
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) -q
+
+# PyTorch is large: what needs it is tested in a virtual environment of its own
+test-torch: .venv-torch/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 .venv-torch/bin/python -m pytest -q tests/swag src/latlin/swag
+
+# the lowest versions that pyproject.toml allows
+test-lowest: .venv-lowest/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(JOBS) -q
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
@@ -38,7 +46,19 @@ docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(RUN) -m sphinx -b html -W --keep-going docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-torch .venv-lowest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache
+
+.venv-torch/.dev: pyproject.toml
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -e ".[cli,torch]" pytest hypothesis
+	touch $@
+
+.venv-lowest/.dev: pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e ".[cli,parquet,dask]" \
+	  "numpy==2.0.*" "scipy==1.13.*" "scikit-learn==1.6.*" "numba==0.60.*" "pandas==2.2.*" \
+	  hypothesis mpmath pytest pytest-xdist
+	touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -216,8 +216,8 @@ def trial(engine: str, names: tuple[str, ...]) -> Trial:
             "median mean error, sd": float(median),
             "worst sd ratio, median": float(np.exp(sd)),
             "KL of marginals, median": float(divergence),
-            "reliable by its diagnosis": str(
-                sum(post.diagnose(random_state=0).verdict == "reliable" for post in found.values())
+            "accurate by its diagnosis": str(
+                sum(post.diagnose(random_state=0).verdict == "accurate" for post in found.values())
             ),
         }
 

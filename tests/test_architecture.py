@@ -19,7 +19,7 @@ FLOORS = {
     "covariances": 2,
     "hyper": 2.5,
     "additive": 3,
-    "linear": 3,
+    "linear": 3.5,
     "gp": 3,
     "factor": 3,
     "mixture": 3,
@@ -28,7 +28,7 @@ FLOORS = {
     "swag": 4,
     "plot": 4,
     "report": 4,
-    "datasets": 4,
+    "datasets": 3,
     "cli": 5,
 }
 OPTIONAL = {

@@ -27,27 +27,60 @@ def frame():
 
 def test_names_and_numbers(frame):
     encoding = learn_encoding(frame, "y")
-    assert encoding.names == ["age", "city=Bonn", "city=Oslo", "city=Rome", "smokes=yes", "works"]
+    assert encoding.names == ["age", "city=Oslo", "city=Rome", "smokes=yes", "works"]
     assert encoding.left_out == ("same",)
     matrix = encoding.encode(frame).matrix
     assert list(matrix.columns) == encoding.names
-    np.testing.assert_array_equal(matrix.loc[1], [40, 0, 1, 0, 1, 0])
-    np.testing.assert_array_equal(matrix.loc[3], [60, 0, 0, 1, 0, 1])
+    np.testing.assert_array_equal(matrix.loc[1], [40, 1, 0, 1, 0])
+    np.testing.assert_array_equal(matrix.loc[3], [60, 0, 1, 0, 1])
 
 
 def test_numbers_can_stand_for_levels_and_columns_can_be_left_out(frame):
     frame["ward"] = [1, 2, 3, 1]
     assert learn_encoding(frame, "y", categorical=["ward"], drop=["city", "works", "smokes", "age"]).names == [
-        "ward=1",
         "ward=2",
         "ward=3",
     ]
 
 
+def test_codings_and_references(frame):
+    treatment = learn_encoding(frame, "y", drop=["age", "smokes", "works"], reference={"city": "Rome"})
+    assert treatment.names == ["city=Bonn", "city=Oslo"]
+    np.testing.assert_array_equal(treatment.encode(frame).matrix, [[0, 0], [0, 1], [1, 0], [0, 0]])
+    total = learn_encoding(frame, "y", drop=["age", "smokes", "works"], coding="sum")
+    assert total.names == ["city=Oslo", "city=Rome"]
+    np.testing.assert_array_equal(total.encode(frame).matrix, [[0, 1], [1, 0], [-1, -1], [0, 1]])
+    assert total.factors["city"]["baseline"] == "the mean of its levels"
+    each = learn_encoding(frame, "y", drop=["age", "smokes", "works"], coding="one-hot")
+    assert each.names == ["city=Bonn", "city=Oslo", "city=Rome"]
+    with pytest.raises(ValueError, match="the reference of 'city' must be one of 'Bonn', 'Oslo', 'Rome', got 'Paris'"):
+        learn_encoding(frame, "y", reference={"city": "Paris"})
+    with pytest.raises(ValueError, match="coding must be one of 'treatment', 'sum', 'one-hot', got 'dummy'"):
+        learn_encoding(frame, "y", coding="dummy")
+    old = {"name": "city", "levels": ["Bonn", "Oslo", "Rome"], "fill": "Rome"}
+    assert Encoding.from_json({"columns": [old], "missing": "error", "left_out": []}).names == each.names
+
+
+def test_all_odd_columns_are_named_in_one_message():
+    n = 40
+    frame = pandas.DataFrame(
+        {
+            "dose": ["1.5"] * (n - 3) + ["n/a", "?", "n/a"],
+            "name": [f"person {i}" for i in range(n)],
+            "y": np.arange(n),
+        }
+    )
+    with pytest.raises(ValueError, match="2 columns need a word") as told:
+        learn_encoding(frame, "y")
+    assert "column 'dose': 3 of 40 cells are not numbers: 'n/a' in row 38, '?' in row 39" in str(told.value)
+    assert "--missing-values 'n/a,?'" in str(told.value)
+    assert "column 'name' holds 40 different texts" in str(told.value)
+
+
 def test_levels_do_not_change_with_the_type_of_the_column(frame):
     encoding = learn_encoding(frame.assign(ward=[1, 2, 3, 1]), "y", categorical=["ward"], missing="impute")
     again = encoding.encode(frame.assign(ward=[1.0, np.nan, 3.0, 1.0])).matrix
-    np.testing.assert_array_equal(again[["ward=1", "ward=2", "ward=3"]], [[1, 0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(again[["ward=2", "ward=3"]], [[0, 0], [0, 0], [0, 1], [0, 0]])
 
 
 def test_it_survives_json(frame):

@@ -121,12 +121,12 @@ def test_the_mixture_answers_everything(conjugate, tmp_path):
     # the log joint is that of the averaged model, so the weights of draws are even
     weights = log_joint(post.model)(draws[:100]) - post.logpdf(draws[:100])
     np.testing.assert_allclose(weights, post.log_evidence, atol=1e-6)
-    assert post.diagnose(random_state=0).verdict == "reliable"
+    assert post.diagnose(random_state=0).verdict == "accurate"
     post.save(tmp_path / "posterior.npz")
     again = latlin.load(tmp_path / "posterior.npz")
     np.testing.assert_array_equal(again.sample(5, 1), post.sample(5, 1))
     assert again.bound_error == post.bound_error
-    assert dataclasses.replace(again, model=post.model).diagnose(random_state=0).verdict == "reliable"
+    assert dataclasses.replace(again, model=post.model).diagnose(random_state=0).verdict == "accurate"
 
 
 X1 = np.random.default_rng(5).standard_normal((40, 1))
@@ -214,7 +214,7 @@ def test_eight_schools_maximised_say_so():
     found = maximise_evidence(schools, {"spread": 5.0}, priors={"spread": priors.HalfCauchy(5.0)})
     assert found.hyperparameters.at_bound == ("spread",)
     diagnosis = found.posterior.diagnose(random_state=0)
-    assert diagnosis.verdict == "do not use"
+    assert diagnosis.verdict == "wrong"
     assert "spread runs to the lower end" in diagnosis.reason
 
 

@@ -136,7 +136,7 @@ def test_an_optimum_at_an_end_is_said():
     learnt = maximise(space, rising)
     assert learnt.table.at_bound == ("x",)
     assert learnt.values["x"] == pytest.approx(10.0)
-    assert learnt.caution[0] == "do not use"
+    assert learnt.caution[0] == "wrong"
     assert "x runs to the upper end of its search (it is 10)" in learnt.message
     assert "integrate over it" in learnt.message
 
@@ -157,7 +157,7 @@ def test_a_density_that_the_ends_cut_off_is_said():
     space = Space([Hyperparameter("x", 1.0, HalfCauchy(1.0), bounds=(0.01, 2.0))])
     learnt = integrate(space, lambda v, *_: Evaluation(v["x"], {"x": 1.0}, None))
     assert learnt.table["x"]["at_bound"] == "upper"
-    assert learnt.caution[0] == "do not use"
+    assert learnt.caution[0] == "wrong"
 
 
 def test_walls_are_turned_back_from():

@@ -61,10 +61,10 @@ def test_by_default_every_engine_has_a_row():
 def test_diagnoses_on_request():
     table = compare(model(Logit(LABELS)), ["map", "lvb", "gkl"], diagnose=True, random_state=0)
     by_name = {row["engine"]: row for row in table.rows}
-    assert by_name["gkl"]["verdict"] == "reliable"
-    assert by_name["map"]["verdict"] == "do not use"
+    assert by_name["gkl"]["verdict"] == "accurate"
+    assert by_name["map"]["verdict"] == "wrong"
     assert by_name["gkl"]["low"] < by_name["gkl"]["high"]
     assert np.isfinite(by_name["gkl"]["k̂"])
     assert by_name["map"]["k̂"] == np.inf
     assert repr(table).splitlines()[0].split()[-5:] == ["k̂", "low", "high", "verdict", "note"]
-    assert "reliable" in table._repr_html_()
+    assert "accurate" in table._repr_html_()

@@ -23,8 +23,23 @@ Data = Annotated[
 ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
 TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
 Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; can be given again.")]
-Categorical = Annotated[list[str] | None, typer.Option(help="A column whose numbers are levels; can be given again.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between.")]
+Categorical = Annotated[list[str] | None, typer.Option(help="Columns whose numbers are levels, with commas between.")]
+Coding = Annotated[
+    str,
+    typer.Option(
+        help="Levels as numbers: treatment (differences from a reference level), sum (from the mean), one-hot."
+    ),
+]
+Reference = Annotated[
+    list[str] | None,
+    typer.Option(help="COLUMN=LEVEL: the level that others are compared with, the first unless given; with commas."),
+]
+MissingValues = Annotated[str, typer.Option(help="Texts that mean a missing value, with commas between: 'n/a,?'.")]
+Separator = Annotated[
+    str | None, typer.Option(help="What separates columns of a text file; by its ending unless given.")
+]
+Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . or ,")]
 Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
 Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
@@ -44,7 +59,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came f
 def latlin_command(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Posteriors, their evidence, and what that number is worth."""
+    """Posteriors, their evidence, and whether it is exact, a bound or an approximation."""
     if version:
         typer.echo(f"latlin {latlin.__version__}")
         raise typer.Exit
@@ -74,10 +89,16 @@ def fit(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    coding: Coding = "treatment",
+    reference: Reference = None,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
     folds: Annotated[
         int | None,
-        typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless told, 0 for rows in blocks."),
+        typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless given, 0 for rows in blocks."),
     ] = None,
+    draws: Annotated[int, typer.Option(min=200, help="Draws for the check of the approximation.")] = 4000,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
@@ -97,11 +118,14 @@ def fit(
 
             fit_formula(data, formula, family, engine, graph, out, screen())
             return
-        choices = _choices(target, family, missing, drop, categorical, levels, (exposure, trials, event))
+        choices = _choices(
+            target, family, missing, drop, categorical, levels, (coding, reference), (exposure, trials, event)
+        )
         folds_of_table = 5 if folds is None else checked_folds(folds)
-        how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose)
+        how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
-            model = fit_model(prepare(read_table(data), choices, _answer()), how)
+            table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+            model = fit_model(prepare(table, choices, _answer()), how)
         else:
             from latlin.cli import schedulers
             from latlin.cli.blocks import fit_blocks
@@ -118,9 +142,9 @@ def predict(
         Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of such files, in quotes.")
     ],
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
-    out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless told.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless given.")] = None,
     missing: Annotated[
-        str | None, typer.Option(help="error, drop or impute; as the model was fitted unless told.")
+        str | None, typer.Option(help="error, drop or impute; as the model was fitted unless given.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
     safe_csv: SafeCsv = False,
@@ -162,7 +186,7 @@ def compare(
         Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
     ] = None,
     family: Annotated[
-        str, typer.Option(help="Families, with commas between; those that suit the target unless told.")
+        str, typer.Option(help="Families, with commas between; those that suit the target unless given.")
     ] = "",
     engine: Annotated[str, typer.Option(help="Engines, with commas between.")] = "",
     prior_scale: PriorScale = "auto",
@@ -174,7 +198,14 @@ def compare(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    coding: Coding = "treatment",
+    reference: Reference = None,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
     folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
+    group: Annotated[str, typer.Option(help="A column: rows of one group are held out together.")] = "",
+    time: Annotated[str, typer.Option(help="A column: rows are predicted from earlier ones only.")] = "",
     scheduler: Scheduler = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -197,12 +228,13 @@ def compare(
                 _write_rows(out, rows)
             return
         families, engines = _list(family), _list(engine)
-        choices = _choices(
-            target, families[0] if families else "auto", missing, drop, categorical, levels, (exposure, trials, event)
-        )
-        how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet)
+        family = families[0] if families else "auto"
+        levelling, others = (coding, reference), (exposure, trials, event)
+        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others)
+        how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if scheduler is None and not _is_pattern(data):
-            found = compare_table(read_table(data), choices, how, _answer())
+            table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+            found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
@@ -291,11 +323,29 @@ def _choices(
     drop: list[str] | None,
     categorical: list[str] | None,
     levels: str,
+    levelling: tuple[str, list[str] | None],
     others: tuple[str, str, str],
 ) -> Any:
     from latlin.cli.models import Choices
+    from latlin.datasets.columns import Levelling
 
-    return Choices(target, family, missing, tuple(drop or ()), tuple(categorical or ()), tuple(_list(levels)), *others)
+    coding, reference = levelling
+    references = Levelling(coding, dict(_pair(part) for words in reference or () for part in _list(words)))
+    return Choices(
+        target, family, missing, _names(drop), _names(categorical), tuple(_list(levels)), references, *others
+    )
+
+
+def _names(given: list[str] | None) -> tuple[str, ...]:
+    """Columns, given one by one or with commas between."""
+    return tuple(name for words in given or () for name in _list(words))
+
+
+def _pair(words: str) -> tuple[str, str]:
+    name, mark, level = words.partition("=")
+    if not mark or not name or not level:
+        raise ValueError(f"reference must be COLUMN=LEVEL, got {words!r}")
+    return name.strip(), level.strip()
 
 
 def _answer() -> Any:

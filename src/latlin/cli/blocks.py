@@ -77,6 +77,7 @@ def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Gues
         notes=[*told_rows(rows, count), *trouble, UNDIAGNOSED, *([] if how.folds else [UNSEEN])],
         spread=spread,
         assessment=seen,
+        factors=rows.learnt.encoding.factors,
     )
     return Model(estimator, rows.learnt.encoding, rows.target, facts)
 
@@ -111,7 +112,7 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
         raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
     if goal.present < 2:
         raise ValueError(f"only {goal.present} rows are left to fit")
-    columns = {summary.name: summary.column for summary in others}
+    columns = {summary.name: summary.column(choices.levelling) for summary in others}
     used = tuple(column for column in columns.values() if column is not None)
     if not used:
         raise ValueError(f"the table has no column besides {choices.target!r} that could explain it")

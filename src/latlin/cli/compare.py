@@ -11,15 +11,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, checked_engine, make_estimator, prepare
+from latlin.cli.models import Choices, Prepared, checked_engine, make_estimator, prepare
 from latlin.cli.screen import decimal, plain, steps, table
-from latlin.datasets.table import Frame
+from latlin.datasets.columns import told
+from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.numerics.alerts import MisfitWarning
+from latlin.numerics.arrays import Array
 from latlin.report.assess import held_out_score
+from latlin.report.folds import Split, grouped_splits, held_out_densities, ordered_splits, usual_splits
+from latlin.report.tasks import task_of
 
-HEADINGS = ("family", "engine", "log evidence", "kind", "held out", "±", "seconds", "note")
-#: engines unless told, for rows in memory and for rows in blocks
+HEADINGS = (
+    "family",
+    "engine",
+    "log evidence",
+    "kind",
+    "held out",
+    "±",
+    "difference",
+    "of which ±",
+    "against the best",
+    "seconds",
+    "note",
+)
+#: standard errors of a paired difference below which two candidates are a tie
+TIE = 2.0
+#: engines unless given, for rows in memory and for rows in blocks
 ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
 #: families that are tried unless told, by what the target holds; all of its kind can be compared
 USUAL = {
@@ -46,7 +64,7 @@ class Candidate(NamedTuple):
 def candidates(
     target: Target, families: Sequence[str], engines: Sequence[str], usual: Sequence[str] = ENGINES
 ) -> list[Candidate]:
-    """Families that suit the target, each by the engines told, or else the usual ones; the linear family is exact."""
+    """Families that suit the target, each by the engines given, or else the usual ones; the linear family is exact."""
     for engine in engines:
         checked_engine(engine)
     suited = rivals(target.family)
@@ -65,17 +83,22 @@ def candidates(
 
 
 class Trying(NamedTuple):
-    """What to compare, and how: families and engines (those that suit unless told), folds of held-out rows."""
+    """What to compare, and how: families and engines (those that suit unless given), folds of held-out rows.
+
+    `group` is a column whose rows are held out together, `time` one by which rows are predicted from earlier ones.
+    """
 
     families: Sequence[str] = ()
     engines: Sequence[str] = ()
     prior_scale: float | str = "auto"
     folds: int = 5
     quiet: bool = False
+    group: str = ""
+    time: str = ""
 
 
 class Found(NamedTuple):
-    """One dict a candidate with the keys of `HEADINGS`, best first; how many rows there were, and notes on them."""
+    """One dict per candidate with the keys of `HEADINGS`, best first; how many rows there were, and notes on them."""
 
     rows: list[dict[str, Any]]
     n_rows: int
@@ -90,19 +113,60 @@ class Trial(NamedTuple):
     prior_scale: float | str
     folds: int
     offset: Any = None
+    splits: Callable[[], list[Split]] | None = None
 
 
 def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
     """All candidates on a table in memory."""
-    rows = prepare(frame, choices, ask)
+    rows, splits = _split_table(frame, choices, how, ask)
     if how.folds > len(rows.y):
         raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
     lines = candidates(rows.target, how.families, how.engines)
-    return Found(
-        _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds, rows.offset), lines, how.quiet),
-        len(rows.y),
-        rows.notes,
-    )
+    trial = Trial(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
+    return Found(_compared(trial, lines, how.quiet), len(rows.y), [*rows.notes, *_split_notes(how)])
+
+
+def _split_table(
+    frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]
+) -> tuple[Prepared, Callable[[], list[Split]] | None]:
+    """The rows, and which of them are held out when; columns of groups and times are no features."""
+    if how.group and how.time:
+        raise ValueError("group and time exclude each other: name one of them")
+    by = how.group or how.time
+    if by and by not in frame.columns:
+        raise ValueError(f"the table has no column {by!r}; it has {told(frame.columns)}")
+    if by == choices.target:
+        raise ValueError(f"the target {by!r} cannot be the column by which rows are held out")
+    rows = prepare(frame, choices._replace(drop=(*choices.drop, by)) if by else choices, ask)
+    if not how.folds:
+        return rows, None
+    labelled = rows.target.family in LABELLED
+    if not by:
+        return rows, lambda: usual_splits(task_of(make_estimator(rows.target)), rows.y, how.folds)
+    values = frame.loc[rows.X.index, by]
+    if values.isna().any():
+        raise ValueError(f"column {by!r} has {int(values.isna().sum())} missing values, and rows are held out by it")
+    if how.group:
+        splits = grouped_splits(values.astype(str).to_numpy(), rows.y, how.folds, labelled)
+    else:
+        splits = ordered_splits(_times(values), how.folds)
+    return rows, lambda: splits
+
+
+def _times(values: Any) -> Any:
+    """Numbers as they are, texts as dates."""
+    if values.dtype.kind in "iufM":
+        return values.to_numpy()
+    try:
+        return need_pandas().to_datetime(values).to_numpy()
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"column {values.name!r} must hold numbers or dates to order rows by: {error}") from error
+
+
+def _split_notes(how: Trying) -> list[str]:
+    if how.group:
+        return [f"Rows of the same {how.group!r} are held out together; the column is no feature."]
+    return [f"Rows are predicted from earlier {how.time!r} only; the column is no feature."] if how.time else []
 
 
 def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
@@ -120,9 +184,14 @@ def tell_comparison(found: Found, folds: int, console: Console) -> None:
     """The table, in a terminal."""
     for note in found.notes:
         console.print(plain(note))
-    held_out = f"held out: log predictive density a row, {folds} folds, best first"
+    held_out = (
+        f"held out: log predictive density per row, {folds} folds, best first; differences to the best, row by row"
+    )
     console.print(f"{found.n_rows} rows; {held_out if folds else 'no rows held out; best evidence first'}\n")
     console.print(table(HEADINGS, map(cells, found.rows)))
+    tied = [f"{row['family']} by {row['engine']}" for row in found.rows if row["against the best"] == "tie"]
+    if tied:
+        console.print(f"\nA tie with the best, within {TIE:g} standard errors: {', '.join(tied)}.")
 
 
 def _compared(trial: Trial, lines: Sequence[Candidate], quiet: bool) -> list[dict[str, Any]]:
@@ -132,7 +201,7 @@ def _compared(trial: Trial, lines: Sequence[Candidate], quiet: bool) -> list[dic
         for line in lines:
             rows.append(_row(trial, line))
             advance()
-    return ranked(rows)
+    return paired(ranked(rows))
 
 
 def _row(trial: Trial, line: Candidate) -> dict[str, Any]:
@@ -146,12 +215,34 @@ def _row(trial: Trial, line: Candidate) -> dict[str, Any]:
         row["seconds"] = time.perf_counter() - started
         values = getattr(estimator, "log_evidence_", float("nan"))
         row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
-        if trial.folds:
+        if trial.splits is not None:
+            row |= _scores(held_out_densities(estimator, trial.X, trial.y, trial.splits(), trial.offset))
+        elif trial.folds:
             score = held_out_score(estimator, trial.X, trial.y, folds=trial.folds, offset=trial.offset)
             row |= dict(zip(("held out", "±"), score, strict=True))
     except ValueError as error:
         return row | {"note": " ".join(str(error).split())}
     return row if estimator.converged_ else row | {"note": "did not converge"}
+
+
+def _scores(density: Array) -> dict[str, Any]:
+    """The mean and its standard error, and for paired differences the rows one by one."""
+    seen = density[np.isfinite(density)]
+    return {"held out": float(seen.mean()), "±": float(seen.std(ddof=1) / np.sqrt(len(seen))), "rows": density}
+
+
+def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Differences to the best row by row, so that what makes rows hard to predict cancels; ties are called ties."""
+    densities = [row.pop("rows", None) for row in rows]
+    best = densities[0] if densities else None
+    for row, density in zip(rows, densities, strict=True):
+        if best is None or density is None:
+            continue
+        gap = (density - best)[np.isfinite(density - best)]
+        mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))
+        said = "best" if density is best else "tie" if abs(mean) <= TIE * error + 1e-9 else "worse"
+        row |= {"difference": mean, "of which ±": error, "against the best": said}
+    return rows
 
 
 def _total(values: Any) -> float:
@@ -170,5 +261,6 @@ def _score(row: dict[str, Any]) -> float:
 
 def cells(row: dict[str, Any]) -> list[str]:
     """A line as people read it."""
-    forms = {"log evidence": ".3f", "held out": ".4f", "±": ".4f", "seconds": ".2f"}
+    forms = {"log evidence": ".3f", "seconds": ".2f"}
+    forms |= dict.fromkeys(("held out", "±", "difference", "of which ±"), ".4f")
     return [decimal(row[name], forms[name]) if name in forms else str(row[name] or "") for name in HEADINGS]

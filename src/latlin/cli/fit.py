@@ -1,4 +1,4 @@
-"""`latlin fit`: from a table to a model file, its evidence, and what it is worth on rows it has not seen."""
+"""`latlin fit`: from a table to a model file, its evidence, and how well it predicts rows that it has not seen."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from latlin.cli.screen import decimal, plain, steps, table
 from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
+from latlin.report.conclusion import count_words
 from latlin.report.facts import Facts, gather, is_intercept
 from latlin.report.words import gain_words
 
@@ -32,6 +33,7 @@ class Fitting(NamedTuple):
     folds: int = 5
     quiet: bool = False
     verbose: bool = False
+    draws: int = 4000
 
 
 def fit_model(prepared: Prepared, how: Fitting) -> Model:
@@ -44,7 +46,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
-        found = diagnosis(estimator, len(prepared.y))
+        found = diagnosis(estimator, len(prepared.y), how.draws)
         advance("Done")
     facts = gather(
         estimator,
@@ -55,6 +57,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         spread=prepared.spread,
         diagnosis=found,
         assessment=seen,
+        factors=prepared.encoding.factors,
     )
     return Model(estimator, prepared.encoding, prepared.target, facts)
 
@@ -123,9 +126,12 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
     ended = f"{'Converged' if facts.converged else 'NOT converged'} after {facts.steps} step{'s' * (facts.steps != 1)}"
     console.print(", ".join([ended, *(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)]))
     tell_assessment(facts.assessment, console)
-    for label, words in facts.diagnosis[:1]:
-        console.print(f"Diagnosis, {label}: {plain(words)}")
+    if facts.approximation:
+        console.print(f"Approximation: {plain(facts.approximation)}")
+    if facts.checks:
+        console.print(plain(facts.model_checks))
     tell_coefficients(facts, console, most)
+    tell_factors(facts, console)
 
 
 def tell_assessment(seen: Assessment | None, console: Console) -> None:
@@ -135,9 +141,18 @@ def tell_assessment(seen: Assessment | None, console: Console) -> None:
     scores = ", ".join(f"{name} {value:.4g}" for name, value in seen.scores.items())
     console.print(
         f"Held out, {seen.folds} folds: log predictive density {seen.log_density:.4f} ± {seen.log_density_error:.4f} "
-        f"a row (without features {seen.baseline:.4f}), {scores}"
+        f"per row (without features {seen.baseline:.4f}), {scores}"
     )
     console.print(gain_words(seen))
+
+
+def tell_factors(facts: Facts, console: Console) -> None:
+    """Columns of levels as a whole, and how many features have a clear effect."""
+    for line in facts.factors:
+        differ = "differ" if line["joint"] < 1.0 - facts.coverage else "do not clearly differ"
+        said = f"the levels {differ} (joint p = {line['joint']:.2g})" if line["joint"] == line["joint"] else ""
+        console.print(plain(f"{line['name']}, compared with {line['baseline']}: {said}"))
+    console.print(count_words(facts))
 
 
 def tell_coefficients(facts: Facts, console: Console, most: int = SHOWN) -> None:

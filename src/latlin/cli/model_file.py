@@ -38,8 +38,11 @@ def save_model(path: str | os.PathLike[str], model: Model) -> None:
 
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model; a file that is none, or of a later format, gets a sentence, and nothing in it is run."""
-    estimator, card = load_with_card(path)
     where = os.fspath(path)
+    try:
+        estimator, card = load_with_card(path)
+    except ValueError as error:
+        raise ValueError(f"{where} is not a model written by 'latlin fit': {error}") from error
     if not isinstance(card, dict) or not isinstance(card.get("format"), int):
         raise ValueError(f"{where} is not a model written by 'latlin fit': it has no card")
     if card["format"] > FORMAT:

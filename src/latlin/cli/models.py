@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin import linear
-from latlin.datasets.columns import told
+from latlin.datasets.columns import Levelling, told
 from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
@@ -24,12 +24,14 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
+from latlin.report.facts import VERDICT
 
 ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
     "logistic": linear.BayesianLogisticRegression,
     "probit": linear.BayesianProbitRegression,
     "poisson": linear.BayesianPoissonRegression,
+    "negative-binomial": linear.BayesianCountRegression,
     "ordinal": linear.BayesianOrdinalRegression,
     "robust": linear.RobustRegression,
     "sparse": linear.SparseRegression,
@@ -42,8 +44,8 @@ BY_FAMILY: dict[str, type] = {
     "times": linear.BayesianSurvivalRegression,
     "successes": linear.BayesianBinomialRegression,
 }
-#: draws of a diagnosis, and rows × draws that it may cost
-DRAWS, EVALUATIONS = (400, 4000), 100_000_000
+#: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
+USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 100_000_000
 ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
 
 
@@ -56,6 +58,7 @@ class Choices(NamedTuple):
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    levelling: Levelling = Levelling()
     exposure: str = ""
     trials: str = ""
     event: str = ""
@@ -96,7 +99,13 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
     refuse_unknown(frame.columns, choices.others)
     left = (*choices.drop, *choices.others)
     encoding = learn_encoding(
-        frame, choices.target, missing=choices.missing, drop=left, categorical=choices.categorical
+        frame,
+        choices.target,
+        missing=choices.missing,
+        drop=left,
+        categorical=choices.categorical,
+        coding=choices.levelling.coding,
+        reference=choices.levelling.references,
     )
     goal = frame[choices.target]
     family, notes = _family(goal, choices.family, ask)
@@ -155,6 +164,8 @@ def make_estimator(
         "random_state": 0,
         "verbose": verbose,
     }
+    if target.family == "negative-binomial":
+        options["family"] = target.family
     if target.family == "ordinal":
         options["order"] = target.labels
     if target.family in ESTIMATORS:
@@ -193,16 +204,18 @@ def checked_interval(interval: float) -> float:
     return interval
 
 
-def diagnosis(estimator: Any, rows: int) -> list[tuple[str, str]]:
+def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[str, str]]:
     """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
     posterior = estimator.posterior_
     finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
     if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
         return finding
-    found = posterior.diagnose(int(np.clip(EVALUATIONS // max(rows, 1), *DRAWS)), random_state=0)
+    found = posterior.diagnose(
+        int(np.clip(EVALUATIONS // max(rows, 1), FEWEST_DRAWS, most)) if most == USUAL_DRAWS else most, random_state=0
+    )
     low, high = found.evidence_interval
     lines = [
-        ("verdict", f"{found.verdict}: {found.reason}"),
+        (VERDICT, f"{found.verdict}: {found.reason}"),
         ("k̂", f"{found.k_hat:.2f} (above 0.7 the draws cannot be trusted)"),
         ("log evidence by importance sampling", f"{found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"),
         ("it lies between", f"{low:.3f} and {high:.3f}"),
@@ -246,4 +259,9 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
         notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
     if encoding.left_out:
         notes.append(f"Left out, because they are the same in every row: {told(encoding.left_out)}.")
-    return notes or ["No values are missing."]
+    if not notes:
+        notes.append("No values are missing.")
+    compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}
+    if compared:
+        notes.append(f"Levels are compared: {', '.join(f'{name} with {to}' for name, to in compared.items())}.")
+    return notes

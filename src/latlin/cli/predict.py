@@ -50,7 +50,7 @@ def _told_where(part: Part) -> Iterator[None]:
 
 
 def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
-    """One row a row of `frame`; cells are empty where a missing value prevents a prediction.
+    """One row per row of `frame`; cells are empty where a missing value prevents a prediction.
 
     Families of labels: the most probable label, its interval of probability where there are two, and the probability of
     each. Families of numbers: the mean, the standard deviation and the central interval of a new observation.

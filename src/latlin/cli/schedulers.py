@@ -17,7 +17,7 @@ PATIENCE = 10
 
 @contextmanager
 def scheduler(words: str) -> Iterator[None]:
-    """Dask computes there while this lasts: "threads", "local" (one process a core) or the address of a scheduler."""
+    """Dask computes there while this lasts: "threads", "local" (one process per core) or the address of a scheduler."""
     need_dask()
     if words == "threads":
         yield from _threads()

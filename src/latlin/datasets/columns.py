@@ -1,4 +1,4 @@
-"""One column of a table as columns of numbers: as it is, or one indicator a level.
+"""One column of a table as columns of numbers: as it is, or as indicators of its levels.
 
 What a column looked like when the model was fitted (its levels, what fills a gap) is kept, so that new rows are
 encoded in the same way, and a cell that does not fit is told by row and column.
@@ -6,20 +6,26 @@ encoded in the same way, and a cell that does not fit is told by row and column.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.datasets.table import need_pandas
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 Series = Any  # a pandas.Series
 #: more levels than the first, or more than the second and than half the rows, are names
 MOST_LEVELS, FEW_LEVELS = 100, 10
+#: share of cells that are no numbers up to which a column of texts is one of numbers with odd cells
+NEARLY = 0.2
 
 
+@storable
 @dataclass(frozen=True)
 class NumberColumn:
     """A column of numbers; `fill` is its mean, which stands in for a missing value when asked to."""
@@ -37,32 +43,60 @@ class NumberColumn:
         values = np.array(numbers.to_numpy(float, na_value=np.nan))
         wrong = np.flatnonzero((np.isnan(values) & series.notna().to_numpy()) | np.isinf(values))
         if wrong.size:
-            cell = as_text(series.iloc[wrong[0]])
-            raise ValueError(f"column {self.name!r} must hold finite numbers, and has {cell!r} in row {wrong[0] + 1}")
+            raise ValueError(f"column {self.name!r} must hold finite numbers, and has {odd_cells(series, wrong)}")
         return values[:, None]
 
     def filled(self) -> Array:
         return np.array([self.fill])
 
 
+@storable
 @dataclass(frozen=True)
 class LevelColumn:
-    """A column of levels, one indicator each (only the second of two); `fill` is the most frequent one."""
+    """A column of levels as columns of numbers.
+
+    Parameters
+    ----------
+    name : str
+    levels : tuple of str
+    fill : str
+        The most frequent level, which stands in for a missing value when asked to.
+    coding : {"treatment", "sum", "one-hot"}
+        "treatment": one indicator per level but the reference, whose coefficients are differences from it; "sum": the
+        same columns with −1 in the rows of the reference, whose coefficients are differences from the mean of the
+        levels; "one-hot": one indicator per level (of two levels, of the second only).
+    reference : str
+        A level; the first one where it is empty.
+    """
 
     name: str
     levels: tuple[str, ...]
     fill: str
+    coding: str = "one-hot"
+    reference: str = ""
+
+    @property
+    def left_out(self) -> str:
+        """The level without a column of its own, or empty."""
+        return "" if self.coding == "one-hot" and len(self.levels) > 2 else self.reference or self.levels[0]
 
     @property
     def shown(self) -> tuple[str, ...]:
-        return self.levels[1:] if len(self.levels) == 2 else self.levels
+        return tuple(level for level in self.levels if level != self.left_out)
 
     @property
     def names(self) -> list[str]:
         return [f"{self.name}={level}" for level in self.shown]
 
+    @property
+    def baseline(self) -> str:
+        """What the coefficients of the levels are differences from, in words."""
+        if self.coding == "sum":
+            return "the mean of its levels"
+        return self.left_out or "nothing (one coefficient per level)"
+
     def encode(self, series: Series) -> Array:
-        """(rows, indicators), NaN where a value is missing."""
+        """(rows, columns), NaN where a value is missing."""
         place, texts = coded(series)
         unknown = np.flatnonzero(np.isin(place, [k for k, text in enumerate(texts) if text not in self.levels]))
         if unknown.size:
@@ -72,30 +106,92 @@ class LevelColumn:
                 f"seen; it knows {told(self.levels)}"
             )
         # the last row is that of what is missing, place −1
-        table = [[float(text == level) for level in self.shown] for text in texts]
+        table = [self._row(text) for text in texts]
         return np.array([*table, [np.nan] * len(self.shown)])[place]
 
+    def _row(self, text: str) -> list[float]:
+        if self.coding == "sum" and text == self.left_out:
+            return [-1.0] * len(self.shown)
+        return [float(text == level) for level in self.shown]
+
     def filled(self) -> Array:
-        return np.array([level == self.fill for level in self.shown], float)
+        return np.array(self._row(self.fill), float)
 
 
 Column = NumberColumn | LevelColumn
 
 
-def learn_column(series: Series, is_categorical: bool = False) -> Column | None:
+CODINGS = ("treatment", "sum", "one-hot")
+
+
+class Levelling(NamedTuple):
+    """How levels become numbers: the coding, and a reference level by column where it is not the first."""
+
+    coding: str = "treatment"
+    references: Mapping[str, str] = MappingProxyType({})
+
+    def column(self, name: str, counts: Mapping[str, int]) -> LevelColumn:
+        """For levels that occurred so often."""
+        if self.coding not in CODINGS:
+            raise ValueError(f"coding must be one of {told(CODINGS)}, got {self.coding!r}")
+        reference, levels = self.references.get(name, ""), tuple(in_order(counts))
+        if reference and reference not in levels:
+            raise ValueError(f"the reference of {name!r} must be one of {told(levels)}, got {reference!r}")
+        return LevelColumn(name, levels, max(counts, key=lambda level: counts[level]), self.coding, reference)
+
+
+#: differences from the first level
+TREATMENT = Levelling()
+
+
+def learn_column(series: Series, is_categorical: bool = False, levelling: Levelling = TREATMENT) -> Column | None:
     """How to encode a column; None for one that is the same (or missing) in every row."""
     name, present = str(series.name), series.dropna()
     if present.nunique() < 2:
         return None
     if not is_categorical and (column_of_numbers(present) is not None):
         return NumberColumn(name, float(NumberColumn(name, 0.0).encode(present).mean()))
+    if not is_categorical:
+        refuse_nearly_numbers(series)
     counts = level_counts(present)
     if len(counts) > min(MOST_LEVELS, max(FEW_LEVELS, len(present) // 2)):
         raise ValueError(
             f"column {name!r} holds {len(counts)} different texts in {len(present)} rows, too many to be levels; "
             f"leave it out with drop (--drop {name})"
         )
-    return LevelColumn(name, tuple(in_order(counts)), next(iter(counts)))
+    return levelling.column(name, counts)
+
+
+def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
+    """Cells by their text and the row of the first of each.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> odd_cells(pandas.Series([1, "n/a", "?", "n/a"]), np.array([1, 2, 3]))
+    "'n/a' in row 2, '?' in row 3 (3 of 4 cells)"
+    """
+    first: dict[str, int] = {}
+    for row in rows:
+        first.setdefault(as_text(series.iloc[row]), int(row) + 1)
+    shown = ", ".join(f"{text!r} in row {row}" for text, row in list(first.items())[:most])
+    more = f" and {len(first) - most} other texts" if len(first) > most else ""
+    return f"{shown}{more} ({len(rows)} of {len(series)} cells)" if len(rows) > 1 else shown
+
+
+def refuse_nearly_numbers(series: Series) -> None:
+    """A column of texts nearly all of which are numbers gets a sentence that names the others."""
+    if series.dtype.kind in "biufcmM" or not len(series):
+        return
+    numbers = need_pandas().to_numeric(series, errors="coerce")
+    wrong = np.flatnonzero((numbers.isna() & series.notna()).to_numpy())
+    if len(wrong) and len(wrong) <= NEARLY * int(series.notna().sum()):
+        marks = ",".join(dict.fromkeys(as_text(series.iloc[row]) for row in wrong[:3]))
+        raise ValueError(
+            f"column {str(series.name)!r}: {len(wrong)} of {len(series)} cells are not numbers: "
+            f"{odd_cells(series, wrong)}; treat them as missing with --missing-values '{marks}', or the column as "
+            f"levels with --categorical {series.name}"
+        )
 
 
 def column_of_numbers(series: Series) -> Array | None:

@@ -2,7 +2,7 @@
 
 w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to unit
 variance; labels y = ±1 with probability σ(y wᵀx). The text does not say whether labels are drawn from the covariates
-as they are after the scaling (here, unless told) or before it.
+as they are after the scaling (here, unless given) or before it.
 """
 
 from __future__ import annotations

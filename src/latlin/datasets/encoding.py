@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from latlin.datasets.columns import (
     Column,
     LevelColumn,
+    Levelling,
     NumberColumn,
     Series,
     column_of_numbers,
@@ -20,12 +21,13 @@ from latlin.datasets.columns import (
     told,
 )
 from latlin.datasets.table import Frame, need_pandas
+from latlin.numerics.stored import storable
 
 # --- What a table holds, column by column, in words and numbers that fit on a page.
 
 
 def describe_columns(frame: Frame, categorical: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """One dict a column: name, kind ("numbers" or "levels"), number missing, number of different values, summary.
+    """One dict per column: name, kind ("numbers" or "levels"), number missing, number of different values, summary.
 
     Examples
     --------
@@ -105,6 +107,7 @@ class Encoded(NamedTuple):
     gaps: dict[str, int]
 
 
+@storable
 @dataclass(frozen=True)
 class Encoding:
     """How the columns of a table become numbers.
@@ -122,6 +125,20 @@ class Encoding:
     columns: tuple[Column, ...]
     missing: str = "error"
     left_out: tuple[str, ...] = ()
+
+    @property
+    def factors(self) -> dict[str, dict[str, Any]]:
+        """Columns of levels: their encoded columns, levels, coding, and what the coefficients are differences from."""
+        return {
+            column.name: {
+                "features": column.names,
+                "levels": list(column.levels),
+                "coding": column.coding,
+                "baseline": column.baseline,
+            }
+            for column in self.columns
+            if isinstance(column, LevelColumn)
+        }
 
     @property
     def names(self) -> list[str]:
@@ -172,38 +189,44 @@ class Encoding:
 
 def learn_encoding(
     frame: Frame,
-    target: str,
+    target: str | None,
     *,
     missing: str = "error",
     drop: Iterable[str] = (),
     categorical: Iterable[str] = (),
+    coding: str = "treatment",
+    reference: Mapping[str, str] | None = None,
 ) -> Encoding:
     """Learn how to encode every column but the target.
 
     Parameters
     ----------
     frame : DataFrame
-    target : str
+    target : str or None
+        The column to leave out because it is explained by the others, if it is in the table.
     missing : {"error", "drop", "impute"}
     drop : iterable of str
         Columns to leave out.
     categorical : iterable of str
         Columns of numbers that stand for levels.
+    coding : {"treatment", "sum", "one-hot"}
+        How levels become numbers; see `LevelColumn`.
+    reference : dict, optional
+        Column → the level that the others are compared with; the first one unless given.
     """
-    drop, categorical = set(drop), set(categorical)
-    for name in (target, *drop, *categorical):
+    drop, categorical, levelling = set(drop), set(categorical), Levelling(coding, dict(reference or {}))
+    goal = () if target is None else (target,)
+    for name in (*goal, *drop, *categorical, *levelling.references):
         if name not in frame.columns:
             raise ValueError(f"the table has no column {name!r}; it has {told(frame.columns)}")
     names = [name for name in frame.columns if name != target and name not in drop]
-    together = _learn_numbers(frame, [name for name in names if name not in categorical])
-    learnt = {
-        name: together[name] if name in together else learn_column(frame[name], name in categorical) for name in names
-    }
+    learnt = _learnt(frame, names, categorical, levelling)
     columns = tuple(column for column in learnt.values() if column is not None)
     if len(frame) < 2:
         raise ValueError(f"the table must have at least two rows to learn from, got {len(frame)}")
     if not columns:
-        raise ValueError(f"the table has no column besides {target!r} that could explain it")
+        besides = "" if target is None else f" besides {target!r}"
+        raise ValueError(f"the table has no column{besides} that could explain it")
     return Encoding(columns, checked_missing(missing), tuple(name for name, column in learnt.items() if column is None))
 
 
@@ -222,6 +245,27 @@ def _learn_numbers(frame: Frame, names: list[str]) -> dict[str, Column | None]:
     }
 
 
+def _learnt(
+    frame: Frame, names: Iterable[str], categorical: set[str], levelling: Levelling
+) -> dict[str, Column | None]:
+    """Every column; what is wrong with some of them is said in one message."""
+    names = list(names)
+    learnt = _learn_numbers(frame, [name for name in names if name not in categorical])
+    wrong: list[str] = []
+    for name in names:
+        if name in learnt:
+            continue
+        try:
+            learnt[str(name)] = learn_column(frame[name], name in categorical, levelling)
+        except ValueError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ValueError(
+            "; ".join(wrong) if len(wrong) == 1 else f"{len(wrong)} columns need a word: {'; '.join(wrong)}"
+        )
+    return learnt
+
+
 def checked_missing(missing: str) -> str:
     if missing not in MISSING:
         raise ValueError(f"missing must be one of {told(MISSING)}, got {missing!r}")
@@ -235,5 +279,7 @@ def told_gaps(gaps: Mapping[str, int]) -> str:
 
 def _column(stored: Mapping[str, Any]) -> Column:
     if "levels" in stored:
-        return LevelColumn(str(stored["name"]), tuple(map(str, stored["levels"])), str(stored["fill"]))
+        # files of version 0.1 know one coding only
+        more = (str(stored.get("coding", "one-hot")), str(stored.get("reference", "")))
+        return LevelColumn(str(stored["name"]), tuple(map(str, stored["levels"])), str(stored["fill"]), *more)
     return NumberColumn(str(stored["name"]), float(stored["fill"]))

@@ -36,7 +36,7 @@ def table_files(pattern: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_parts(path: Path, rows: int | None = None) -> Iterator[Part]:
-    """The rows of a table: Parquet files in parts of `rows` rows (about 16 MiB unless told), other tables as a whole.
+    """The rows of a table: Parquet files in parts of `rows` rows (about 16 MiB unless given), other tables as a whole.
 
     A file without rows has no parts.
     """

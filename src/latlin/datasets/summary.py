@@ -15,12 +15,12 @@ import numpy as np
 from latlin.datasets.columns import (
     FEW_LEVELS,
     MOST_LEVELS,
+    TREATMENT,
     Column,
-    LevelColumn,
+    Levelling,
     NumberColumn,
     Series,
     column_of_numbers,
-    in_order,
     level_counts,
 )
 from latlin.datasets.table import Frame, need_pandas
@@ -85,8 +85,7 @@ class ColumnSummary:
         """The remembered values, which tell the family of a target as all rows would."""
         return need_pandas().Series(list(self.values), name=self.name)
 
-    @property
-    def column(self) -> Column | None:
+    def column(self, levelling: Levelling = TREATMENT) -> Column | None:
         """How to encode the column; None for one that is the same (or missing) in every row."""
         if len(self.values) < 2:
             return None
@@ -97,7 +96,7 @@ class ColumnSummary:
                 f"column {self.name!r} holds more than {min(MOST_LEVELS, len(self.counts) - 1)} different texts in "
                 f"{self.present} rows, too many to be levels; leave it out with drop (--drop {self.name})"
             )
-        return LevelColumn(self.name, tuple(in_order(self.counts)), max(self.counts, key=lambda s: self.counts[s]))
+        return levelling.column(self.name, self.counts)
 
     def described(self) -> dict[str, Any]:
         """As `latlin.datasets.encoding.describe_columns` has it."""

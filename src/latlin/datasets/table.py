@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,35 @@ def need_pandas() -> Any:
     return pandas
 
 
-def read_table(path: str | os.PathLike[str]) -> Frame:
-    """The data frame of a CSV (`.csv`, `.tsv`, `.txt`, also packed as `.gz` and the like) or Parquet file."""
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    sep: str | None = None,
+    decimal: str = ".",
+    missing_values: Sequence[str] = (),
+) -> Frame:
+    """The data frame of a CSV (`.csv`, `.tsv`, `.txt`, also packed as `.gz` and the like) or Parquet file.
+
+    Parameters
+    ----------
+    path : path
+    sep : str, optional
+        What separates the columns of a text file; a tab for `.tsv` and a comma for the others unless given.
+    decimal : str
+        Decimal mark of a text file.
+    missing_values : sequence of str
+        Texts that mean a missing value, besides empty cells and the usual ones (NA, NaN, null and the like).
+    """
+    if sep is not None and len(sep) != 1:
+        raise ValueError(f"sep must be one character, got {sep!r}")
+    if decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
     source = existing_file(path)
     ending = table_ending(source)
     try:
-        frame = _read_parquet(source) if ending in PARQUET else _read_csv(source, SEPARATORS[ending])
+        options = {"decimal": decimal, "na_values": list(missing_values)}
+        is_text = ending not in PARQUET
+        frame = _read_csv(source, sep or SEPARATORS[ending], options) if is_text else _read_parquet(source)
     except UnicodeDecodeError as error:
         byte = f"byte {error.object[error.start]:#04x}"
         raise ValueError(f"{source} cannot be read as a table: {byte} is no UTF-8 text; save it as UTF-8") from error
@@ -100,14 +124,15 @@ def table_ending(path: Path) -> str:
     return endings[-1]
 
 
-def _read_csv(source: Path, separator: str) -> Frame:
+def _read_csv(source: Path, separator: str, options: Mapping[str, Any]) -> Frame:
     """A table whose header names every cell; pandas would rename a second 'a', and take spare cells as row labels."""
     pandas = need_pandas()
-    frame = pandas.read_csv(source, sep=separator)
+    frame = pandas.read_csv(source, sep=separator, **options)
     names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
     others = [mark for mark in ",;\t|" if len(names) == 1 and mark in names.iloc[0]]
     if others:
-        raise ValueError(f"its columns must be separated by {separator!r}, and seem to be by {others[0]!r}")
+        seem = f"and seem to be by {others[0]!r}: say so with --sep '{others[0]}'"
+        raise ValueError(f"its columns must be separated by {separator!r}, {seem}")
     if not frame.index.equals(pandas.RangeIndex(len(frame))):
         raise ValueError("its rows have more cells than there are column names")
     if names.duplicated().any():

@@ -46,14 +46,14 @@ class Calibration:
     levels: tuple[float, ...] = LEVELS
 
     def p_values(self, bins: int = 10) -> Array:
-        """Of a χ² test of uniform ranks, one a parameter."""
+        """Of a χ² test of uniform ranks, one per parameter."""
         edges = np.linspace(0, self.n_draws + 1, bins + 1)
         expected = np.diff(np.ceil(edges)) / (self.n_draws + 1) * len(self.ranks)
         counts = [np.histogram(column, np.ceil(edges) - 0.5)[0] for column in self.ranks.T]
         return chdtrc(bins - 1, np.sum((np.array(counts) - expected) ** 2 / expected, axis=1))
 
     def coverage(self, level: float) -> Array:
-        """How often the central interval of this level held the truth, one number a parameter."""
+        """How often the central interval of this level held the truth, one number per parameter."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
         u = (self.ranks + 0.5) / (self.n_draws + 1)

@@ -12,7 +12,7 @@ from latlin.numerics.arrays import Array
 
 
 class ReliabilityCurve(NamedTuple):
-    """Groups of about equal size, in rising order of what was predicted; every field one number a group."""
+    """Groups of about equal size, in rising order of what was predicted; every field one number per group."""
 
     predicted: Array
     observed: Array

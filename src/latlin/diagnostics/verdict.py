@@ -1,7 +1,8 @@
-"""A verdict in words: reliable, use with care, or do not use, and why."""
+"""A verdict in words: accurate, rough or wrong, and why."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,11 +12,11 @@ from latlin.diagnostics.moments import CorrectedMoments, Response
 from latlin.diagnostics.pareto import LARGEST_K
 from latlin.numerics.arrays import Array
 
-Word = Literal["reliable", "use with care", "do not use"]
+Word = Literal["accurate", "rough", "wrong"]
 
 #: from good to bad
-WORDS: tuple[Word, ...] = ("reliable", "use with care", "do not use")
-#: a mean off by more sd, or a ratio of sd outside, is not reliable; and by how much it is not usable
+WORDS: tuple[Word, ...] = ("accurate", "rough", "wrong")
+#: a mean off by more sd, or a ratio of sd outside, is not accurate; and by how much it is wrong
 MEAN_OFF, MEAN_FAR = 0.3, 1.0
 RATIO_OFF, RATIO_FAR = 1.4, 2.0
 #: standard errors by which a corrected moment may be wrong
@@ -50,6 +51,7 @@ class Gap(NamedTuple):
     mean_margin: Array
     log_ratio: Array
     ratio_margin: Array
+    names: Sequence[str] | None = None
 
     @property
     def largest(self) -> tuple[float, float]:
@@ -69,20 +71,24 @@ class Gap(NamedTuple):
         low, high = np.exp(self.log_ratio[j] + self.ratio_margin[j] * np.array([-1.0, 1.0]))
         off = self.mean[i] > MEAN_OFF or abs(self.log_ratio[j]) > np.log(RATIO_OFF)
         return ("" if off else "so few draws cannot exclude it (raise n): ") + (
-            f"against the corrected moments the mean of coordinate {i} is off by {self.mean[i]:.2g} ± "
-            f"{self.mean_margin[i]:.1g} sd, and the sd of coordinate {j} by a factor {np.exp(self.log_ratio[j]):.2g} "
+            f"against the corrected moments the mean of {self._name(i)} is off by {self.mean[i]:.2g} ± "
+            f"{self.mean_margin[i]:.1g} sd, and the sd of {self._name(j)} by a factor {np.exp(self.log_ratio[j]):.2g} "
             f"({low:.2g} to {high:.2g})"
         )
 
+    def _name(self, place: int) -> str:
+        return f"coordinate {place}" if self.names is None else repr(str(self.names[place]))
 
-def moment_gap(mean: Array, variance: Array, corrected: CorrectedMoments) -> Gap:
-    """Compare means and standard deviations of q with the corrected ones."""
+
+def moment_gap(mean: Array, variance: Array, corrected: CorrectedMoments, names: Sequence[str] | None = None) -> Gap:
+    """Compare means and standard deviations of q with the corrected ones; `names` are those of the coordinates."""
     sd = np.sqrt(corrected.variance)
     return Gap(
         np.abs(mean - corrected.mean) / sd,
         MARGIN * corrected.mean_error / sd,
         0.5 * np.log(variance / corrected.variance),
         MARGIN * 0.5 * corrected.variance_error / corrected.variance,
+        names,
     )
 
 
@@ -110,26 +116,26 @@ def judge(found: Findings) -> Verdict:
     mean, ratio = found.gap.largest
     mean_certain, ratio_certain = found.gap.certain
     if sure and (mean_certain > MEAN_FAR or ratio_certain > np.log(RATIO_FAR)):
-        return Verdict("do not use", found.gap.sentence())
+        return Verdict("wrong", found.gap.sentence())
     if found.below_own_bound:
-        return Verdict("do not use", "the draws miss mass that the engine's own lower bound proves to be there")
+        return Verdict("wrong", "the draws miss mass that the engine's own lower bound proves to be there")
     lean = found.response
     if not sure and (lean.mean > MEAN_FAR or lean.log_variance > LEAN):
-        return Verdict("do not use", f"{_weights(found)}, and they lean: it is misplaced, too wide or too narrow")
+        return Verdict("wrong", f"{_weights(found)}, and they lean: it is misplaced, too wide or too narrow")
     # means that are all off by MEAN_FAR sd have a divergence of ½ MEAN_FAR² each
     if not sure and found.divergence > 0.5 * MEAN_FAR**2:
-        return Verdict("do not use", f"{_weights(found)}; KL(q‖p) is above {found.divergence:.2g} nat a coordinate")
+        return Verdict("wrong", f"{_weights(found)}; KL(q‖p) is above {found.divergence:.2g} nat per coordinate")
     if sure and (mean > MEAN_OFF or ratio > np.log(RATIO_OFF)):
-        return Verdict("use with care", found.gap.sentence())
+        return Verdict("rough", found.gap.sentence())
     if not sure:
-        return Verdict("use with care", f"{_weights(found)}, so that its moments cannot be checked")
+        return Verdict("rough", f"{_weights(found)}, so that its moments cannot be checked")
     # the tail of weights that hardly vary has a shape, but no consequence
     if found.k_hat > LARGEST_K and found.even < EVEN:
-        return Verdict("use with care", f"{_weights(found)}, although means and standard deviations agree")
+        return Verdict("rough", f"{_weights(found)}, although means and standard deviations agree")
     if not found.converged:
-        return Verdict("use with care", "the fit did not converge, although its moments agree with the corrected ones")
+        return Verdict("rough", "the fit did not converge, although its moments agree with the corrected ones")
     weights = f"k̂ = {found.k_hat:.2f}" if found.k_hat <= LARGEST_K else f"{found.even:.0%} of the draws count"
-    return Verdict("reliable", f"{weights}, and means and standard deviations agree with the corrected ones")
+    return Verdict("accurate", f"{weights}, and means and standard deviations agree with the corrected ones")
 
 
 def cautioned(verdict: Verdict, caution: tuple[str, str] | None) -> Verdict:

@@ -130,7 +130,7 @@ def maximise(
     ]
     said = f"{objective.n_fits} fits"
     at_end = bound_message(space, optimum.at_bound, values, f"integrate over it, {INSTEAD}")
-    caution = ("do not use", at_end) if at_end else None
+    caution = ("wrong", at_end) if at_end else None
     log_prior = optimum.point.log_density - optimum.point.log_evidence
     part = Component(1.0, log_prior, values, optimum.point.fit)
     return Learnt(
@@ -228,7 +228,7 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
     )
     said = f"{rule.message}, {n_fits} fits"
     unsure = None if rule.error < 0.5 else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
-    caution = ("do not use", at_end) if at_end else None if unsure is None else ("use with care", unsure)
+    caution = ("wrong", at_end) if at_end else None if unsure is None else ("rough", unsure)
     return Learnt(
         space=space,
         values=values,

@@ -54,7 +54,7 @@ class Posterior(Archived):
     ----------
     density : Gaussian or another density over w
     log_evidence : float
-        log Z with every constant; what it is worth is in `evidence_kind`.
+        log Z with every constant; `evidence_kind` says whether it is exact, a bound or an approximation.
     evidence_kind : {"exact", "lower bound", "approximation", "none"}
     engine : str
         Short name of the engine.
@@ -76,6 +76,8 @@ class Posterior(Archived):
         How the evidence depends on the sites, for `evidence_gradient`.
     caution : (str, str) or None
         A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
+    names : tuple of str or None
+        Names of the coordinates of w, for messages; estimators give those of their features.
     model : LatentLinearModel
     """
 
@@ -94,6 +96,7 @@ class Posterior(Archived):
     power: float = 1.0
     evidence_term: EvidenceTerm | None = field(default=None, repr=False)
     caution: tuple[str, str] | None = None
+    names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def mean(self) -> Array:
@@ -144,7 +147,7 @@ class Posterior(Archived):
         >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
         >>> model = LatentLinearModel([GaussianFactor(dim=1), SiteFactor([[2.0], [1.0]], potentials.Logit([1, 1]))])
         >>> infer(model, "gkl").diagnose(random_state=0).verdict
-        'reliable'
+        'accurate'
         """
         from latlin.inference.diagnosis.diagnose import diagnose  # when first needed: fits do without it
 
@@ -178,7 +181,7 @@ class Posterior(Archived):
         >>> same.evidence_kind, same.project([[3.0]]).mean.shape
         ('lower bound', (1,))
         >>> dataclasses.replace(same, model=model).diagnose(random_state=0).verdict
-        'reliable'
+        'accurate'
         """
         save_with_card(path, self.without_functions(), None)
 
@@ -214,5 +217,6 @@ def _put_together(dim: int, **attributes: Any) -> Posterior:
 
 
 _STORED = tuple(part.name for part in fields(Posterior) if part.name != "model")
-Posterior._saved = _STORED
+#: files of version 0.1 have no names
+Posterior._saved = tuple(f"{name}?" if name == "names" else name for name in _STORED)
 storable_as(Posterior, _take_apart, _put_together)

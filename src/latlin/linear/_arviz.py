@@ -32,10 +32,12 @@ def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str
 
 
 def inference_data(posterior: Posterior, design: Design, names: list[str], w: Array) -> Any:
-    """An `arviz.InferenceData`."""
+    """An `arviz.InferenceData`; of ArviZ 1 and later the `DataTree` that took its place."""
     try:
         import arviz
     except ImportError as error:
-        raise ImportError("to_arviz() needs ArviZ below 1: pip install 'latlin[arviz]'") from error
+        raise ImportError("to_arviz() needs ArviZ: pip install 'latlin[arviz]'") from error
     groups = inference_groups(posterior, design, w)
-    return arviz.from_dict(**groups, coords={"feature": names}, dims={"coef": ["feature"]})
+    named: dict[str, Any] = {"coords": {"feature": names}, "dims": {"coef": ["feature"]}}
+    is_one = int(getattr(arviz, "__version__", "0").partition(".")[0]) >= 1
+    return arviz.from_dict(groups, **named) if is_one else arviz.from_dict(**groups, **named)

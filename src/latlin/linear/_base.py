@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -10,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
@@ -25,10 +28,12 @@ from latlin.linear._evidence import Fit
 from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, fixed_table, learning
+from latlin.linear._model_checks import checks_of_searches
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance, levels
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
-from latlin.linear._summary import Summary, coefficient_rows, learnt_lines
+from latlin.linear._summary import Joint, Summary, coefficient_rows, joint_of, learnt_lines
+from latlin.linear._tables import as_pandas, encoded, factor_words, learn, needs_encoding
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import measurable, summable
@@ -38,6 +43,8 @@ from latlin.numerics.visible import visible
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
+#: unknowns whose names are kept with a posterior
+MOST_NAMES = 10_000
 
 
 class LinearEstimator(Archived, BaseEstimator):
@@ -62,6 +69,8 @@ class LinearEstimator(Archived, BaseEstimator):
         "n_features_in_",
         "feature_names_in_?[D]",
         "classes_?[*]",
+        "checks_?",
+        "encoding_?",
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -114,15 +123,15 @@ class LinearEstimator(Archived, BaseEstimator):
     # --- fitting --------------------------------------------------------------------------------
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
-        """Checked X and y."""
+        """Checked X and y; texts and levels of a data frame as numbers."""
+        X = as_pandas(visible("X", X))
+        if reset:
+            self.__dict__.pop("encoding_", None)
+            if needs_encoding(X):
+                self.encoding_ = learn(X)
+        X = encoded(X, getattr(self, "encoding_", None))
         X, y = validate_data(
-            self,
-            visible("X", X),
-            visible("y", y),
-            reset=reset,
-            accept_sparse=("csr", "csc"),
-            dtype=list(KINDS),
-            **options,
+            self, X, visible("y", y), reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options
         )
         return summable("X", X), measurable("y", y)
 
@@ -189,7 +198,8 @@ class LinearEstimator(Archived, BaseEstimator):
             file = numbered(checkpoint, index, len(problems))
             options = (self.engine, values, free, start, self.verbose, file, self._wish())
             fits.append(fit_problem(problem, *options))
-        return self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
+        self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
+        return self._look_back(problems)
 
     def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[Problem]:
         """One problem per response."""
@@ -225,6 +235,8 @@ class LinearEstimator(Archived, BaseEstimator):
         return bool(self.fit_intercept)
 
     def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+        names = self._coordinate_names(design)
+        fits = [fit._replace(posterior=replace(fit.posterior, names=names)) for fit in fits]
         self._design, self._fits, self._dtype = design, fits, np.dtype(dtype)
         posteriors = [fit.posterior for fit in fits]
         single = len(fits) == 1
@@ -239,6 +251,16 @@ class LinearEstimator(Archived, BaseEstimator):
         self.hyperparameters_ = tables[0] if single else tables
         self._store_coefficients()
         return self
+
+    def _look_back(self, problems: list[Problem], found: Sequence[Check] = ()) -> Self:
+        """What the fit shows of the model: `checks_`."""
+        searches = checks_of_searches(problems, self._fits, self._given(), self._feature_names())
+        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found))
+        return self
+
+    def _checks_of_family(self) -> list[Check]:
+        """What can be said of the family once it is fitted; nothing unless a subclass knows."""
+        return []
 
     def _store_coefficients(self) -> None:
         pairs = [self._design.coefficients(fit.posterior.mean) for fit in self._fits]
@@ -261,9 +283,8 @@ class LinearEstimator(Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        return summable(
-            "X", validate_data(self, visible("X", X), reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS))
-        )
+        X = encoded(as_pandas(visible("X", X)), getattr(self, "encoding_", None))
+        return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
@@ -359,12 +380,41 @@ class LinearEstimator(Archived, BaseEstimator):
         """The family as reports and the command line name it."""
         return self._name
 
+    def joint(self, names: Sequence[str], *, equal: bool = False, response: int = 0) -> Joint:
+        """What the posterior says of several coefficients together, for example all levels of a factor.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Features.
+        equal : bool
+            Ask whether they are all equal instead of all zero: for levels that have one indicator each.
+        response : int
+            Of several classes, which.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from latlin.linear import BayesianLinearRegression
+        >>> X = pandas.DataFrame({"a": [0.0, 1, 0, 0, 1, 0], "b": [0.0, 0, 1, 0, 0, 1]})
+        >>> BayesianLinearRegression(noise_scale=0.1).fit(X, [0.0, 1.0, 2.0, 0.1, 1.1, 2.1]).joint(["a", "b"]).df
+        2
+        """
+        check_is_fitted(self, "posterior_")
+        return joint_of(self._fits[response].posterior, self._feature_names(), names, equal)
+
     def _response_names(self) -> list[str]:
         return [""]
 
     def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+
+    def _coordinate_names(self, design: Design) -> tuple[str, ...] | None:
+        """Names of the unknowns, for messages; none where they are too many to be read."""
+        if design.dim > MOST_NAMES:
+            return None
+        return tuple([*map(str, self._feature_names()), "intercept"][: design.dim])
 
     def _title(self) -> str:
         posterior: Posterior = self._fits[0].posterior
@@ -377,14 +427,16 @@ class LinearEstimator(Archived, BaseEstimator):
         numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
         table = self.hyperparameters_
         lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
-        return "\n".join(filter(None, [numbers, *lines, getattr(self, "finding_", "")]))
+        is_one = len(self._fits) == 1 and self._design.dim <= MOST_NAMES and self.evidence_kind_ != "none"
+        levels_ = factor_words(self, getattr(self, "encoding_", None)) if is_one else []
+        return "\n".join(filter(None, [numbers, *lines, *levels_, str(getattr(self, "checks_", ""))]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.
 
         Groups: posterior ("coef", "intercept"), sample_stats ("lp", the log joint, and "log_q", the log density of the
         approximation: their difference gives importance weights), log_likelihood and observed_data ("y"). Needs
-        ArviZ below 1 and the training data, so a model that was fitted here.
+        ArviZ and the training data, so a model that was fitted here. ArviZ 1 makes a `DataTree` of them.
         """
         check_is_fitted(self, "posterior_")
         rng = self._generator(random_state)

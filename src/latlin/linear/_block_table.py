@@ -68,7 +68,7 @@ class Table(NamedTuple):
         Of y and of y less its offset; None for labels.
     labels : Labels or None
     log_exposure : float or None
-        log Σ weight exp(offset); None without offsets, one a row.
+        log Σ weight exp(offset); None without offsets, one per row.
     width : int
         Offsets a row.
     sparse, single : bool

@@ -13,14 +13,14 @@ from latlin.numerics.visible import visible
 
 
 def weights(value: Any, count: int) -> Array | None:
-    """Non-negative exponents, one a row, not all zero; None stays None."""
+    """Non-negative exponents, one per row, not all zero; None stays None."""
     if value is None:
         return None
     array = np.asarray(visible("sample_weight", value), float)
     if array.ndim == 0:
         array = np.full(count, float(array))
     if array.shape != (count,):
-        raise ValueError(f"sample_weight must have shape ({count},), one number a row, got shape {array.shape}")
+        raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
     good = np.isfinite(array) & (array >= 0.0)
     if not np.all(good):
         raise ValueError(f"sample_weight must be finite and not negative, got {array[~good][0]:g}")
@@ -30,7 +30,7 @@ def weights(value: Any, count: int) -> Array | None:
 
 
 def offsets(value: Any, count: int, width: int = 1) -> Array | None:
-    """One number a row, or one a row and class; None stays None."""
+    """One number per row, or one per row and class; None stays None."""
     if value is None:
         return None
     array = np.asarray(visible("offset", value), float)

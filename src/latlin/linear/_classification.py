@@ -20,6 +20,7 @@ from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
 from latlin.linear._coding import Coding, class_index
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._model_checks import checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import Summarised
 from latlin.numerics.arrays import Array
@@ -95,7 +96,8 @@ class Classification(ClassifierMixin, LinearEstimator):
         fits = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
-        return self._store(problems[0].design, list(fits), X.dtype)
+        self._store(problems[0].design, list(fits), X.dtype)
+        return self._look_back(problems, checks_of_labels(X, y, self.classes_, self._feature_names()))
 
     def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
         assert table.labels is not None  # the first pass looked for them
@@ -108,11 +110,11 @@ class Classification(ClassifierMixin, LinearEstimator):
         return classes
 
     def _codings(self) -> list[Coding]:
-        """How labels become numbers, one a response."""
+        """How labels become numbers, one per response."""
         raise NotImplementedError
 
     def _codes(self, y: NDArray[Any]) -> list[Array]:
-        """The labels as numbers, one vector a response."""
+        """The labels as numbers, one vector per response."""
         return [coding(y) for coding in self._codings()]
 
     def _log_probabilities(self, latents: list[Latent]) -> Array:
@@ -149,7 +151,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         labels = np.asarray(y)
         table = self._log_probabilities(latents)
         if labels.shape != table.shape[:1]:
-            raise ValueError(f"y must have shape {table.shape[:1]}, one label a row, got shape {labels.shape}")
+            raise ValueError(f"y must have shape {table.shape[:1]}, one label per row, got shape {labels.shape}")
         return table[np.arange(len(labels)), class_index(labels, self.classes_)]
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:

@@ -23,7 +23,7 @@ def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Ar
         if table.shape != (len(actions), len(outcomes)):
             raise ValueError(
                 f"loss must be a function of (action, y) or a table of shape ({len(actions)}, {len(outcomes)}), "
-                f"one row an action and one column a class, got shape {table.shape}"
+                f"one row per action and one column per class, got shape {table.shape}"
             )
     if np.any(np.isnan(table)):
         raise ValueError("loss gave NaN; it must give a number for every action and outcome")

@@ -1,20 +1,27 @@
-"""Whether the observations vary as the family says: Pearson's statistic, and a sentence where they vary more.
+"""What a fit shows of the model at once: how observations vary, where the search for hyperparameters ended, and whether
+a single feature separates the classes or copies the target.
 
-With r = (y − μ)/√V of every row, Σ weight r² has mean n − p if the family is right, and the variance of r² is 2 plus
-the excess kurtosis of an observation: 1/μ for Poisson counts, 1/V − 6/trials for binomial ones. A sum that lies beyond
-what chance allows, and enough so to matter, is told with a remedy.
+How observations vary is Pearson's statistic. With r = (y − μ)/√V of every row, Σ weight r² has mean n − p if the family
+is right, and the variance of r² is 2 plus the excess kurtosis of an observation: 1/μ for Poisson counts, 1/V − 6/trials
+for binomial ones. A sum that lies beyond what chance allows, and enough so to matter, is reported with a remedy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from latlin.diagnostics.model_checks import Check
+from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 from latlin.distributed.blocks import Block
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
+from latlin.linear._coding import class_index
+from latlin.linear._evidence import Fit, ranges_of
+from latlin.linear._problem import Problem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
@@ -40,6 +47,19 @@ class Dispersion(NamedTuple):
         """Observations vary more than the family and chance allow."""
         return self.whole and self.score > BEYOND and self.ratio > MATTERS
 
+    def check(self, wider: str) -> Check:
+        """Whether observations vary as the family says."""
+        said = f"Pearson dispersion {self.ratio:.2f} where 1 is expected"
+        if self.is_over:
+            remedy = f"Intervals are too narrow: try family='{wider}'" if wider else "Intervals are too narrow"
+            return Check(
+                "dispersion",
+                False,
+                f"observations are overdispersed: they vary more than the family allows ({said})",
+                remedy,
+            )
+        return Check("dispersion", True, f"observations do not vary more than the family allows ({said})")
+
     def words(self, wider: str) -> str:
         """The finding and the remedy; nothing where a family has room for more variance or all is well."""
         if not (wider and self.is_over):
@@ -55,12 +75,13 @@ class Dispersed:
 
     _extras: tuple[str, ...] = ("dispersion_", "finding_")
 
-    def _look_back(self: Any) -> None:
-        found = dispersion(self._fits[0].posterior)
+    def _checks_of_family(self: Any) -> list[Check]:
+        found, wider = dispersion(self._fits[0].posterior), self._family().wider
         self._more_zeros = found.zeros
-        self.dispersion_, self.finding_ = found.ratio, found.words(self._family().wider)
+        self.dispersion_, self.finding_ = found.ratio, found.words(wider)
         if self.finding_:
             alert(self.finding_, MisfitWarning)
+        return [found.check(wider)] if wider else []
 
     def __sklearn_tags__(self: Any) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -110,3 +131,84 @@ def _excess(potential: Potential, mean: Array, variance: Array) -> Array:
     """Excess kurtosis of an observation of a count family without a dispersion of its own."""
     trials = getattr(potential, "trials", None)
     return 1.0 / mean if trials is None else 1.0 / variance - 6.0 / trials
+
+
+# --- hyperparameters ------------------------------------------------------------------------------------------------
+
+#: distance from an end of a search, in logarithms, that counts as being there
+AT_END = 0.05
+ENDS: Mapping[tuple[str, bool], tuple[str, str]] = {
+    ("prior_scale", False): (
+        "maximising the evidence set the prior scale of {which} to its lower end, which switches {them} off",
+        "Their intervals are too narrow to mean anything: give prior_scale a number, or integrate over it",
+    ),
+    ("prior_scale", True): (
+        "maximising the evidence set the prior scale of {which} to its upper end, so that nothing holds {them} back",
+        "Give prior_scale a number, and look for a feature that separates the classes",
+    ),
+    ("scale", False): (
+        "maximising the evidence set the noise scale to its lower end: the model passes through every row",
+        "Look for a feature that copies the target, or use fewer features",
+    ),
+}
+
+
+def checks_of_searches(
+    problems: Sequence[Problem], fits: Sequence[Fit], given: Mapping[str, Any], names: Sequence[str]
+) -> list[Check]:
+    """One check for all responses, the first that failed; none where every hyperparameter was given."""
+    learnt = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
+    each = [check_hyperparameters(*pair, learnt, names) for pair in zip(problems, fits, strict=True)]
+    return ([check for check in each if not check.passed] or each)[:1] if learnt else []
+
+
+def check_hyperparameters(problem: Problem, fit: Fit, learnt: Sequence[str], names: Sequence[str]) -> Check:
+    """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
+    if fit.posterior.caution is not None:
+        return Check("hyperparameters", False, fit.posterior.caution[1], "Give it a number, or integrate over it")
+    spans = ranges_of(problem)
+    for name in learnt:
+        value = np.atleast_1d(np.asarray(fit.values[name], float))
+        if name not in ("prior_scale", "scale"):
+            continue
+        free = np.atleast_1d(spans[name].to_free(value))
+        low, high = np.array(spans[name].bounds(len(free))).T
+        for is_upper, reached in ((False, free <= low + AT_END), (True, free >= high - AT_END)):
+            if np.any(reached) and (name, is_upper) in ENDS:
+                sentence, remedy = ENDS[name, is_upper]
+                return Check("hyperparameters", False, sentence.format(**_which(reached, names)), remedy)
+    return Check("hyperparameters", True, "no hyperparameter ended at an end of its search")
+
+
+def _which(reached: Array, names: Sequence[str]) -> dict[str, str]:
+    if len(reached) == 1:
+        return {"which": "all features", "them": "them"}
+    found = np.flatnonzero(reached)
+    shown = ", ".join(repr(str(names[j])) for j in found[:5]) + (
+        f" and {len(found) - 5} more" if len(found) > 5 else ""
+    )
+    return {"which": shown, "them": "it" if len(found) == 1 else "them"}
+
+
+# --- features -------------------------------------------------------------------------------------------------------
+
+#: entries of X up to which every fit looks at single features
+MOST_ENTRIES = 5_000_000
+
+
+def checks_of_labels(X: Any, y: Any, classes: Any, names: Sequence[str]) -> list[Check]:
+    """Whether one feature separates two classes, or stands for the classes."""
+    if X.shape[0] * X.shape[1] > MOST_ENTRIES:
+        return []
+    place = class_index(np.asarray(y), classes)
+    copied = check_copied_labels(X, place, names)
+    if len(classes) != 2:
+        return [copied]
+    return [check_separation(X, place == 1, names, f"the classes {classes[0]} and {classes[1]}"), copied]
+
+
+def checks_of_numbers(X: Any, y: Array, names: Sequence[str]) -> list[Check]:
+    """Whether one feature copies the target."""
+    if X.shape[0] * X.shape[1] > MOST_ENTRIES or y.ndim > 1:
+        return []
+    return [check_copied_numbers(X, y, names)]

@@ -48,7 +48,7 @@ class Prior(Protocol):
         ...
 
     def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
-        """∂ log Z / ∂ parameter; one number a feature for "prior_scale"."""
+        """∂ log Z / ∂ parameter; one number per feature for "prior_scale"."""
         ...
 
 

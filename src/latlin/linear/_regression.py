@@ -17,6 +17,7 @@ from latlin.distributed.opening import is_blocked
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._model_checks import checks_of_numbers
 from latlin.linear._predict import (
     draw_observations,
     draw_weights,
@@ -57,9 +58,7 @@ class Regression(RegressorMixin, LinearEstimator):
             on from it if it exists.
         """
         if is_blocked(X):
-            self._fit_blocks(X, y, sample_weight, offset, checkpoint)
-            self._look_back()
-            return self
+            return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
         several = self._columns() > 1 and np.asarray(y).ndim == 2 and 1 < np.asarray(y).shape[1] <= self._columns()
         X, y = self._training(X, y, y_numeric=True, multi_output=several)
@@ -67,11 +66,7 @@ class Regression(RegressorMixin, LinearEstimator):
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)
         self._store(problems[0].design, [self._fit_one(problems[0], before)], X.dtype)
-        self._look_back()
-        return self
-
-    def _look_back(self) -> None:
-        """What can be said of the family once it is fitted; nothing unless a subclass knows."""
+        return self._look_back(problems, checks_of_numbers(X, np.asarray(y, float), self._feature_names()))
 
     def _shaped(self, values: Array) -> Any:
         return self._cast(values[0])
@@ -120,7 +115,7 @@ class Regression(RegressorMixin, LinearEstimator):
         _, (at,), _ = self._latents(X, offset)
         observed = np.asarray(y, float)
         if observed.shape != at.mean.shape:
-            raise ValueError(f"y must have shape {at.mean.shape}, one number a row, got shape {observed.shape}")
+            raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:

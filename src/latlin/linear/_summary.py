@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 from latlin.hyper.table import HyperparameterTable
 from latlin.inference.posterior import Posterior
@@ -16,6 +17,41 @@ from latlin.linear._design import Design
 #: most hyperparameters that are listed
 MOST_LINES = 8
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
+
+
+class Joint(NamedTuple):
+    """Whether several coefficients are all zero, or all equal, by their joint posterior.
+
+    Attributes
+    ----------
+    statistic : float
+        mᵀS⁻¹m of the contrasts, with their posterior mean m and covariance S.
+    df : int
+        Number of contrasts.
+    probability : float
+        Posterior probability of values less probable than zero: near 0, the coefficients are clearly not all zero.
+    """
+
+    statistic: float
+    df: int
+    probability: float
+
+
+def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], equal: bool) -> Joint:
+    """Of the coefficients of some features, or of their differences to the first: δᵀS⁻¹δ of a Gaussian δ is χ²."""
+    listed = list(map(str, known))
+    if not names or not set(names) <= set(listed):
+        raise ValueError(f"names must be features of the model, got {list(names)!r}")
+    places = [listed.index(name) for name in names]
+    mean, covariance = posterior.mean[places], posterior.covariance()[np.ix_(places, places)]
+    if equal:
+        contrast = np.hstack([-np.ones((len(places) - 1, 1)), np.eye(len(places) - 1)])
+        mean, covariance = contrast @ mean, contrast @ covariance @ contrast.T
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-12 * max(values.max(), 1e-300)
+    z = vectors.T[kept] @ mean / np.sqrt(values[kept])
+    statistic = float(z @ z)
+    return Joint(statistic, int(kept.sum()), float(chi2.sf(statistic, max(int(kept.sum()), 1))))
 
 
 @dataclass(frozen=True)
@@ -37,13 +73,17 @@ class Summary:
     title: str
     footer: str
 
-    def to_pandas(self) -> Any:
-        """A data frame with one row a coefficient, indexed by name."""
+    def to_frame(self) -> Any:
+        """A data frame with one row per coefficient, indexed by name."""
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install 'latlin[cli]'") from error
+            raise ImportError("to_frame() needs pandas: pip install 'latlin[cli]'") from error
         return pandas.DataFrame(self.rows).set_index("name")
+
+    def to_pandas(self) -> Any:
+        """The same as `to_frame`."""
+        return self.to_frame()
 
     def _headings(self) -> tuple[str, ...]:
         low, high = 50.0 - 50.0 * self.coverage, 50.0 + 50.0 * self.coverage
@@ -82,7 +122,7 @@ def learnt_lines(table: HyperparameterTable) -> list[str]:
 def coefficient_rows(
     posterior: Posterior, design: Design, names: Sequence[str], coverage: float
 ) -> list[dict[str, Any]]:
-    """One row a coefficient, and one for the intercept at x = 0."""
+    """One row per coefficient, and one for the intercept at x = 0."""
     marginals = posterior.project(design.user_rows())
     labels = [*map(str, names), "intercept"][: len(marginals.mean)]
     sd = np.sqrt(np.maximum(marginals.variance, 0.0))

@@ -21,7 +21,7 @@ from latlin.potentials.families import FAMILIES, Family
 
 
 class OneVersusRest(StreamingClasses, Classification):
-    """One binary response for two classes, one a class for more, normalised."""
+    """One binary response for two classes, one per class for more, normalised."""
 
     def _codings(self) -> list[Coding]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
@@ -96,11 +96,11 @@ class BayesianLogisticRegression(OneVersusRest):
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
         maximises the evidence.
     ard : bool
-        Learn one prior scale a feature (automatic relevance determination); needs prior_scale="auto".
+        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
         Include an intercept, with a wide prior of its own.
     intercept_scale : float, optional
-        Standard deviation of that prior, 10 unless told. The intercept is measured at the mean of the features when
+        Standard deviation of that prior, 10 unless given. The intercept is measured at the mean of the features when
         they are dense and standardised, else at x = 0.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
@@ -124,7 +124,7 @@ class BayesianLogisticRegression(OneVersusRest):
     posterior_ : Posterior or list of Posterior
         Over the coefficients and, last, the intercept at the mean of the features (at 0 if they were not centred).
     log_evidence_ : float or ndarray of shape (n_classes,)
-        log p(y), or a bound or an approximation: see `evidence_kind_`. One a class.
+        log p(y), or a bound or an approximation: see `evidence_kind_`. One per class.
     prior_scale_ : float or ndarray
     converged_, n_iter_, trace_ : bool, int or ndarray, ndarray or list
 

@@ -25,11 +25,11 @@ class BayesianLinearRegression(Streaming, Regression):
     noise_scale : "auto" or float
         Standard deviation of the noise.
     ard : bool
-        Learn one prior scale a feature (automatic relevance determination); needs prior_scale="auto".
+        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
         Include an intercept, with a wide prior of its own around the mean of y.
     intercept_scale : float, optional
-        Standard deviation of that prior; ten times that of y unless told. The intercept is measured at the mean of the
+        Standard deviation of that prior; ten times that of y unless given. The intercept is measured at the mean of the
         features when they are dense and standardised, else at x = 0.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
@@ -55,7 +55,7 @@ class BayesianLinearRegression(Streaming, Regression):
     posterior_ : Posterior
         Over the coefficients and, last, the intercept at the mean of the features (at 0 if they were not centred).
     log_evidence_ : float
-        log p(y), every constant included; what it is worth is in `evidence_kind_`.
+        log p(y), every constant included; `evidence_kind_` says whether it is exact.
     prior_scale_, noise_scale_ : float or ndarray
     converged_, n_iter_, trace_ : bool, int, ndarray
 

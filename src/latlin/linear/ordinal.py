@@ -30,14 +30,14 @@ class BayesianOrdinalRegression(Classification):
     cuts : "auto" or array of shape (n_classes − 1,)
         Cut points; "auto" maximises the evidence. They take the place of an intercept.
     order : sequence, optional
-        The labels from lowest to highest; sorted unless told.
+        The labels from lowest to highest; sorted unless given.
     engine : str or engine object
         "auto", "laplace", "ep", "gkl", "ai-kl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
         maximises the evidence.
     ard : bool
-        Learn one prior scale a feature (automatic relevance determination); needs prior_scale="auto".
+        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
     hyperparameters : {"auto", "maximise", "integrate", "fixed"}

@@ -24,11 +24,11 @@ class BayesianPoissonRegression(Dispersed, Streaming, Exposed):
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
         maximises the evidence.
     ard : bool
-        Learn one prior scale a feature (automatic relevance determination); needs prior_scale="auto".
+        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
         Include an intercept, with a wide prior of its own around the logarithm of the mean rate.
     intercept_scale : float, optional
-        Standard deviation of that prior, 5 unless told.
+        Standard deviation of that prior, 5 unless given.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
     warm_start : bool

@@ -43,11 +43,11 @@ class SparseRegression(Regression):
     prior_scale : "auto", float or array of shape (n_features,)
         Scale of the prior, for features of standard deviation one when `standardise`. "auto" maximises the evidence.
     ard : bool
-        Learn one prior scale a feature; needs prior_scale="auto".
+        Learn one prior scale per feature; needs prior_scale="auto".
     fit_intercept : bool
         Include an intercept, with a wide prior of the same family around the mean of y.
     intercept_scale : float, optional
-        Scale of that prior; ten standard deviations of y unless told.
+        Scale of that prior; ten standard deviations of y unless given.
     standardise : bool
         Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
     hyperparameters : {"auto", "maximise", "integrate", "fixed"}

@@ -22,7 +22,9 @@ Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
 ROOMS = (
     "additive",
+    "datasets",
     "densities",
+    "diagnostics",
     "factor",
     "gp",
     "hyper",

@@ -6,10 +6,11 @@ stored with a model and shown later without the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from latlin.diagnostics.model_checks import Check, check_baseline
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.report.block_folds import hold_out_blocks
 from latlin.report.folds import hold_out
@@ -25,7 +26,7 @@ class Assessment:
     ----------
     folds, rows : int
     log_density, log_density_error : float
-        Mean log predictive density (or probability) a row, in nat, and its standard error.
+        Mean log predictive density (or probability) per row, in nat, and its standard error.
     baseline : float
         The same of a model that ignores the features.
     gain_error : float
@@ -42,6 +43,8 @@ class Assessment:
         Folds whose fit did not converge.
     pit : list of float
         Shares of probability integral transforms of held-out rows in even bins from zero to one; empty for labels.
+    checks : list of Check
+        Whether the baseline was beaten, and whether intervals or probabilities hold what they promise.
     """
 
     folds: int
@@ -56,6 +59,7 @@ class Assessment:
     points: list[list[float]]
     unconverged: int = 0
     pit: list[float] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -77,6 +81,7 @@ class Assessment:
             points=[[float(value) for value in point] for point in stored["points"]],
             unconverged=int(stored["unconverged"]),
             pit=[float(share) for share in stored.get("pit", [])],
+            checks=read_checks(stored.get("checks", ())),
         )
 
 
@@ -110,6 +115,8 @@ def assess(
     """
     task = task_of(estimator)
     seen = _held_out(task, estimator, X, y, folds, random_state, advance, offset)
+    summed = task.sum_up(seen)
+    summed["checks"].insert(0, check_baseline(seen.log.gain.mean, seen.log.gain.error))
     return Assessment(
         seen.folds,
         seen.log.density.count,
@@ -118,8 +125,13 @@ def assess(
         seen.log.baseline.mean,
         seen.log.gain.error,
         unconverged=seen.unconverged,
-        **task.sum_up(seen),
+        **summed,
     )
+
+
+def read_checks(stored: Iterable[Sequence[Any]]) -> list[Check]:
+    """Checks of a model from JSON lists, every part of its type."""
+    return [Check(str(name), bool(passed), str(said), str(remedy)) for name, passed, said, remedy in stored]
 
 
 def held_out_score(

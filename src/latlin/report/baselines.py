@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, poisson
+from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
@@ -81,6 +81,17 @@ class Bell:
 
     def log_density(self, y: NDArray[Any]) -> Array:
         return np.asarray(norm.logpdf(y, self.seen.mean, np.sqrt(self.seen.squares / self.seen.count)))
+
+
+class ScatteredRate(Bell):
+    """Counts with the mean and the variance of those seen: negative binomial, or Poisson where they vary less."""
+
+    def log_density(self, y: NDArray[Any]) -> Array:
+        mean, variance = self.seen.mean, self.seen.squares / self.seen.count
+        if variance <= mean * (1.0 + 1e-6) or mean <= 0.0:
+            return np.asarray(poisson.logpmf(y, mean))
+        # variance = mean + mean²/size
+        return np.asarray(nbinom.logpmf(y, mean**2 / (variance - mean), mean / variance))
 
 
 class Rate(Bell):

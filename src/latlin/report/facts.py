@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 import latlin
-from latlin.report.assess import Assessment
+from latlin.diagnostics.model_checks import Check, ModelChecks
+from latlin.report.assess import Assessment, read_checks
 
 COVERAGE = 0.9
 MOST_STEPS = 400
+#: unknowns up to which the covariance is looked at
+MOST_JOINT = 2000
+#: label of the verdict on the approximation among the lines of a diagnosis
+VERDICT = "Approximation"
 #: parameters of families whose estimators call them otherwise
 LEARNT = {"scale": "noise scale"}
 
@@ -34,7 +39,7 @@ class Facts:
     positive : str
         The class whose probability rises with the coefficients, where there are two.
     log_evidence : list of [label, number]
-        One, or one a class.
+        One, or one per class.
     evidence_kind : str
     learnt : list of [name, number]
         Hyperparameters, given or found.
@@ -53,6 +58,11 @@ class Facts:
         Engines beside each other, if they were compared: texts by column.
     assessment : Assessment or None
     version : str
+    checks : list of Check
+        Whether the model describes the data, one check at a time.
+    factors : list of dict
+        Columns of levels: name, levels, baseline (what they are compared with) and joint, the posterior probability
+        of values less probable than no difference at all.
     """
 
     title: str
@@ -79,6 +89,8 @@ class Facts:
     engines: list[dict[str, str]]
     assessment: Assessment | None
     version: str
+    checks: list[Check] = field(default_factory=list)
+    factors: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that are none become null."""
@@ -88,9 +100,21 @@ class Facts:
     def from_json(cls, stored: Mapping[str, Any]) -> Facts:
         """Back from a JSON object; a ValueError if it is not one of `to_json`."""
         try:
-            return cls(**{name: read(stored[name]) for name, read in READERS.items()})
+            return cls(
+                **{name: read(stored[name]) for name, read in READERS.items() if name in stored or name not in LATER}
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the facts of the fit cannot be read: {error!r}") from error
+
+    @property
+    def model_checks(self) -> ModelChecks:
+        """The verdict on the model with all its checks."""
+        return ModelChecks(tuple(self.checks))
+
+    @property
+    def approximation(self) -> str:
+        """The verdict on the approximation with its reason, or empty."""
+        return next((said for label, said in self.diagnosis if label == VERDICT), "")
 
     def with_(self, **changes: Any) -> Facts:
         """A copy with some fields changed."""
@@ -109,6 +133,7 @@ def gather(
     diagnosis: Sequence[tuple[str, str]] = (),
     engines: Sequence[Mapping[str, str]] = (),
     assessment: Assessment | None = None,
+    factors: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Facts:
     """Read the facts off a fitted estimator of `latlin.linear`.
 
@@ -126,6 +151,8 @@ def gather(
         Feature name → standard deviation, to set coefficients of different units beside each other.
     diagnosis, engines, assessment :
         As in `Facts`.
+    factors : dict, optional
+        Column of levels → features, levels, baseline, coding: what belongs together.
     """
     model = type(estimator).__name__
     posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
@@ -151,6 +178,8 @@ def gather(
         engines=[dict(line) for line in engines],
         assessment=assessment,
         version=latlin.__version__,
+        checks=_checks(estimator, assessment),
+        factors=[_factor(estimator, name, part) for name, part in (factors or {}).items()],
         **_way(estimator, posteriors),
     )
 
@@ -165,6 +194,24 @@ def _way(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
         "message": str(posteriors[0].message),
         "seconds": float(sum(p.elapsed for p in posteriors)),
     }
+
+
+def _checks(estimator: Any, assessment: Assessment | None) -> list[Check]:
+    """What the fit showed, and what held-out rows showed."""
+    known: ModelChecks = getattr(estimator, "checks_", ModelChecks())
+    return list(known.including(assessment.checks if assessment is not None else ()).checks)
+
+
+def _factor(estimator: Any, name: str, part: Mapping[str, Any]) -> dict[str, Any]:
+    """What the posterior says of all levels together; of several classes, of the one with the clearest difference."""
+    count = len(estimator.posterior_) if isinstance(estimator.posterior_, list) else 1
+    joint = float("nan")
+    if estimator.evidence_kind_ != "none" and estimator.n_features_in_ <= MOST_JOINT:
+        equal = part["coding"] == "one-hot" and len(part["features"]) > 1
+        each = [estimator.joint(part["features"], equal=equal, response=k).probability for k in range(count)]
+        joint = min(1.0, count * min(each))
+    kept = {"name": name, "levels": list(part["levels"]), "features": list(part["features"])}
+    return {**kept, "baseline": str(part["baseline"]), "joint": joint}
 
 
 def _label(value: Any) -> str:
@@ -237,7 +284,16 @@ def _coefficient(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": str(row["name"]), **{key: _number(row[key]) for key in keys}}
 
 
+def _factor_line(line: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {key: [str(value) for value in line[key]] for key in ("levels", "features")}
+    return {"name": str(line["name"]), **texts, "baseline": str(line["baseline"]), "joint": _number(line["joint"])}
+
+
+#: fields that files of version 0.1 lack
+LATER = ("checks", "factors")
 READERS: dict[str, Any] = {
+    "checks": read_checks,
+    "factors": lambda lines: [_factor_line(line) for line in lines],
     **dict.fromkeys(("title", "target", "family", "model", "engine", "positive", "message", "version"), str),
     **dict.fromkeys(("rows", "features", "steps"), int),
     **dict.fromkeys(("seconds", "coverage"), _number),

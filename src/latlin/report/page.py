@@ -23,9 +23,10 @@ def render(facts: Facts) -> str:
         sections.head(facts),
         sections.coefficients(facts),
         sections.calibration(facts),
+        sections.checks(facts),
+        sections.data(facts),
         sections.evidence(facts),
         sections.convergence(facts),
-        sections.data(facts),
         sections.meaning(facts),
     )
     return page_of(facts.title, "".join(parts), facts.version)

@@ -10,6 +10,7 @@ from typing import Any
 from latlin.report import words
 from latlin.report.assess import Assessment
 from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, trace_chart
+from latlin.report.conclusion import conclusion, count_words
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import bullets, figure, number, paragraph, section, table, text, tiles
 
@@ -17,45 +18,44 @@ MOST_COEFFICIENTS = 60
 
 
 def head(facts: Facts) -> str:
-    """The title, one sentence, and the numbers to see first."""
-    kind = "" if facts.evidence_kind == "none" else facts.evidence_kind
-    entries = [
-        ("Rows", f"{facts.rows:,}".replace(",", "\u202f"), f"{facts.features} features"),
-        ("Log evidence", number(sum(value for _, value in facts.log_evidence), 6), kind or "this engine has none"),
-    ]
+    """The title, the conclusion in plain words, and the numbers to see first."""
+    entries = [("Rows", f"{facts.rows:,}".replace(",", "\u202f"), f"{facts.features} features")]
+    if facts.checks:
+        entries.append(("Model", facts.model_checks.verdict, _checked(facts)))
+    if facts.approximation:
+        entries.append(("Approximation", facts.approximation.partition(":")[0], "of the posterior"))
     if facts.assessment is not None:
         entries += _score_tiles(facts.assessment)
-    entries.append(
-        (
-            "Fit",
-            "converged" if facts.converged else "not converged",
-            f"{facts.steps} step{'s' * (facts.steps != 1)}, {facts.engine}",
-        )
-    )
-    lead = f"{facts.model} by latlin {facts.version}. {_clear_signs(facts)}"
-    return f"<header><h1>{text(facts.title)}</h1>{paragraph(lead, 'lead')}{tiles(entries)}</header>"
+    lead = f"{facts.model} by latlin {facts.version}. {count_words(facts)}"
+    said = section("Conclusion", bullets(conclusion(facts)))
+    return f"<header><h1>{text(facts.title)}</h1>{paragraph(lead, 'lead')}{said}{tiles(entries)}</header>"
+
+
+def _checked(facts: Facts) -> str:
+    failed = len(facts.model_checks.failed)
+    return f"{len(facts.checks) - failed} of {len(facts.checks)} checks passed"
+
+
+def checks(facts: Facts) -> str:
+    """Whether the model describes the data, check by check."""
+    if not facts.checks:
+        return ""
+    rows = [
+        (text(check.name), "passed" if check.passed else "failed", text(check.sentence), text(check.remedy))
+        for check in facts.checks
+    ]
+    headings = [("check", ""), ("", ""), ("finding", ""), ("what to do", "")]
+    return section(f"Model: {facts.model_checks.verdict}", table("checks", headings, rows))
 
 
 def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
-    density = f"± {number(seen.log_density_error, 2)}, baseline {number(seen.baseline, 3)}"
-    tiles_ = [("Held-out log density", number(seen.log_density, 3), density)]
     if "accuracy" in seen.scores:
-        return [*tiles_, ("Held-out accuracy", f"{100 * seen.scores['accuracy']:.1f} %", f"{seen.folds} folds")]
+        return [("Held-out accuracy", f"{100 * seen.scores['accuracy']:.1f} %", f"{seen.folds} folds")]
+    tiles_ = [("Held-out R²", number(seen.scores["R²"], 2), f"{seen.folds} folds")]
     promised = next((group for group in seen.curve if abs(group["predicted"] - 0.9) < 1e-9), None)
     if promised is not None:
         tiles_.append(("90 % intervals hold", f"{100 * promised['observed']:.0f} %", "of held-out rows"))
     return tiles_
-
-
-def _clear_signs(facts: Facts) -> str:
-    slopes = [row for row in facts.coefficients if not is_intercept(row)]
-    clear = [row for row in slopes if row["low"] > 0.0 or row["high"] < 0.0]
-    if facts.evidence_kind == "none" or not slopes:
-        return ""
-    return (
-        f"The sign of {len(clear)} of {len(slopes)} coefficients is clear: "
-        f"their {100 * facts.coverage:.0f} % intervals leave out zero."
-    )
 
 
 def data(facts: Facts) -> str:
@@ -77,7 +77,7 @@ def data(facts: Facts) -> str:
 
 
 def coefficients(facts: Facts) -> str:
-    """One line a coefficient, largest effect first."""
+    """One line per coefficient, largest effect first."""
     slopes = [row for row in facts.coefficients if not is_intercept(row)]
     intercepts = [row for row in facts.coefficients if is_intercept(row)]
     shown = sorted(slopes, key=lambda row: -abs(row["mean"] * row["effect"]))[:MOST_COEFFICIENTS]
@@ -94,10 +94,31 @@ def coefficients(facts: Facts) -> str:
         "Coefficients",
         paragraph(words.coefficient_words(facts.family, facts.target, facts.positive)),
         table("coefficients", headings, lines),
+        _factors(facts),
         paragraph(
             f"Bars show the change for {unit}, on one axis; numbers are in the units of the data.{cut}", "unsure"
         ),
     )
+
+
+def _factors(facts: Facts) -> str:
+    """Columns of levels, each as a whole."""
+    if not facts.factors:
+        return ""
+    rows = [
+        (text(line["name"]), text(line["baseline"]), _joint_words(line["joint"], facts.coverage))
+        for line in facts.factors
+    ]
+    return "<h3>Columns of levels</h3>" + table(
+        "factors", [("column", ""), ("compared with", ""), ("all levels", "")], rows
+    )
+
+
+def _joint_words(joint: float, coverage: float) -> str:
+    if not math.isfinite(joint):
+        return "–"
+    shown = f"{joint:.2g}" if joint >= 1e-4 else f"{joint:.0e}"
+    return f"the levels {'differ' if joint < 1.0 - coverage else 'do not clearly differ'} (joint p = {shown})"
 
 
 def _coefficient(row: Mapping[str, Any], ends: tuple[float, float] | None) -> tuple[str, ...]:
@@ -146,9 +167,10 @@ def evidence(facts: Facts) -> str:
     several = len(facts.log_evidence) > 1
     per_class = [(text(f"log evidence, {label}"), number(value, 6)) for label, value in facts.log_evidence if several]
     learnt = [(text(name), number(value)) for name, value in facts.learnt]
-    rows = per_class + learnt
+    total = [] if several or facts.evidence_kind == "none" else [("log evidence", number(facts.log_evidence[0][1], 6))]
+    rows = per_class + total + learnt
     return section(
-        "Model and evidence",
+        "Technical part: evidence",
         paragraph(words.evidence_words(facts.evidence_kind)),
         paragraph("" if facts.evidence_kind == "none" else words.COMPARE),
         table("learnt", [("", ""), ("value", "num")], rows) if rows else "",
@@ -170,10 +192,8 @@ def convergence(facts: Facts) -> str:
     verdict = paragraph(facts.message, "note" if facts.converged else "note bad")
     drawing = figure(trace_chart(facts.trace), "The objective after each step.") if _has_moved(facts.trace) else ""
     lines = [(text(label), text(said)) for label, said in facts.diagnosis]
-    diagnosis = (
-        "<h3>Diagnosis of the approximation</h3>" + table("diagnosis", [("", ""), ("", "")], lines) if lines else ""
-    )
-    return section("Convergence", verdict, diagnosis, drawing)
+    diagnosis = "<h3>Diagnosis</h3>" + table("diagnosis", [("", ""), ("", "")], lines) if lines else ""
+    return section("Technical part: approximation", verdict, diagnosis, drawing)
 
 
 def _has_moved(trace: list[float]) -> bool:

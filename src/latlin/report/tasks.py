@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from latlin.diagnostics.model_checks import check_calibration, check_coverage
 from latlin.diagnostics.reliability import reliability_curve
 from latlin.numerics.arrays import Array
 from latlin.report.baselines import Baseline, Frequencies, baseline_of
@@ -90,11 +91,13 @@ def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
         "Brier score": float(np.mean(np.sum((table - indicator) ** 2, axis=1)) / 2.0),
     }
     if table.shape[1] == 2:
-        curve, kind = reliability_curve(place, np.clip(table[:, 1], 0.0, 1.0)), "probability"
+        happened, probability, kind = place, np.clip(table[:, 1], 0.0, 1.0), "probability"
     else:
-        curve, kind = reliability_curve(found == place, np.clip(table.max(axis=1), 0.0, 1.0)), "confidence"
+        happened, probability, kind = found == place, np.clip(table.max(axis=1), 0.0, 1.0), "confidence"
+    curve = reliability_curve(happened, probability)
     groups = [dict(zip(curve._fields, map(float, group), strict=True)) for group in zip(*curve, strict=True)]
-    return {"scores": scores, "curve": groups, "curve_kind": kind, "points": []}
+    checks = [check_calibration(happened, probability)]
+    return {"scores": scores, "curve": groups, "curve_kind": kind, "points": [], "checks": checks}
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -122,7 +125,14 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
     some = np.unique(np.linspace(0, len(y) - 1, min(MOST_POINTS, len(y))).astype(int))
     points = np.column_stack([mean, y])[some].tolist()
     shares = np.histogram(pit, BARS, (0.0, 1.0))[0] / len(pit)
-    return {"scores": scores, "curve": curve, "curve_kind": "coverage", "points": points, "pit": shares.tolist()}
+    return {
+        "scores": scores,
+        "curve": curve,
+        "curve_kind": "coverage",
+        "points": points,
+        "pit": shares.tolist(),
+        "checks": [check_coverage(pit)],
+    }
 
 
 def _covered(level: float, inside: NDArray[np.bool_]) -> dict[str, float]:

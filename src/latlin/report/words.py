@@ -33,6 +33,8 @@ COEFFICIENTS = {
     "feature grows by one unit and the others stay.",
     "poisson": "A coefficient is the change of the log of the expected count when the feature grows by one unit and "
     "the others stay: exp(coefficient) multiplies the count.",
+    "negative-binomial": "A coefficient is the change of the log of the expected count when the feature grows by one "
+    "unit and the others stay: exp(coefficient) multiplies the count.",
     "ordinal": "A coefficient is the shift on the latent scale of {target} when the feature grows by one unit and the "
     "others stay; positive means higher levels become more probable.",
 }
@@ -55,7 +57,7 @@ INTERVALS = (
 
 HELD_OUT = (
     "The rows were split into {folds} folds, and each fold was predicted by a model fitted to the others. The log "
-    "predictive density is the mean log probability (density) given to what was then observed, in nat a row: higher is "
+    "predictive density is the mean log probability (density) given to what was then observed, per row: higher is "
     "better, and a model that ignores the features reaches the baseline."
 )
 
@@ -80,7 +82,7 @@ CALIBRATION = {
 
 
 def evidence_words(kind: str) -> str:
-    return EVIDENCE.get(kind, "What the log evidence is worth is not known.")
+    return EVIDENCE.get(kind, "It is not known whether the log evidence is exact, a bound or an approximation.")
 
 
 def coefficient_words(family: str, target: str, positive: str) -> str:
@@ -95,11 +97,12 @@ def calibration_words(kind: str, positive: str) -> str:
 
 
 def gain_words(seen: Assessment) -> str:
-    """Whether the features are worth anything on rows that were not seen."""
+    """Whether the features help to predict rows that were not seen."""
     gain, error = seen.log_density - seen.baseline, seen.gain_error
     if gain < 2.0 * error:
-        return f"No clear gain over a model that ignores the features: {gain:.3f} ± {error:.3f} nat a row."
-    return f"The features gain {gain:.3f} ± {error:.3f} nat a row."
+        said = f"{gain:.3f} ± {error:.3f} in log probability per row"
+        return f"No clear gain over a model that ignores the features: {said}."
+    return f"The features gain {gain:.3f} ± {error:.3f} in log probability per row."
 
 
 def calibration_verdict(seen: Assessment, family: str) -> str:

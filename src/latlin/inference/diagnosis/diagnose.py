@@ -54,7 +54,7 @@ class Diagnosis:
 
     Attributes
     ----------
-    verdict : {"reliable", "use with care", "do not use"}
+    verdict : {"accurate", "rough", "wrong"}
     reason : str
         Why, in a sentence.
     next_engine : str
@@ -133,7 +133,7 @@ def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState 
         own.ess / draws.counts[0],
         defended.k_hat,
         defended.ess,
-        moment_gap(posterior.mean, posterior.variance, moments),
+        moment_gap(posterior.mean, posterior.variance, moments, posterior.names),
         posterior.converged,
         below,
         response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
@@ -193,12 +193,12 @@ def _assembled(
     n: int,
 ) -> Diagnosis:
     word, reason = verdict
-    if word != "reliable":
+    if word != "accurate":
         reason += _tails(posterior, own.k_hat)
     return Diagnosis(
         verdict=word,
         reason=reason,
-        next_engine="" if word == "reliable" else next_engine(posterior),
+        next_engine="" if word == "accurate" else next_engine(posterior),
         k_hat=own.k_hat,
         ess=own.ess,
         log_evidence=max(defended.log_evidence, interval[0]),
@@ -227,7 +227,7 @@ def _tails(posterior: Approximation, k_hat: float) -> str:
 def _of_a_point(posterior: Approximation) -> Diagnosis:
     nan, mean = float("nan"), posterior.mean
     return Diagnosis(
-        verdict="do not use",
+        verdict="wrong",
         reason="a point estimate says nothing about uncertainty, so there is nothing to check",
         next_engine=next_engine(posterior),
         k_hat=np.inf,

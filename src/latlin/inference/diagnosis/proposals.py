@@ -60,6 +60,9 @@ class Approximation(Protocol):
     def caution(self) -> tuple[str, str] | None: ...
 
     @property
+    def names(self) -> tuple[str, ...] | None: ...
+
+    @property
     def mean(self) -> Array: ...
 
     @property

@@ -1,0 +1,145 @@
+"""Features that say too much: those that separate the classes, and those that copy the target.
+
+Where a feature separates two classes no coefficient is large enough for the likelihood, so that the prior alone decides
+how large it is. A feature that copies the target was often made from it, and is not known for new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import gammaln
+from scipy.stats import rankdata
+
+from latlin.diagnostics.model_checks import Check
+from latlin.numerics.arrays import Array
+
+#: probability, for all features together, with which chance may separate classes
+CHANCE = 0.001
+#: correlation, of numbers or of ranks, from which on a feature is a copy; and from which on ranks are looked at
+COPY, LIKELY = 0.999, 0.7
+FEWEST_ROWS = 8
+NAMED = 3
+
+SEPARATED = (
+    "The prior alone decides how large its coefficient is: check that the feature is known before the outcome, leave "
+    "it out if it is not, and otherwise give prior_scale a number that you believe"
+)
+COPIED = "Leave it out if it was made from the target or is known only after it"
+
+
+def check_separation(X: Any, is_one: NDArray[np.bool_], names: Sequence[str], label: str) -> Check:
+    """Name the features that separate two classes, completely or by values that only one class has.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, n_features)
+    is_one : bool array of shape (n,)
+        Rows of the class `label`.
+    names : sequence of str
+        Of the features.
+    label : str
+        The class, in words.
+    """
+    low, high = _ends(X, is_one), _ends(X, ~is_one)
+    rows, ones = len(is_one), int(is_one.sum())
+    apart = (low[0] > high[1]) | (low[1] < high[0])
+    # log of 2 / (n over n₁), the probability that a feature without any relation orders the rows so
+    log_chance = np.log(2.0) + gammaln(ones + 1) + gammaln(rows - ones + 1) - gammaln(rows + 1)
+    found = list(np.flatnonzero(apart)) if log_chance < np.log(CHANCE / max(X.shape[1], 1)) else []
+    if found:
+        return Check(
+            "separation", False, f"{_listed(found, names)} {_verb(found, 'separates')} {label} completely", SEPARATED
+        )
+    partial = _one_sided(X, is_one, low, high)
+    if len(partial):
+        said = f"{_listed(partial, names)} {_verb(partial, 'has')} a value that occurs only with one outcome of {label}"
+        return Check("separation", False, said, SEPARATED)
+    return Check("separation", True, f"no single feature separates {label}")
+
+
+def _one_sided(X: Any, is_one: NDArray[np.bool_], low: Any, high: Any) -> NDArray[np.intp]:
+    """Features of two values, one of which has rows of a single class, more of them than chance allows."""
+    share = float(np.mean(is_one))
+    least, most = np.minimum(low[0], high[0]), np.maximum(low[1], high[1])
+    found = []
+    constant = np.flatnonzero((least < most) & ((low[0] == low[1]) | (high[0] == high[1])))
+    for j in constant:
+        column = _column(X, j)
+        for value in (least[j], most[j]):
+            rows = is_one[column == value]
+            if not len(rows) or rows.any() != rows.all():
+                continue
+            log_chance = len(rows) * np.log(share if rows[0] else 1.0 - share)
+            is_binary = np.all((column == least[j]) | (column == most[j]))
+            if is_binary and log_chance < np.log(CHANCE / X.shape[1]):
+                found.append(j)
+                break
+    return np.array(found, dtype=np.intp)
+
+
+def check_copied_labels(X: Any, place: NDArray[np.intp], names: Sequence[str], target: str = "the target") -> Check:
+    """Name the features whose values stand for the classes one by one."""
+    count = int(place.max()) + 1
+    found = [j for j in range(X.shape[1]) if len(place) >= FEWEST_ROWS and _stands_for(_column(X, j), place, count)]
+    if found:
+        return Check("leakage", False, f"{_listed(found, names)} {_verb(found, 'copies')} {target}", COPIED)
+    return Check("leakage", True, f"no single feature copies {target}")
+
+
+def _stands_for(column: Array, place: NDArray[np.intp], count: int) -> bool:
+    """One value per class and one class per value; a glance at a few rows excludes most columns."""
+    if len(np.unique(column[:200])) > count:
+        return False
+    values, which = np.unique(column, return_inverse=True)
+    return len(values) == count and len(np.unique(which * count + place)) == count
+
+
+def check_copied_numbers(X: Any, y: Array, names: Sequence[str], target: str = "the target") -> Check:
+    """Name the features that grow or fall with the target without exception."""
+    correlation = _correlations(X, y) if len(y) >= FEWEST_ROWS else np.zeros(X.shape[1])
+    for j in np.flatnonzero((np.abs(correlation) > LIKELY) & (np.abs(correlation) < COPY)):
+        correlation[j] = _correlations(rankdata(_column(X, j))[:, None], rankdata(y))[0]
+    found = list(np.flatnonzero(np.abs(correlation) >= COPY))
+    if found:
+        said = f"{_listed(found, names)} {_verb(found, 'copies')} {target} (correlation {correlation[found[0]]:.4f})"
+        return Check("leakage", False, said, COPIED)
+    return Check("leakage", True, f"no single feature copies {target}")
+
+
+def _correlations(X: Any, y: Array) -> Array:
+    """Pearson's, zero for what does not vary."""
+    apart = np.asarray(y, float) - np.mean(y)
+    mean = np.asarray(X.mean(axis=0), float).ravel()
+    squares = np.asarray(X.multiply(X).sum(axis=0)).ravel() if sparse.issparse(X) else np.einsum("nd,nd->d", X, X)
+    spread = np.sqrt(np.maximum(squares / len(y) - mean**2, 0.0)) * np.sqrt(np.mean(apart**2))
+    varies = spread > 1e-12 * (1.0 + np.abs(mean))
+    return np.where(varies, np.asarray(X.T @ apart).ravel() / len(y) / np.where(varies, spread, 1.0), 0.0)
+
+
+def _ends(X: Any, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Smallest and largest value of every feature in some rows."""
+    part = X[np.flatnonzero(rows)]
+    if sparse.issparse(part):
+        return part.min(axis=0).toarray().ravel(), part.max(axis=0).toarray().ravel()
+    return part.min(axis=0), part.max(axis=0)
+
+
+def _column(X: Any, j: Any) -> Array:
+    return X[:, [j]].toarray().ravel() if sparse.issparse(X) else X[:, j]
+
+
+def _listed(places: Any, names: Sequence[str]) -> str:
+    """The features by name; of many, the first ones."""
+    shown = ", ".join(repr(str(names[j])) for j in list(places)[:NAMED])
+    return shown + (f" and {len(places) - NAMED} more" if len(places) > NAMED else "")
+
+
+def _verb(places: Any, verb: str) -> str:
+    """The verb in the plural where several features are meant."""
+    several = {"separates": "separate", "copies": "copy", "has": "have"}
+    return verb if len(places) == 1 else several[verb]

@@ -1,0 +1,83 @@
+"""Checks of a model: each fails on data made to fail it, passes on data of the model, and says what to do."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
+from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((200, 3))
+Y = X[:, 0] + rng.standard_normal(200) > 0.0
+NAMES = ["age", "dose", "noise"]
+
+
+def test_the_verdict_is_that_of_all_checks():
+    good, bad = Check("baseline", True, "fine"), Check("leakage", False, "'x' copies y", "Leave it out")
+    assert ModelChecks((good,)).verdict == "fits"
+    found = ModelChecks((good, bad))
+    assert found.verdict == "does not fit"
+    assert found.failed == (bad,)
+    assert str(found) == "Model: does not fit. 'x' copies y. Leave it out."
+    assert found.including([bad._replace(passed=True)]).verdict == "fits"
+
+
+def test_a_baseline_is_beaten_clearly_or_not():
+    assert check_baseline(0.3, 0.1).passed
+    assert not check_baseline(0.1, 0.1).passed
+
+
+@pytest.mark.parametrize(
+    ("spread", "passes", "remedy"), [(1.0, True, ""), (2.0, False, "narrow"), (0.4, False, "wide")]
+)
+def test_intervals_hold_what_they_promise(spread, passes, remedy):
+    from scipy.special import ndtr
+
+    found = check_coverage(ndtr(spread * np.random.default_rng(1).standard_normal(400)))
+    assert found.passed == passes
+    assert remedy in found.remedy
+
+
+def test_predictions_that_lean_to_one_side_are_found():
+    pit = np.random.default_rng(2).beta(1.4, 1.0, 600)
+    found = check_coverage(pit)
+    assert not found.passed
+    assert "low too often" in found.sentence
+
+
+def test_probabilities_are_checked_against_what_happened():
+    p = np.random.default_rng(3).uniform(0.05, 0.95, 2000)
+    y = np.random.default_rng(4).random(2000) < p
+    assert check_calibration(y, p).passed
+    extreme = p**3 / (p**3 + (1 - p) ** 3)
+    assert "too extreme" in check_calibration(y, extreme).sentence
+    assert "not extreme enough" in check_calibration(y, 0.5 + 0.3 * (p - 0.5)).sentence
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_feature_that_separates_is_named(kind):
+    assert check_separation(kind(X), Y, NAMES, "no and yes").passed
+    separating = np.column_stack([X, np.where(Y, 1.0, -1.0) + 0.1 * X[:, 2]])
+    found = check_separation(kind(separating), Y, [*NAMES, "score"], "no and yes")
+    assert found.sentence == "'score' separates no and yes completely"
+    level = np.column_stack([X, (rng.random(200) < 0.4) & Y])
+    assert "'city=Rome'" in check_separation(kind(level), Y, [*NAMES, "city=Rome"], "no and yes").sentence
+
+
+def test_few_rows_are_separated_by_chance():
+    is_one = np.array([False, False, True, True])
+    assert check_separation(np.arange(4.0)[:, None], is_one, ["x"], "y").passed
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_feature_that_copies_the_target_is_named(kind):
+    y = X @ [1.0, 2.0, 0.0] + rng.standard_normal(200)
+    assert check_copied_numbers(kind(X), y, NAMES).passed
+    for copy in (3.0 * y - 1.0, np.exp(0.3 * y)):
+        assert "'total'" in check_copied_numbers(kind(np.column_stack([X, copy])), y, [*NAMES, "total"]).sentence
+    place = rng.integers(0, 3, 200)
+    assert check_copied_labels(kind(X), place, NAMES).passed
+    codes = np.array([5.0, 1.0, 3.0])[place]
+    found = check_copied_labels(kind(np.column_stack([X, codes])), place, [*NAMES, "code"], "the grade")
+    assert found.sentence == "'code' copies the grade"

@@ -1,0 +1,59 @@
+"""What estimators say of their model once they are fitted: `checks_`."""
+
+import numpy as np
+import pandas
+import pytest
+
+import latlin
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
+from latlin.numerics.alerts import MisfitWarning
+
+rng = np.random.default_rng(0)
+X = pandas.DataFrame(rng.standard_normal((120, 3)), columns=["age", "dose", "noise"])
+Y = (X["age"] + rng.standard_normal(120) > 0.0).to_numpy()
+
+
+def test_a_model_that_fits_says_so_and_keeps_it(tmp_path):
+    model = BayesianLogisticRegression().fit(X, Y)
+    assert model.checks_.verdict == "fits"
+    assert {check.name for check in model.checks_.checks} == {"hyperparameters", "separation", "leakage"}
+    assert "Model: fits" in repr(model.summary())
+    model.save(tmp_path / "model.npz")
+    assert latlin.load(tmp_path / "model.npz").checks_ == model.checks_
+
+
+def test_separation_and_leakage_are_named():
+    separated = BayesianLogisticRegression().fit(X.assign(score=Y + 0.01 * X["noise"]), Y)
+    assert [check.name for check in separated.checks_.failed] == ["separation"]
+    assert "'score' separates" in str(separated.checks_)
+    y = X["age"] + rng.standard_normal(120)
+    leaked = BayesianLinearRegression().fit(X.assign(total=2.0 * y), y)
+    assert "'total' copies the target" in str(leaked.checks_)
+
+
+def test_collapsed_relevances_are_named():
+    y = np.random.default_rng(1).standard_normal(120)
+    collapsed = BayesianLinearRegression().fit(X, y)
+    assert [check.name for check in collapsed.checks_.failed] == ["hyperparameters"]
+    assert "switches them off" in str(collapsed.checks_)
+    assert BayesianLinearRegression(prior_scale=1.0).fit(X, y).checks_.verdict == "fits"
+
+
+def test_overdispersed_counts_do_not_fit():
+    counts = np.random.default_rng(2).negative_binomial(1, 0.2, 120)
+    with pytest.warns(MisfitWarning, match="overdispersed"):
+        model = BayesianPoissonRegression().fit(X, counts)
+    assert "dispersion" in [check.name for check in model.checks_.failed]
+    assert "negative-binomial" in str(model.checks_)
+    assert not hasattr(model.partial_fit(X, counts), "checks_")
+
+
+def test_a_diagnosis_names_features():
+    import dataclasses
+
+    posterior = BayesianLogisticRegression(engine="gkl").fit(X, Y).posterior_
+    shift = 1.6 * np.sqrt(posterior.variance) * np.array([0.0, 1.0, 0.0, 0.0])
+    moved = dataclasses.replace(posterior.density, mean=posterior.mean + shift)
+    found = dataclasses.replace(posterior, density=moved).diagnose(random_state=0)
+    assert found.verdict == "wrong"
+    assert "'dose'" in found.reason

@@ -1,0 +1,84 @@
+"""The conclusion of a report: what drives the target, how well it is predicted, what to be careful about."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+from latlin.datasets import learn_encoding
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
+from latlin.report import Facts, assess, gather, render
+from latlin.report.conclusion import conclusion, count_words, effects
+
+pytest.importorskip("pandas")
+
+
+def facts_of(model, frame, target, folds=3):
+    encoding = learn_encoding(frame, target)
+    X, y = encoding.encode(frame).matrix, frame[target].to_numpy()
+    seen = assess(model, X, y, folds=folds) if folds else None
+    return gather(model.fit(X, y), len(y), target=target, assessment=seen, factors=encoding.factors)
+
+
+@pytest.fixture(scope="module")
+def three_levels():
+    rng = np.random.default_rng(0)
+    group = np.repeat(["a", "b", "c"], 50)
+    score = np.repeat([0.0, 1.0, 1.1], 50) + rng.standard_normal(150)
+    return pandas.DataFrame({"group": group, "noise": rng.standard_normal(150), "score": score})
+
+
+def test_a_factor_of_three_levels_counts_once(three_levels):
+    facts = facts_of(BayesianLinearRegression(), three_levels, "score")
+    found = effects(facts)
+    assert found.differing == ["group"]
+    assert found.total == 2
+    assert count_words(facts).startswith(f"{found.n_clear} of 2 features have a clear effect")
+    (line,) = facts.factors
+    assert line["baseline"] == "a"
+    assert line["joint"] < 1e-5
+    said = conclusion(facts)
+    assert "score differs between the levels of group" in said[0]
+    assert "Rows that were held out are predicted better than without features" in said[1]
+    assert any(line.startswith("Model: fits") for line in said)
+
+
+def test_the_page_opens_with_it_and_survives_json(three_levels):
+    facts = facts_of(BayesianLinearRegression(), three_levels, "score")
+    again = Facts.from_json(json.loads(json.dumps(facts.to_json())))
+    assert again == facts
+    page = render(again)
+    assert page.index("<h2>Conclusion") < page.index("<h2>Coefficients") < page.index("Technical part: evidence")
+    assert page.index("log evidence") > page.index("Technical part: evidence")
+    assert "the levels differ (joint p = " in page
+    assert "Model: fits" in page
+    old = {name: value for name, value in facts.to_json().items() if name not in ("checks", "factors")}
+    assert Facts.from_json(old).checks == []
+
+
+def test_overdispersed_counts_give_the_right_sentences():
+    rng = np.random.default_rng(1)
+    frame = pandas.DataFrame({"x": rng.standard_normal(150), "count": rng.negative_binomial(1, 0.15, 150)})
+    with pytest.warns(UserWarning, match="overdispersed"):
+        facts = facts_of(BayesianPoissonRegression(), frame, "count")
+    failed = {check.name: check for check in facts.model_checks.failed}
+    assert {"dispersion", "coverage"} <= set(failed)
+    assert "negative-binomial" in failed["dispersion"].remedy
+    assert "too narrow" in failed["coverage"].remedy
+    assert any("Model: does not fit" in line for line in conclusion(facts))
+
+
+def test_features_without_any_relation_do_not_beat_the_baseline():
+    rng = np.random.default_rng(2)
+    frame = pandas.DataFrame({"x": rng.standard_normal(100), "label": rng.choice(["no", "yes"], 100)})
+    facts = facts_of(BayesianLogisticRegression(prior_scale=1.0, engine="laplace"), frame, "label")
+    assert "baseline" in [check.name for check in facts.model_checks.failed]
+    assert "not clearly better than without features" in conclusion(facts)[1]
+
+
+def test_a_leaked_target_is_named():
+    rng = np.random.default_rng(3)
+    frame = pandas.DataFrame({"x": rng.standard_normal(80), "bill": rng.gamma(3.0, 10.0, 80)})
+    facts = facts_of(BayesianLinearRegression(noise_scale=1.0), frame.assign(tax=0.2 * frame["bill"]), "bill", folds=0)
+    assert "'tax' copies the target" in " ".join(conclusion(facts))
