@@ -508,3 +508,22 @@ def test_rows_in_blocks_refuse_precisions_and_constraints():
     for own in ([GaussianFactor(precision=Q)], []), ([GaussianFactor(dim=2)], [Constraint([1.0, 1.0])]):
         with pytest.raises(ValueError, match="rows in blocks need a prior"):
             infer(BlockModel(LatentLinearModel(*own), blocks, Reading()), "laplace")
+
+
+def test_a_diagonal_precision_with_zeros():
+    rng = np.random.default_rng(0)
+    rows, sites = rng.standard_normal((50, 3)), potentials.Logit(rng.random(50) < 0.5)
+    prior = GaussianFactor(precision=[1.0, 0.0, 2.0], rank=2)
+    np.testing.assert_allclose(prior.log_det, np.log(2.0))
+    dense = GaussianFactor(0.0, [1.0, 0.5], H=np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+    ours = infer(LatentLinearModel([prior, SiteFactor(rows, sites)]), "gkl")
+    theirs = infer(LatentLinearModel([dense, SiteFactor(rows, sites)]), "gkl")
+    np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-10)
+
+
+def test_modes_at_kinks():
+    sites = SiteFactor(None, potentials.Laplace([0.0, 3.0], 0.5))
+    # −½w² − 2|w − 3| is highest at 2, −½w² − 2|w| at its kink
+    np.testing.assert_allclose(
+        infer(LatentLinearModel([GaussianFactor(precision=np.eye(2)), sites]), "map").mean, [0, 2], atol=1e-5
+    )
