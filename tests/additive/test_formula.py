@@ -127,3 +127,16 @@ def test_the_report_of_fixed_effects_undoes_the_standardisation():
     w = rng.normal(size=3)
     b = part.report() @ w
     np.testing.assert_allclose(part.rows(frame, {}).design @ w, part.coding.columns(frame) @ b)
+
+
+def test_categories_keep_their_order():
+    pandas = pytest.importorskip("pandas")
+    dose = pandas.Categorical(["low", "high", "none", "low"], categories=["none", "low", "high", "huge"])
+    frame = pandas.DataFrame({"dose": dose, "x": [1.0, 2.0, 3.0, 4.0]})
+    assert coding_of(("dose",), frame, True).names == ("Intercept", "dose[T.low]", "dose[T.high]")
+    with pytest.raises(ValueError, match="the label 'wrong'"):
+        coding_of(("dose",), frame, True).columns({"dose": ["wrong"]})
+    pytest.importorskip("formulaic")
+    crossed = coding_of(("x * dose",), frame, True)
+    assert crossed.names[:4] == ("Intercept", "x", "dose[T.low]", "dose[T.high]")
+    np.testing.assert_allclose(crossed.columns({"x": [2.0], "dose": ["high"]}).toarray()[0, :4], [1.0, 2.0, 0.0, 1.0])

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
-from latlin.additive.frame import Column, codes_of, column, is_category, levels_of, n_rows
+from latlin.additive.frame import Column, codes_of, column, is_category, n_rows, ordered_levels
 from latlin.additive.places import indicator
 from latlin.numerics.stored import storable, storable_as
 
@@ -64,8 +64,8 @@ class References(Coding):
         if np.any(codes < 0):
             first = column(frame, self.source)[codes < 0][0]
             raise ValueError(
-                f"column {self.source!r} holds the label {first!r}, which has no coefficient; "
-                f"({'1'} | {self.source}) would predict unseen labels"
+                f"column {self.source!r} holds the label {str(first)!r}, which has no coefficient; "
+                f"(1 | {self.source}) would predict unseen labels"
             )
         table = indicator(codes, len(self.levels))
         return table if self.every else sparse.csr_array(table[:, 1:])
@@ -192,13 +192,20 @@ def _simple(piece: str, frame: Any) -> Coding | None:
         return None
     values = column(frame, piece)
     if is_category(values):
-        return References(piece, levels_of(values, f"column {piece!r}"))
+        return References(piece, ordered_levels(frame, piece))
     return Numbers(piece)
 
 
 def _table(frame: Any, sources: tuple[str, ...]) -> Any:
     """A pandas frame of some columns, without missing values."""
-    table = _pandas().DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
+    pandas = _pandas()
+    if isinstance(frame, pandas.DataFrame):
+        # with the categories of its columns
+        for name in sources:
+            column(frame, name)
+        table = frame[list(sources)].reset_index(drop=True)
+    else:
+        table = pandas.DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
     gaps = table.isna().sum()
     if gaps.any():
         name = gaps.idxmax()
