@@ -277,6 +277,13 @@ def test_a_flat_coefficient_leaves_no_absolute_evidence():
     assert "flat" in model.message_
 
 
+def test_auto_integrates_while_that_is_cheap(monkeypatch):
+    frame = table()
+    assert AdditiveModel("count ~ (1 | g)", "poisson").fit(frame).hyperparameters_.manner == "integrated"
+    monkeypatch.setattr("latlin.additive.learning.CHEAP", 100.0)
+    assert AdditiveModel("count ~ (1 | g)", "poisson").fit(frame).hyperparameters_.manner == "maximised"
+
+
 def test_learning_is_one_function_of_a_problem():
     model = AdditiveModel("count ~ (1 | g)", "poisson", hyperparameters="fixed").fit(table())
     learnt, posterior = learn(model._problem_, "gkl", "integrate", {}, 0, False)
