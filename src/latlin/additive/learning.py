@@ -21,6 +21,7 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.rng import RandomState
 from latlin.priors.base import Prior
 
@@ -76,6 +77,8 @@ def learn(
     if any(part.flat for part in problem.parts):
         message = f"{posterior.message}; a coefficient has a flat prior"
         posterior = replace(posterior, evidence_kind="none", message=message)
+    if posterior.caution is not None and posterior.caution[0] == "do not use":
+        alert(posterior.caution[1], ConvergenceWarning)
     components = tuple(c._replace(values={**held, **c.values}) for c in learnt.components)
     return replace(learnt, components=components), posterior
 
