@@ -6,13 +6,14 @@ the Gaussian KL bound, each fit started from the last; GPBoost by its own optimi
 statsmodels by `MixedLM`. GPBoost's set-up is part of its time, and so is ours. The mode of a sparse logistic regression
 is compared with scikit-learn's lbfgs, and a random walk with SciPy's banded Cholesky factorisation of the same size.
 
-    python benchmarks/sparse_precision.py [--size small] [--only crossed]
+    python benchmarks/sparse_precision.py [--size small] [--only crossed] [--scaling]
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import MAP, Laplace
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.numerics.sparse_cholesky import analyse, plan_elimination
 
 COVARIATES = 3
 SPREAD = 0.7
@@ -232,11 +234,57 @@ def tasks(size: str) -> list[Task]:
     return found
 
 
+def lattice(side: int) -> sparse.csr_array:
+    """Precision of a square whose neighbours are alike."""
+    line = sparse.diags_array([-np.ones(side - 1), np.ones(side - 1)], offsets=[0, 1], shape=(side - 1, side))
+    walk, one = line.T @ line, sparse.eye_array(side)
+    return sparse.csr_array(sparse.kron(walk, one) + sparse.kron(one, walk) + 0.1 * sparse.eye_array(side * side))
+
+
+def groups(levels: int) -> sparse.csr_array:
+    """Precision of an intercept, three covariates and one effect per level."""
+    border = 1 + COVARIATES
+    corner = sparse.csr_array(levels * np.eye(border))
+    side = sparse.csr_array(np.full((levels, border), 0.1))
+    return sparse.csr_array(sparse.block_array([[2.0 * sparse.eye_array(levels), side], [side.T, corner]]))
+
+
+def scaling(repeats: int = 3) -> None:
+    """Processor seconds of a factorisation with its selected inverse, and their slope over entries and operations."""
+    for kind, make, sizes in (
+        ("lattice", lattice, (30, 55, 100, 170, 300)),
+        ("groups", groups, (1000, 10_000, 100_000)),
+    ):
+        lines = []
+        for size in sizes:
+            matrix = make(size)
+            plan = plan_elimination(matrix)
+            analysis = analyse(matrix, plan)
+            values = analysis.values(matrix)
+            took = min(_timed(lambda a=analysis, v=values: a.factorise(v).inverse) for _ in range(repeats))
+            lines.append([kind, size, matrix.shape[0], plan.entries, plan.flops, analysis.numbers * 8e-6, took])
+        print(table(["pattern", "size", "dimension", "entries of L", "operations", "panels, MB", "seconds"], lines))
+        seconds = np.log([line[-1] for line in lines])
+        for name, column in (("entries", 3), ("operations", 4)):
+            slope = np.polyfit(np.log([line[column] for line in lines]), seconds, 1)[0]
+            print(f"{kind}: seconds grow as {name} to the power {slope:.2f}")
+
+
+def _timed(action: Callable[[], Any]) -> float:
+    start = time.process_time()
+    action()
+    return time.process_time() - start
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scaling", action="store_true", help="how a factorisation and its inverse grow, and no more")
     parser.add_argument("--size", choices=list(CASES), default="small")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     options = parser.parse_args()
+    if options.scaling:
+        scaling()
+        return
     print(environment("numba", "gpboost", "statsmodels", "scikit-learn"))
     lines = []
     for task in tasks(options.size):

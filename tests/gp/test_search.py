@@ -1,11 +1,14 @@
 """Evidence maximisation: it rises, stays in bounds, and bounds keep their order."""
 
+import warnings
+
 import numpy as np
 import pytest
 from joblib import parallel_config
 from scipy.optimize import minimize
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.numerics.alerts import ConvergenceWarning
@@ -119,3 +122,29 @@ def test_the_result_does_not_depend_on_the_jobs():
     with pytest.warns(ConvergenceWarning), parallel_config(backend="threading"):
         one, two = (GaussianProcessClassifier(KERNEL, n_jobs=jobs, **options).fit(X, labels) for jobs in (None, 2))
     np.testing.assert_array_equal(one.log_evidence_, two.log_evidence_)
+
+
+@pytest.mark.parametrize("likelihood", ["negative-binomial", "zero-inflated-poisson", "gamma", "weibull", "beta"])
+def test_families_of_counts_amounts_times_and_shares_learn_their_numbers(likelihood, tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.linspace(0.0, 6.0, 40)[:, None]
+    latent = 1.0 + np.sin(X[:, 0])
+    y = {
+        "negative-binomial": rng.poisson(np.exp(latent) * rng.gamma(2.0, 0.5, 40)),
+        "zero-inflated-poisson": rng.poisson(np.exp(latent)) * (rng.random(40) < 0.7),
+        "gamma": np.exp(latent) * rng.gamma(3.0, 1.0 / 3.0, 40),
+        "weibull": np.exp(latent) * rng.weibull(1.5, 40),
+        "beta": rng.beta(5.0 / (1.0 + np.exp(-latent)), 5.0 / (1.0 + np.exp(latent))),
+    }[likelihood]
+    model = GaussianProcessRegressor(likelihood=likelihood, engine="laplace", max_iter=15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    theta = model.theta_
+    assert len(theta) == 2 + len(model.likelihood_.free)
+    _, gradient = model.log_marginal_likelihood(theta, eval_gradient=True)
+    step = 1e-4 * np.eye(len(theta))[-1]
+    slope = (model.log_marginal_likelihood(theta + step) - model.log_marginal_likelihood(theta - step)) / 2e-4
+    assert gradient[-1] == pytest.approx(slope, rel=1e-3, abs=1e-3)
+    model.save(tmp_path / "gp.latlin")
+    np.testing.assert_array_equal(latlin.load(tmp_path / "gp.latlin").predict_quantiles(X), model.predict_quantiles(X))

@@ -58,17 +58,33 @@ def test_posteriors_against_integrals(name: str):
     block = FAMILIES[name]
     ep = infer(model_of(name), "ep")
     assert ep.converged
-    assert abs(ep.log_evidence - log_z) < 0.03
-    assert np.all(np.abs(ep.mean - mean) < 0.03 * sd)
-    np.testing.assert_allclose(ep.covariance(), cov, atol=0.05 * np.max(np.diag(cov)))
+    # several sites: an approximation, the better the nearer they are to log-concave
+    slack = 1.0 if block.log_concave else 3.0
+    assert abs(ep.log_evidence - log_z) < 0.02 * slack
+    assert np.all(np.abs(ep.mean - mean) < 0.03 * slack * sd)
+    np.testing.assert_allclose(ep.covariance(), cov, atol=0.05 * slack * np.max(np.diag(cov)))
     gkl = infer(model_of(name), "gkl")
     assert gkl.converged
     assert gkl.evidence_kind == ("exact" if block.gaussian else "lower bound")
-    assert log_z - 0.1 < gkl.log_evidence < log_z + 1e-7
-    assert np.all(np.abs(gkl.mean - mean) < 0.1 * sd)
+    assert log_z - 0.1 * slack < gkl.log_evidence < log_z + 1e-7
+    assert np.all(np.abs(gkl.mean - mean) < 0.1 * slack * sd)
     if block.super_gaussian:
         local = infer(model_of(name), "lvb")
         assert log_z - 1.0 < local.log_evidence < gkl.log_evidence + 1e-7
+
+
+@EACH
+def test_expectation_propagation_is_exact_for_one_site(name: str):
+    for site in range(4):
+        block = FAMILIES[name].select([site])
+        w = np.linspace(-9.0, 9.0, 40001)
+        p = np.exp(block.log_density(w[:, None])[:, 0] - 0.5 * w * w) / np.sqrt(2 * np.pi)
+        z = np.trapezoid(p, w)
+        mean = np.trapezoid(p * w, w) / z
+        ep = infer(LatentLinearModel([GaussianFactor(dim=1), SiteFactor(np.ones((1, 1)), block)]), "ep")
+        assert ep.log_evidence == pytest.approx(np.log(z), abs=1e-7)
+        assert ep.mean[0] == pytest.approx(mean, abs=1e-6)
+        assert ep.variance[0] == pytest.approx(np.trapezoid(p * (w - mean) ** 2, w) / z, abs=1e-6)
 
 
 @EACH

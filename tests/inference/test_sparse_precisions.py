@@ -15,9 +15,12 @@ from scipy.linalg import null_space
 import latlin
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, compare, engines, infer, potentials
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.distributed import LocalBlocks
+from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
 from latlin.inference.forms.site import site_form
+from latlin.inference.gaussian_kl.full import BySites
 
 ENGINES = {
     "laplace": engines.Laplace(tol=1e-10),
@@ -113,6 +116,44 @@ def test_a_hundred_models_agree_with_their_dense_twins(seed):
         np.testing.assert_allclose(constraint.A @ ours.mean, constraint.e, atol=1e-9)
         draws = ours.sample(4, random_state=0)
         np.testing.assert_allclose(constraint.A @ draws.T, np.tile(constraint.e[:, None], 4), atol=1e-8)
+
+
+def flat_case(seed):
+    """A flat intercept and an intrinsic walk: without the constraint their sum alone is determined."""
+    rng = np.random.default_rng(seed)
+    n, order, count = 7, 1 + seed % 2, 40
+    walk = differences(n, order)
+    rows = np.zeros((count, n + order))
+    where = rng.integers(n, size=count)
+    rows[np.arange(count), where] = 1.0
+    rows[:, n:] = np.stack([np.ones(count), where], axis=1)[:, :order]
+    A = np.zeros((order, n + order))
+    A[:, :n] = [np.ones(n), np.arange(n)][:order]
+    sites = potentials.Logit(rng.random(count) < 0.4)
+    prior = GaussianFactor(precision=2.0 * walk.T @ walk, rank=n - order, H=slice(0, n), dim=n + order)
+    model = LatentLinearModel([prior, SiteFactor(sparse.csr_array(rows), sites)], [Constraint(A)])
+    basis = null_space(A)
+    twin = LatentLinearModel([GaussianFactor(0.0, 0.5, H=walk @ basis[:n]), SiteFactor(rows @ basis, sites)])
+    # N(Cw | 0, ½I) has (n − order) log 2 / 2 of ½ log |2CᵀC|₊ already
+    log_det = np.log(np.linalg.eigvalsh(walk.T @ walk)[order:]).sum()
+    return Case(model, twin, np.zeros(n + order), basis, log_det)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_priors_that_only_constraints_tell_apart_from_flat_effects(name, seed):
+    case = flat_case(seed)
+    assert len(site_form(case.model).held) == 1 + seed
+    ours, theirs = infer(case.model, ENGINES[name]), infer(case.twin, ENGINES[name])
+    mean, covariance = case.moments(theirs)
+    np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence + 0.5 * case.log_det, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.mean, mean, atol=1e-7)
+    np.testing.assert_allclose(ours.covariance(), covariance, atol=1e-7)
+    np.testing.assert_allclose(ours.variance, np.diagonal(covariance), atol=1e-7)
+    point = theirs.mean + 0.3
+    np.testing.assert_allclose(ours.logpdf(case.basis @ point), theirs.logpdf(point), atol=1e-6)
+    draws, scale = ours.sample(60_000, random_state=0), np.sqrt(np.diagonal(covariance))
+    np.testing.assert_allclose((np.cov(draws.T) - covariance) / np.outer(scale, scale), 0.0, atol=0.04)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -407,11 +448,16 @@ def test_slopes_need_an_evidence_and_a_precision():
         precision_slope(infer(plain, "gkl"), Q)
 
 
-def test_many_sites_per_entry_are_fitted_by_entries_with_the_same_optimum():
+def refuse_sites(*_):
+    raise AssertionError("the fit by entries was given up")
+
+
+def test_many_sites_per_entry_are_fitted_by_entries_with_the_same_optimum(monkeypatch):
     rows, y = groups(4000, 310)
     model = LatentLinearModel([GaussianFactor(0.1, 1.5), SiteFactor(rows, potentials.Logit(y))])
-    ours = infer(model, engines.GaussianKL(tol=1e-8))
     theirs = infer(model, engines.GaussianKL(tol=1e-8, algorithm="sites"))
+    monkeypatch.setattr(BySites, "fit", refuse_sites)
+    ours = infer(model, engines.GaussianKL(tol=1e-8))
     assert len(ours.density.structure.precision.factor.analysis.indices) + model.dim < 4000
     np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-7)
@@ -422,7 +468,7 @@ def test_many_sites_per_entry_are_fitted_by_entries_with_the_same_optimum():
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-def test_entries_with_constraints(normalise):
+def test_entries_with_constraints(normalise, monkeypatch):
     rng = np.random.default_rng(0)
     levels, count = 8, 300
     rows = np.zeros((count, levels + 1))
@@ -435,8 +481,9 @@ def test_entries_with_constraints(normalise):
         SiteFactor(sparse.csr_array(rows), potentials.Poisson(rng.poisson(2.0, count))),
     ]
     model = LatentLinearModel(parts, [Constraint(np.r_[0.0, np.ones(levels)], 0.5)], normalise_prior=normalise)
-    ours = infer(model, engines.GaussianKL(tol=1e-9))
     theirs = infer(model, engines.GaussianKL(tol=1e-9, algorithm="sites"))
+    monkeypatch.setattr(BySites, "fit", refuse_sites)
+    ours = infer(model, engines.GaussianKL(tol=1e-9))
     np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-8)
     np.testing.assert_allclose(ours.covariance(), theirs.covariance(), atol=1e-8)
@@ -447,3 +494,17 @@ def test_a_log_joint_beyond_the_largest_number_is_minus_infinity_without_a_warni
     form = site_form(model)
     # exp(709.7) is a number, and three of them are not
     assert form.expand(form.coordinates(np.full(3, 709.7))).objective == -np.inf
+
+
+def test_rows_in_blocks_refuse_precisions_and_constraints():
+    class Reading:
+        def __call__(self, block):
+            raise AssertionError("no row is read")
+
+        def kind(self):
+            return potentials.Logit([0])
+
+    blocks = LocalBlocks.of(np.zeros((4, 2)), np.zeros(4), rows=2)
+    for own in ([GaussianFactor(precision=Q)], []), ([GaussianFactor(dim=2)], [Constraint([1.0, 1.0])]):
+        with pytest.raises(ValueError, match="rows in blocks need a prior"):
+            infer(BlockModel(LatentLinearModel(*own), blocks, Reading()), "laplace")

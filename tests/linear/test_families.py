@@ -24,7 +24,7 @@ from latlin.linear._learning import Unknowns, evaluation
 from latlin.numerics.alerts import MisfitWarning
 from latlin.priors import Flat
 
-N = 60
+N = 50
 rng = np.random.default_rng(7)
 X = rng.standard_normal((N, 2)) * [1.0, 3.0] + [0.0, 2.0]
 ETA = 0.6 * X[:, 0] - 0.2 * (X[:, 1] - 2.0)
@@ -46,10 +46,13 @@ Y = {
 CASES = {
     "negative-binomial": (BayesianCountRegression("negative-binomial"), "counts"),
     "generalised-poisson": (BayesianCountRegression("generalised-poisson"), "counts"),
-    "zero-inflated-poisson": (BayesianCountRegression("zero-inflated-poisson"), "zeros"),
-    "zero-inflated-negative-binomial": (BayesianCountRegression("zero-inflated-negative-binomial"), "zeros"),
-    "hurdle-poisson": (BayesianCountRegression("hurdle-poisson"), "zeros"),
-    "hurdle-negative-binomial": (BayesianCountRegression("hurdle-negative-binomial"), "zeros"),
+    "zero-inflated-poisson": (BayesianCountRegression("zero-inflated-poisson", engine="laplace"), "zeros"),
+    "zero-inflated-negative-binomial": (
+        BayesianCountRegression("zero-inflated-negative-binomial", engine="laplace"),
+        "zeros",
+    ),
+    "hurdle-poisson": (BayesianCountRegression("hurdle-poisson", engine="laplace"), "zeros"),
+    "hurdle-negative-binomial": (BayesianCountRegression("hurdle-negative-binomial", engine="laplace"), "zeros"),
     "quantile": (BayesianQuantileRegression(0.7), "numbers"),
     "binomial": (BayesianBinomialRegression(), "successes"),
     "binomial, probit": (BayesianBinomialRegression(link="probit"), "successes"),
@@ -76,6 +79,8 @@ def case(request):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_gradient_of_the_evidence_is_that_of_finite_differences(case, engine):
     model, y = case
+    if engine == "gkl" and model.engine == "laplace":
+        pytest.skip("the same slopes by slow quadrature: one such family is enough")
     if engine == "laplace" and isinstance(model, BayesianQuantileRegression):
         pytest.skip("a kink has no Laplace approximation")
     model.family_ = getattr(model, "family", "")
@@ -98,10 +103,11 @@ def test_what_is_learnt_is_a_maximum_of_the_evidence(case):
     fitted = clone(model).set_params(hyperparameters="maximise", priors=Flat()).fit(X, y)
     best, values = fitted.log_evidence_, fitted._fits[0].values
     (problem,) = model._problems(X, [y], None, None)
+    engine = ENGINES["gkl" if model.engine == "auto" else model.engine]
     for name, value in values.items():
         for factor in (0.9, 1.1):
             moved = values | {name: np.asarray(value) * factor}
-            assert GaussianKL(tol=1e-9).run(problem.model(moved)).log_evidence <= best + 1e-6
+            assert engine.run(problem.model(moved)).log_evidence <= best + 1e-6
 
 
 def test_weights_are_repeated_rows_and_rows_of_weight_zero_do_not_count(case):
@@ -116,7 +122,7 @@ def test_weights_are_repeated_rows_and_rows_of_weight_zero_do_not_count(case):
 
 def test_blocks_and_dask_give_the_fit_of_rows_in_memory(case):
     model, y = case
-    model.set_params(engine=GaussianKL(tol=1e-9))
+    model.set_params(engine=ENGINES["gkl" if model.engine == "auto" else model.engine])
     held = clone(model).fit(X, y, sample_weight=WEIGHT, offset=OFFSET)
     parts = (da.from_array(part, chunks=(25, *part.shape[1:])) for part in (X, y, WEIGHT, OFFSET))
     blocked = clone(model).fit(*parts)

@@ -34,7 +34,38 @@ def describe_columns(frame: Frame, categorical: Iterable[str] = ()) -> list[dict
     'mean 35, sd 7.07, from 30 to 40'
     """
     levels = set(categorical)
-    return [_describe(frame[name], name in levels) for name in frame.columns]
+    together = _describe_numbers(frame, [name for name in frame.columns if name not in levels])
+    return [together.get(name) or _describe(frame[name], name in levels) for name in frame.columns]
+
+
+def _plain_numbers(frame: Frame, names: Iterable[str]) -> tuple[list[str], NDArray[np.float64]]:
+    """Columns that NumPy holds as finite numbers or NaN, and their values: thousands of them at once."""
+    kinds = dict(zip(frame.columns, frame.dtypes, strict=True))
+    plain = [name for name in names if isinstance(kinds[name], np.dtype) and kinds[name].kind in "iuf"]
+    values = frame[plain].to_numpy(float)
+    finite = ~np.isinf(values).any(axis=0)
+    return [name for name, good in zip(plain, finite, strict=True) if good], values[:, finite]
+
+
+def _describe_numbers(frame: Frame, names: list[str]) -> dict[str, dict[str, Any]]:
+    """What `_describe` says of columns of plain numbers without gaps."""
+    plain, values = _plain_numbers(frame, names)
+    if len(values) < 2:
+        return {}
+    ordered = np.sort(values, axis=0)
+    distinct = 1 + (ordered[1:] > ordered[:-1]).sum(axis=0)
+    facts = zip(plain, values.mean(axis=0), values.std(axis=0, ddof=1), ordered[0], ordered[-1], distinct, strict=True)
+    return {
+        name: {
+            "name": str(name),
+            "kind": "numbers",
+            "missing": 0,
+            "distinct": int(different),
+            "summary": f"mean {mean:.3g}, sd {sd:.3g}, from {low:.4g} to {high:.4g}",
+        }
+        for name, mean, sd, low, high, different in facts
+        if not np.isnan(mean)
+    }
 
 
 def _describe(series: Series, is_categorical: bool) -> dict[str, Any]:
@@ -112,7 +143,9 @@ class Encoding:
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
             raise ValueError(f"the table lacks {told(absent)}, which the model was fitted with")
-        blocks = [column.encode(frame[column.name]) for column in self.columns]
+        plain, values = _plain_numbers(frame, [c.name for c in self.columns if isinstance(c, NumberColumn)])
+        known = {name: values[:, [k]] for k, name in enumerate(plain)}
+        blocks = [known[c.name] if c.name in known else c.encode(frame[c.name]) for c in self.columns]
         holes = np.column_stack([np.isnan(block[:, 0]) for block in blocks])
         gaps = {c.name: int(n) for c, n in zip(self.columns, holes.sum(axis=0), strict=True) if n}
         if gaps and missing == "error":
@@ -162,13 +195,31 @@ def learn_encoding(
         if name not in frame.columns:
             raise ValueError(f"the table has no column {name!r}; it has {told(frame.columns)}")
     names = [name for name in frame.columns if name != target and name not in drop]
-    learnt = {name: learn_column(frame[name], name in categorical) for name in names}
+    together = _learn_numbers(frame, [name for name in names if name not in categorical])
+    learnt = {
+        name: together[name] if name in together else learn_column(frame[name], name in categorical) for name in names
+    }
     columns = tuple(column for column in learnt.values() if column is not None)
     if len(frame) < 2:
         raise ValueError(f"the table must have at least two rows to learn from, got {len(frame)}")
     if not columns:
         raise ValueError(f"the table has no column besides {target!r} that could explain it")
     return Encoding(columns, checked_missing(missing), tuple(name for name, column in learnt.items() if column is None))
+
+
+def _learn_numbers(frame: Frame, names: list[str]) -> dict[str, Column | None]:
+    """What `learn_column` learns of columns of plain numbers; None for those that are the same in every row."""
+    plain, values = _plain_numbers(frame, names)
+    if not len(values):
+        return {}
+    seen = ~np.isnan(values)
+    count = np.maximum(seen.sum(axis=0), 1)
+    mean = np.where(seen, values, 0.0).sum(axis=0) / count
+    varies = np.fmin.reduce(values, axis=0) < np.fmax.reduce(values, axis=0)
+    return {
+        name: NumberColumn(str(name), float(fill)) if different else None
+        for name, fill, different in zip(plain, mean, varies, strict=True)
+    }
 
 
 def checked_missing(missing: str) -> str:

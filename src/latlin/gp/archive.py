@@ -22,7 +22,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable_as, storable_by_arguments
 from latlin.potentials.base import Potential
 
-NUMBERS = (
+#: what a posterior keeps besides its density, which follows from its sites
+KEPT = (
     "log_evidence",
     "evidence_kind",
     "engine",
@@ -49,7 +50,7 @@ def _take_apart(process: Process) -> dict[str, Any]:
         "setting": found.setting,
         "potential": found.latent.potential,
         "sites": posterior.sites,
-        "numbers": {name: getattr(posterior, name) for name in NUMBERS},
+        "numbers": {name: getattr(posterior, name) for name in KEPT},
         "trace": found.trace,
         "search": {"converged": bool(found.converged), "n_iter": int(found.n_iter), "message": found.message},
     }

@@ -22,6 +22,8 @@ from latlin.potentials.ranges import Positive, Range
 
 #: first scale of a named likelihood, in standard deviations of the targets
 FIRST_SCALE = 0.3
+#: families of labels, which have a process of their own
+LABELS = ("logit", "probit")
 
 
 @storable
@@ -154,7 +156,7 @@ def resolve_likelihood(
         if given:
             raise ValueError("likelihood_params is for named likelihoods; a potential brings its own parameters")
         return Likelihood.of(likelihood, fixed)
-    numeric = {name: family for name, family in FAMILIES.items() if family.link != "share" and not family.observed}
+    numeric = {name: family for name, family in FAMILIES.items() if name not in LABELS}
     if not isinstance(likelihood, str) or likelihood not in numeric:
         known = ", ".join(map(repr, numeric))
         raise ValueError(f"likelihood must be one of {known} or a potential, got {likelihood!r:.80}")

@@ -36,9 +36,12 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
     ----------
     kernel : scikit-learn kernel, default constant × RBF
         The default starts from the spread of X and the size of y. Cloned; the fitted one is `kernel_`.
-    likelihood : {"gaussian", "student-t", "laplace", "cauchy", "logistic", "poisson", "ordinal"} or Potential
-        Noise of the targets around the latent function; counts with rate exp(latent); classes 0, 1, 2, … by cuts of the
-        latent line. A potential brings its own parameters, its observation is replaced by the targets.
+    likelihood : str or Potential
+        Noise of the targets around the latent function ("gaussian", "student-t", "laplace", "cauchy", "logistic",
+        "huber"); counts with rate exp(latent) ("poisson", "negative-binomial", "zero-inflated-poisson", …); amounts
+        and times of size exp(latent) ("gamma", "log-normal", "weibull", …); shares ("beta"); classes 0, 1, 2, … by
+        cuts of the latent line ("ordinal"). A potential brings its own parameters, its observation is replaced by the
+        targets.
     engine : {"auto", "laplace", "lvb", "ep", "gkl"} or engine
         "auto" is exact for Gaussian noise and Gaussian KL, a lower bound on the evidence, otherwise.
     likelihood_params : dict, optional

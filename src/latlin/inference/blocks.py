@@ -75,7 +75,7 @@ class AbsentBlocks:
     each = fold = total
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class BlockModel(SiteTraits):
     """Own factors and blocks of observations; see the module.
 

@@ -32,6 +32,7 @@ from latlin.linear._families import Targets
 from latlin.linear._problem import BlockRows, HeldRows, Problem
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
+from latlin.potentials.gaussian import Gaussian
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Spectrum:
         Number of observations, and the sum of their weights.
     wide : float
         τ², zero without an intercept.
+    constant : float
+        What the log evidence has beside that of Gaussian observations: −Σ weight log y for log-normal ones.
     """
 
     energy: Array
@@ -59,6 +62,7 @@ class Spectrum:
     count: int
     weight: float
     wide: float
+    constant: float = 0.0
 
     def log_evidence(self, log_scale: float, log_noise: float) -> tuple[float, Array]:
         """log Z and its derivatives in log s and log σ."""
@@ -82,7 +86,7 @@ class Spectrum:
         extra = self.weight - self.count
         value = -0.5 * (self.weight * np.log(2.0 * np.pi) + log_det + np.log(grown) + square) - extra * log_noise
         gradient = -0.5 * (d_det + d_grown + d_square) - np.array([0.0, extra])
-        return float(value), gradient
+        return float(value) + self.constant, gradient
 
     def _inner(self, weight: Array) -> Array:
         a, c = self.ones, self.response
@@ -108,7 +112,9 @@ def _spectrum_of_rows(problem: Problem, observed: HeldRows, relative: Any) -> Sp
     pair = np.stack([root, root * (_located(problem, targets) - centre)])
     inside = pair @ u
     outside = pair - inside @ u.T
-    return Spectrum(singular**2, inside[0], inside[1], outside @ outside.T, len(dense), float(weight.sum()), width**2)
+    total, rest = float(weight.sum()), outside @ outside.T
+    constant = -float(weight @ np.log(targets.response)) if problem.family.link == "log" else 0.0
+    return Spectrum(singular**2, inside[0], inside[1], rest, len(dense), total, width**2, constant)
 
 
 def _located(problem: Problem, targets: Targets) -> Array:
@@ -116,6 +122,12 @@ def _located(problem: Problem, targets: Targets) -> Array:
     y, offset = targets.response, targets.offset
     centre = np.log(y) if problem.family.link == "log" else y
     return centre if offset is None else centre - offset
+
+
+def is_exact(problem: Problem) -> bool:
+    """Whether the noise is Gaussian about y, or about its logarithm (of rows in memory)."""
+    template = problem.family.template
+    return type(template) is Gaussian or (template.gaussian and isinstance(problem.observed, HeldRows))
 
 
 class SquareSums(NamedTuple):

@@ -20,12 +20,11 @@ from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
 from latlin.linear._evidence import PLAIN, Accuracy, Fit, ranges_of
-from latlin.linear._exact import closed_form
+from latlin.linear._exact import closed_form, is_exact
 from latlin.linear._learning import ARGUMENTS, NARROW, Learning, Task, fixed_table, learn, learn_exactly
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
 from latlin.numerics.magnitude import SMALLEST
-from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
@@ -121,7 +120,7 @@ def choose_engine(
         return named, ""
     chosen, reason = choose(problem.model(values))
     if chosen == GaussianKL():
-        if type(problem.family.template) is Gaussian and isinstance(problem.prior, GaussianPrior):
+        if is_exact(problem) and isinstance(problem.prior, GaussianPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):

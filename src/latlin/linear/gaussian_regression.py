@@ -67,8 +67,8 @@ class BayesianLinearRegression(Streaming, Regression):
     >>> X = rng.standard_normal((50, 2))
     >>> y = X @ [1.0, -0.5] + 0.1 * rng.standard_normal(50)
     >>> model = BayesianLinearRegression().fit(X, y)
-    >>> model.coef_.round(1), model.evidence_kind_
-    (array([ 1. , -0.5]), 'exact')
+    >>> model.coef_.round(1), model.hyperparameters_.manner
+    (array([ 1. , -0.5]), 'integrated')
     """
 
     _name = "linear"

@@ -73,7 +73,7 @@ class BayesianSurvivalRegression(ChosenFamily):
     >>> X = np.array([[0.0], [0.5], [1.0], [1.5], [2.0], [2.5]])
     >>> times, event = [1.0, 2.0, 2.0, 6.0, 9.0, 8.0], [1, 1, 1, 1, 1, 0]
     >>> model = BayesianSurvivalRegression(prior_scale=1.0).fit(X, times, event=event)
-    >>> bool(np.all(np.diff(model.predict(X)) > 0.0)), model.predict_survival(X[:1], [0.0, 1e9]).tolist()
+    >>> bool(np.all(np.diff(model.predict(X)) > 0.0)), model.predict_survival(X[:1], [0.0, 1e9]).round(9).tolist()
     (True, [[1.0, 0.0]])
     """
 

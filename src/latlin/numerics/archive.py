@@ -26,7 +26,7 @@ HEADER, DIGEST = "header", "digest"
 #: of the layout that this module writes
 FORMAT = 2
 #: largest header, in bytes
-LARGEST_HEADER = 64 * 2**20
+LARGEST_HEADER = 256 * 2**20
 #: numbers, texts; never objects
 KINDS = "biufcSU"
 _CHUNK = 2**20

@@ -184,7 +184,7 @@ class Potential(ABC):
         """
         block, (m, v), shape = self._flat(mean=mean, var=var)
         with np.errstate(all="ignore"):
-            found = block._anywhere(extremes.parabola_expected, Potential._expected_log, m, v)
+            found = extremes.answer(block, extremes.parabola_expected, Potential._expected_log, m, v)
         return ExpectedLog(*(out.reshape(shape) for out in found))
 
     def tilted_moments(self, mean: ArrayLike, var: ArrayLike, power: ArrayLike = 1.0) -> TiltedMoments:
@@ -197,11 +197,8 @@ class Potential(ABC):
         """
         block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
         with np.errstate(all="ignore"):
-            found = block._anywhere(extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
-            lost = np.flatnonzero(~np.isfinite(found[1]) | ~np.isfinite(found[2]) | np.isnan(found[0]))
-            if lost.size:
-                found = np.array(found)
-                found[:, lost] = extremes.mode_tilted(block.select(lost), m[lost], v[lost], p[lost])
+            found = extremes.answer(block, extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
+            found = extremes.mend_moments(block, found, m, v, p)
         return TiltedMoments(*(out.reshape(shape) for out in found))
 
     def quadratic_bound(self, xi: ArrayLike) -> QuadraticBound:
@@ -369,25 +366,6 @@ class Potential(ABC):
         if size is None or len(shape) == 1:
             return self, flat, shape
         return self.select(np.tile(np.arange(size), flat[0].size // size)), flat, shape
-
-    def _anywhere(self, closed: Any, panels: Any, *arrays: Array) -> Any:
-        """The family's own answer; at extreme sites that of a parabola, and panels for what is not a number."""
-        own = getattr(type(self), panels.__name__)
-        far = extremes.is_extreme(*arrays[:2])
-        if not np.any(far):
-            found = own(self, *arrays)
-            if not np.isnan(found).any():
-                return found
-        out = np.full((3, arrays[0].size), np.nan)
-        some = np.flatnonzero(far)
-        if some.size:
-            values, good = closed(self.select(some), *(array[some] for array in arrays))
-            out[:, some[good]] = values[:, good]
-        for ask in (own, panels):
-            left = np.flatnonzero(np.isnan(out).any(axis=0))
-            if left.size:
-                out[:, left] = ask(self.select(left), *(array[left] for array in arrays))
-        return out
 
     def _in_blocks(self, function: Any, *arrays: Array) -> list[Array]:
         """Apply function(block, *arrays) to some hundred sites at a time: their nodes fit in the cache."""

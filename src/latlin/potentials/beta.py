@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, gammaln
 
 from latlin.numerics.special import log_sigmoid
-from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.checks import fractions, positive
-from latlin.potentials.mean_link import gamma_slopes, mean_moments, through_mean
+from latlin.potentials.mean_link import SHARES, expected_log, gamma_slopes, mean_moments, through_mean
 from latlin.potentials.predictive import UNIT, ContinuousPredictive, Predictive
 from latlin.potentials.ranges import Positive
 
@@ -71,7 +70,10 @@ class Beta(Potential):
         return ((np.zeros(()), np.ones(())), (self._log_odds(), 1 / np.sqrt(1 + self.precision)))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        return strip.expected_log(self, m, v, strip=np.pi)
+        s, none = self.precision, np.full((), -1.0)
+        # (a − 1) log y + (b − 1) log(1 − y) = a·log odds + s·log(1 − y) − log y − log(1 − y)
+        constant = gammaln(s) + 2 * np.log(s) - np.log(self.y) + (s - 1) * np.log1p(-self.y)
+        return expected_log(self, m, v, constant, SHARES, s, none, none, self._log_odds())
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._in_blocks(mean_moments, m, v)

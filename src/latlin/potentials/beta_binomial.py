@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from latlin.numerics.special import log_sigmoid
-from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.binomial import check_trials, log_choices
 from latlin.potentials.checks import positive
-from latlin.potentials.mean_link import gamma_slopes, mean_moments, through_mean
+from latlin.potentials.mean_link import SHARES, expected_log, gamma_slopes, mean_moments, through_mean
 from latlin.potentials.negative_binomial import log_rising
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import Positive
@@ -77,7 +76,11 @@ class BetaBinomial(Potential):
         return ((zero, one), (-np.log1p(self.precision), one), (np.log1p(self.precision), one))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        return strip.expected_log(self, m, v, strip=np.pi)
+        k, n, s = self.successes, self.trials, self.precision
+        # log a = log s + log σ: once for each kind of outcome that occurs
+        ends = (np.sign(k) + np.sign(n - k)) * np.log(s)
+        constant = log_choices(k, n) - log_rising(s, n) + ends
+        return expected_log(self, m, v, constant, SHARES, s, k, n - k, np.zeros(()))
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._in_blocks(mean_moments, m, v)

@@ -25,6 +25,36 @@ def is_extreme(m: Array, v: Array) -> NDArray[np.bool_]:
     return (np.abs(m) > FAR) | (v > LARGE) | ((v > 0) & (v < 1.0 / LARGE))
 
 
+def answer(block: Block, closed: Any, panels: Any, *arrays: Array) -> Any:
+    """The family's own answer; at extreme sites that of a parabola, and panels for what is not a number."""
+    own = getattr(type(block), panels.__name__)
+    far = is_extreme(*arrays[:2])
+    if not np.any(far):
+        found = own(block, *arrays)
+        if not np.isnan(found).any():
+            return found
+    out = np.full((3, arrays[0].size), np.nan)
+    some = np.flatnonzero(far)
+    if some.size:
+        values, good = closed(block.select(some), *(array[some] for array in arrays))
+        out[:, some[good]] = values[:, good]
+    for ask in (own, panels):
+        left = np.flatnonzero(np.isnan(out).any(axis=0))
+        if left.size:
+            out[:, left] = ask(block.select(left), *(array[left] for array in arrays))
+    return out
+
+
+def mend_moments(block: Block, found: Any, m: Array, v: Array, power: Array) -> Any:
+    """Tilted moments with those that are still no numbers taken from the mode."""
+    lost = np.flatnonzero(~np.isfinite(found[1]) | ~np.isfinite(found[2]) | np.isnan(found[0]))
+    if not lost.size:
+        return found
+    mended = np.array(found)
+    mended[:, lost] = mode_tilted(block.select(lost), m[lost], v[lost], power[lost])
+    return mended
+
+
 def parabola_expected(block: Block, m: Array, v: Array) -> tuple[Array, NDArray[np.bool_]]:
     """⟨ψ⟩ and its derivatives where ψ is a parabola, and where it is one."""
     value, first, second = block._expansion(m)

@@ -25,7 +25,7 @@ class Interval(Potential):
     Examples
     --------
     >>> Interval(0.0, 1.0).tilted_moments([0.0, 3.0], 1.0).mean.round(4).tolist()
-    [0.4599, 0.6845]
+    [0.4599, 0.6842]
     """
 
     parameters = ("low", "high")

@@ -11,7 +11,11 @@ from scipy.special import expit, polygamma
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
-from latlin.potentials.base import Derivatives, Potential
+from latlin.potentials import strip
+from latlin.potentials.base import Derivatives, ExpectedLog, Potential
+
+#: kinds of arguments of gamma functions: size·σ(±x), or size·e^x
+SHARES, RATES = 0, 1
 
 
 def through_mean(x: Array, slopes: tuple[Array, Array, Array], up: Array, down: Array) -> Derivatives:
@@ -33,6 +37,18 @@ def through_mean(x: Array, slopes: tuple[Array, Array, Array], up: Array, down: 
 def gamma_slopes(offset: Array, argument: Array, count: int = 3) -> list[Array]:
     """log Γ(offset + argument), differentiated one to `count` times in the argument."""
     return [polygamma(k, offset + argument) for k in range(count)]
+
+
+def expected_log(block: Potential, m: Array, v: Array, constant: Array, kind: int, *parameters: Array) -> ExpectedLog:
+    """constant + the expected log of gamma functions, compiled; by the nodes of `strip` where the sd is large."""
+    from latlin.potentials.kernels.gamma_sites import expected_gamma_ratios  # loads the compiler: when first needed
+
+    out = expected_gamma_ratios(kind, m, v, *parameters)
+    out[0] += constant
+    wide = np.flatnonzero(np.isnan(out[0]))
+    if wide.size:
+        out[:, wide] = strip.expected_log(block.select(wide), m[wide], v[wide], np.pi)
+    return ExpectedLog(*out)
 
 
 def mean_moments(block: Potential, m: Array, v: Array) -> tuple[Array, Array]:

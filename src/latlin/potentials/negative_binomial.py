@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln, polygamma
 
 from latlin.numerics.options import one_of
-from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, Walled, expected_rate
+from latlin.potentials.mean_link import RATES, expected_log
 from latlin.potentials.poisson import RATE, draw_counts
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import Positive
@@ -210,7 +210,12 @@ class LogRising(Potential):
         return ((np.log(self.dispersion), one), (np.log(self.dispersion * (self.y + 1.0)), one))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        return strip.expected_log(self, m, v, strip=np.pi)
+        out, some = np.zeros((3, m.size)), np.flatnonzero(np.broadcast_to(self.y > 0, m.shape))
+        if some.size:
+            block = self.select(some)
+            size, constant = 1.0 / block.dispersion, -np.log(block.dispersion)
+            out[:, some] = expected_log(block, m[some], v[some], constant, RATES, size, block.y)
+        return ExpectedLog(*out)
 
 
 def log_rising(r: Array, y: Array, log_r: Array | None = None) -> Array:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.zero_counts import AroundCounts, chain
+
+#: share of the estimated distance to the nearest singularity that quadrature relies on
+CAUTION = 0.7
 
 
 class ZeroInflated(AroundCounts):
@@ -93,9 +97,11 @@ class ZeroInflated(AroundCounts):
             value, d_mean, d_var = block.base._expected_log(m[some], v[some])
             return value + np.log1p(-block.probability), d_mean, d_var
 
-        return ExpectedLog(
-            *self._split(m, lambda some: Potential._expected_log(self.select(some), m[some], v[some]), rest)
-        )
+        def zero(some: Array) -> ExpectedLog:
+            block = self.select(some)
+            return strip.expected_log(block, m[some], v[some], np.broadcast_to(CAUTION * block.width, some.shape))
+
+        return ExpectedLog(*self._split(m, zero, rest))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         def rest(some: Array) -> tuple[Array, Array, Array]:

@@ -231,6 +231,10 @@ def sum_form(model: Model) -> SumForm | None:
 
 
 def _block_form(model: BlockModel) -> SumForm:
+    if needs_sparse(model.own):
+        raise ValueError(
+            f"rows in blocks need a prior that is given by its covariance and has no constraints, got {model.own!r}"
+        )
     own = dense_form(model.own)
     return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
 

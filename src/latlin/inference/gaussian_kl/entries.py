@@ -70,12 +70,18 @@ def evaluate(form: SparseForm, entries: Array, pull: Array) -> Reached[EntryPlac
     bound = float(at.expected.value.sum()) + form.log_gaussian(u) - 0.5 * trace + entropy
     gamma_hat, nu_hat = at.stand_ins
     entries_hat = form.gram.total(gamma_hat)
-    # ∂B/∂m = b − Λm + Hᵀ∂⟨ψ⟩/∂m and twice ∂B/∂S = HᵀΓH − HᵀΓ̂H, in the coordinates u
-    by_mean = form.linear - form.times_quadratic(u) + form.projections.transposed_times(at.expected.d_mean)
+    by_mean = _slope(form, at)
+    # twice ∂B/∂S = HᵀΓH − HᵀΓ̂H, in the coordinates u
     by_entries = (entries - entries_hat) * form.entry_scale
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (by_mean, by_entries))
     place = EntryPlace(entries, pull, entries_hat, form.projections.summed(nu_hat))
     return reached(place, bound, gradient, len(entries) + len(scale))
+
+
+def _slope(form: SparseForm, at: Marginals) -> Array:
+    """∂B/∂m = b − Λm + Hᵀ∂⟨ψ⟩/∂m in the coordinates u."""
+    u = at.deviation / form.projections.scale
+    return form.linear - form.times_quadratic(u) + form.projections.transposed_times(at.expected.d_mean)
 
 
 def begin(form: SparseForm, parameters: SiteParameters) -> Reached[EntryPlace] | None:
@@ -120,17 +126,16 @@ class EntryCoordinates:
         entries = place.entries + length * (place.entries_hat - place.entries)
         return evaluate(self.form, entries, place.pull + length * (place.pull_hat - place.pull))
 
+    def deviation(self, place: EntryPlace) -> float:
+        form, at = self.form, marginals_at(self.form, place.entries, place.pull)
+        if at is None:
+            return np.inf
+        # L⁻¹ ∂B/∂m, and the change of the precision in units of marginal standard deviations
+        shift = at.precision.factor.whiten(_slope(form, at) / form.projections.scale)
+        spread = np.sqrt(np.maximum(at.precision.inverse_values[form.analysis.diagonal], 0.0))
+        units = spread[form.analysis.indices] * np.repeat(spread, np.diff(form.analysis.indptr))
+        share = (place.entries_hat - place.entries) * units
+        return max(float(np.abs(part).max(initial=0.0)) for part in (shift, share))
+
     def newton(self, now: Reached[EntryPlace]) -> None:
         return None
-
-    def deviation(self, place: EntryPlace) -> float:
-        at = marginals_at(self.form, place.entries, place.pull)
-        assert at is not None  # an ascent has been there
-        scale = self.form.projections.scale
-        u = at.deviation / scale
-        slope = self.form.linear - self.form.times_quadratic(u)
-        slope = (slope + self.form.projections.transposed_times(at.expected.d_mean)) / scale
-        # √(gᵀSg), and the entries of (P̂ − P)∘S
-        shift = np.sqrt(max(float(slope @ at.precision.solve(slope)), 0.0))
-        shares = (place.entries_hat - place.entries) * at.precision.inverse_values
-        return max(float(shift), float(np.abs(shares).max(initial=0.0)))

@@ -1,4 +1,4 @@
-"""Damaged and forged files of every kind are refused in one sentence, or hold the same numbers."""
+"""A small part of the searches in `tools`: damaged and forged files, and random models."""
 
 import os
 import subprocess
@@ -29,6 +29,12 @@ def test_a_hundred_files(kind, tmp_path):
     assert sum(found.values()) == 100
     assert found["damaged refused"] >= 35
     assert found["forged refused"] >= 10
+
+
+def test_random_models():
+    found, failures = tool("hostile").search(60)
+    assert not failures, "\n".join(failures)
+    assert found["converged"] >= 30
 
 
 OLD = os.environ.get("LATLIN_OTHER_PYTHON")

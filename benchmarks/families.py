@@ -1,0 +1,160 @@
+"""Families of likelihoods against statsmodels: seconds of a fit, and how near the coefficients are.
+
+Every method has the same rows (n × 20, a linear predictor of standard deviation one half). With a flat prior and given
+shapes the mode of our Laplace approximation is the maximum of the likelihood, which is what statsmodels' GLM finds;
+statsmodels' negative binomial and beta models learn their dispersion, and so do ours by evidence there.
+
+    python benchmarks/families.py [--size small] [--only gamma]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from _suite import run_alone
+from _table import environment, table
+from _task import Task, Trial
+from latlin.linear import (
+    BayesianBetaRegression,
+    BayesianBinomialRegression,
+    BayesianCountRegression,
+    BayesianGammaRegression,
+    BayesianPoissonRegression,
+)
+
+Array = np.ndarray
+FEATURES = 20
+ROWS = {"small": 1_000, "full": 10_000}
+TRIALS = 10
+#: dispersion, shape or precision of the data
+NUMBER = {"negative-binomial": 0.5, "gamma": 3.0, "inverse-gaussian": 2.0, "tweedie": 1.0, "beta": 5.0}
+#: prior scale of a standardised coefficient that is flat in effect
+FLAT = 1e3
+FAMILIES = ("poisson", "negative-binomial", "binomial", "gamma", "inverse-gaussian", "tweedie", "beta")
+
+
+class Data(NamedTuple):
+    """Rows, observations, and the coefficients they were drawn with."""
+
+    X: Array
+    y: Array
+    truth: Array
+
+
+def draw(family: str, n: int, seed: int = 0) -> Data:
+    """Observations of a family."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, FEATURES))
+    truth = 0.5 * rng.standard_normal(FEATURES) / np.sqrt(FEATURES)
+    eta = 0.5 + X @ truth
+    mean, number = np.exp(eta), NUMBER.get(family, 1.0)
+    share = 1.0 / (1.0 + np.exp(-eta))
+    drawn = {
+        "poisson": lambda: rng.poisson(mean),
+        "negative-binomial": lambda: rng.poisson(mean * rng.gamma(1.0 / number, number, n)),
+        "binomial": lambda: rng.binomial(TRIALS, share),
+        "gamma": lambda: mean * rng.gamma(number, 1.0 / number, n),
+        "inverse-gaussian": lambda: rng.wald(mean, number),
+        "tweedie": lambda: _compound(mean, number, rng),
+        "beta": lambda: np.clip(rng.beta(number * share, number * (1.0 - share)), 1e-12, 1.0 - 1e-12),
+    }
+    return Data(X, np.asarray(drawn[family](), float), truth)
+
+
+def _compound(mean: Array, dispersion: float, rng: np.random.Generator) -> Array:
+    """Tweedie amounts of power 1.5: a Poisson number of gamma amounts."""
+    rate = 2.0 * np.sqrt(mean) / dispersion
+    count = rng.poisson(rate)
+    return np.asarray(rng.gamma(np.maximum(count, 1e-12), 0.5 * dispersion * np.sqrt(mean)) * (count > 0))
+
+
+def estimator(family: str, engine: str) -> Any:
+    """Ours; shapes given where statsmodels has them given."""
+    options: dict[str, Any] = {"engine": engine, "prior_scale": FLAT, "intercept_scale": FLAT}
+    number = NUMBER.get(family, 1.0)
+    return {
+        "poisson": lambda: BayesianPoissonRegression(**options),
+        "negative-binomial": lambda: BayesianCountRegression("negative-binomial", **options),
+        "binomial": lambda: BayesianBinomialRegression(**options),
+        "gamma": lambda: BayesianGammaRegression("gamma", shape=number, **options),
+        "inverse-gaussian": lambda: BayesianGammaRegression("inverse-gaussian", shape=number, **options),
+        "tweedie": lambda: BayesianGammaRegression("tweedie", power=1.5, dispersion=number, **options),
+        "beta": lambda: BayesianBetaRegression(**options),
+    }[family]()
+
+
+def fit_ours(data: Data, family: str, engine: str) -> Array:
+    more = {"trials": TRIALS} if family == "binomial" else {}
+    return np.asarray(estimator(family, engine).fit(data.X, data.y, **more).coef_)
+
+
+def fit_statsmodels(data: Data, family: str) -> Array:
+    import statsmodels.api as sm
+    from statsmodels.othermod.betareg import BetaModel
+
+    X = sm.add_constant(data.X)
+    if family == "negative-binomial":
+        return np.asarray(sm.NegativeBinomial(data.y, X).fit(disp=0).params[1 : FEATURES + 1])
+    if family == "beta":
+        return np.asarray(BetaModel(data.y, X).fit(disp=0).params[1 : FEATURES + 1])
+    log, known = sm.families.links.Log(), sm.families
+    kinds = {
+        "poisson": lambda: known.Poisson(),
+        "binomial": lambda: known.Binomial(),
+        "gamma": lambda: known.Gamma(log),
+        "inverse-gaussian": lambda: known.InverseGaussian(log),
+        "tweedie": lambda: known.Tweedie(log, var_power=1.5),
+    }
+    y = np.column_stack([data.y, TRIALS - data.y]) if family == "binomial" else data.y
+    return np.asarray(sm.GLM(y, X, family=kinds[family]()).fit().params[1:])
+
+
+def trial(family: str, n: int, method: str) -> Trial:
+    """One method on one family; `apart` is the largest difference from the coefficients of the data."""
+    data = draw(family, n)
+    if method == "statsmodels":
+        import statsmodels  # noqa: F401  (told before anything is timed)
+
+        action = partial(fit_statsmodels, data, family)
+    else:
+        action = partial(fit_ours, data, family, method)
+    return Trial(action, lambda coef: {"apart": float(np.abs(coef - data.truth).max())})
+
+
+def tasks(size: str) -> list[Task]:
+    """Laplace, Gaussian KL and statsmodels on every family."""
+    found = []
+    for family in FAMILIES:
+        case = f"{family}, {ROWS[size]} × {FEATURES}"
+        for engine in ("laplace", "gkl"):
+            found.append(Task(case, f"latlin {engine}", partial(trial, family, ROWS[size], engine)))
+        peer = partial(trial, family, ROWS[size], "statsmodels")
+        found.append(Task(case, "statsmodels", peer, package="statsmodels", role="peer"))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=ROWS["full"])
+    parser.add_argument("--only", default="", help="families whose name contains this")
+    options = parser.parse_args()
+    print(environment("numba", "statsmodels"))
+    lines = []
+    for family in (name for name in FAMILIES if options.only in name):
+        for method in ("laplace", "gkl", "statsmodels"):
+            case = trial(family, options.rows, method)
+            case.action()  # compiled code is loaded
+            start = time.perf_counter()
+            found = case.action()
+            lines.append([family, method, time.perf_counter() - start, case.judge(found)["apart"]])
+            print(lines[-1], flush=True)
+    print(table(["family", "method", "seconds", "apart from the truth"], lines))
+
+
+if __name__ == "__main__":
+    run_alone(__file__, main)

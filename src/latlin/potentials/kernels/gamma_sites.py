@@ -1,0 +1,116 @@
+"""The compiled loop for expectations of ratios of gamma functions: beta, beta-binomial and negative binomial sites.
+
+ψ(x) = Σ over two arguments a of [log Γ(count + a) − log Γ(1 + a) + log a] + slope·a₁, where a₁ = size·σ(x) and a₂ =
+size·σ(−x) (means between zero and one) or a₁ = size·e^x alone (means of counts). All are analytic in |Im x| < π, as
+log σ is, and take its rules.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from latlin.numerics.arrays import Array
+from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_table
+
+SHARES, RATES = 0, 1
+#: how much smaller s has to be for a rule than at logistic sites
+SHRINK = 0.7
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@njit(cache=True, error_model="numpy")
+def log_gamma_three(z: float) -> tuple[float, float, float]:
+    """log Γ(z), its first and its second derivative, z > 0: Stirling's series beyond 10, after as many steps up."""
+    product, first, second = 1.0, 0.0, 0.0
+    while z < 10.0:
+        product *= z
+        first -= 1.0 / z
+        second += 1.0 / (z * z)
+        z += 1.0
+    log_z, r = math.log(z), 1.0 / z
+    q = r * r
+    series = r * (1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0))))
+    value = (z - 0.5) * log_z - z + _HALF_LOG_2PI + series - math.log(product)
+    first += log_z - 0.5 * r - q * (1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q / 132.0))))
+    second += r + 0.5 * q + r * q * (1 / 6.0 - q * (1 / 30.0 - q * (1 / 42.0 - q * (1 / 30.0 - q * 5 / 66.0))))
+    return value, first, second
+
+
+@njit(cache=True, error_model="numpy")
+def _ratio(count: float, a: float) -> tuple[float, float, float]:
+    """log Γ(count + a)/Γ(1 + a) with two derivatives in a; without the numerator where the count is negative."""
+    low, low_first, low_second = log_gamma_three(1.0 + a)
+    if count < 0.0:
+        return -low, -low_first, -low_second
+    high, high_first, high_second = log_gamma_three(count + a)
+    return high - low, high_first - low_first, high_second - low_second
+
+
+@njit(cache=True, error_model="numpy")
+def _share_site(x: float, size: float, up: float, down: float, slope: float) -> tuple[float, float, float]:
+    """ψ, ψ′ and ψ″ for a mean σ(x); counts of zero have no part."""
+    e = math.exp(-math.fabs(x))
+    small, large, line = e / (1.0 + e), 1.0 / (1.0 + e), math.log1p(e)
+    p, q = (large, small) if x > 0.0 else (small, large)
+    value, first, second = slope * size * p, slope * size, 0.0
+    log_ends, log_slope, log_bend = 0.0, 0.0, 0.0
+    w = p * q
+    if up != 0.0:
+        f, g, h = _ratio(up, size * p)
+        value, first, second = value + f, first + size * g, second + size * size * h
+        log_ends, log_slope, log_bend = log_ends + min(x, 0.0) - line, log_slope + q, log_bend - w
+    if down != 0.0:
+        f, g, h = _ratio(down, size * q)
+        value, first, second = value + f, first - size * g, second + size * size * h
+        log_ends, log_slope, log_bend = log_ends + min(-x, 0.0) - line, log_slope - p, log_bend - w
+    # μ′ = w, μ″ = w(1 − 2μ)
+    return value + log_ends, first * w + log_slope, second * w * w + first * w * (q - p) + log_bend
+
+
+@njit(cache=True, error_model="numpy")
+def _rate_site(x: float, size: float, count: float) -> tuple[float, float, float]:
+    """ψ, ψ′ and ψ″ of log r(r + 1) … (r + count − 1), r = size·e^x."""
+    r = size * math.exp(min(x, 600.0))
+    if r > 1e8 * (1.0 + count):
+        # beyond all bends: count·log r
+        return count * (x + math.log(size)), count, 0.0
+    f, g, h = _ratio(count, r)
+    return f + x, 1.0 + r * g, r * g + r * r * h
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _expected(kind: int, m: Array, s: Array, sites: Array, rules: Rules, n_rules: int) -> Array:
+    out = np.full((3, m.size), np.nan)
+    for i in range(m.size):
+        r = 0
+        while r < n_rules and s[i] > SHRINK * rules.limit[r]:
+            r += 1
+        if r == n_rules:
+            continue
+        value, slope, bend = 0.0, 0.0, 0.0
+        for k in range(rules.start[r], rules.start[r + 1]):
+            x, w = m[i] + s[i] * rules.nodes[k], rules.weights[k]
+            if kind == SHARES:
+                f, g, h = _share_site(x, sites[i, 0], sites[i, 1], sites[i, 2], sites[i, 3])
+            else:
+                f, g, h = _rate_site(x, sites[i, 0], sites[i, 1])
+            value += w * f
+            slope += w * g
+            bend += 0.5 * w * h
+        out[0, i], out[1, i], out[2, i] = value, slope, bend
+    return out
+
+
+def expected_gamma_ratios(kind: int, m: Array, v: Array, *parameters: Array) -> Array:
+    """⟨ψ⟩ with its derivatives in m and v, of shape (3, sites); NaN where s is large.
+
+    Parameters
+    ----------
+    kind : int
+        SHARES with the parameters size, up, down and slope (counts of −1: no numerator), or RATES with size and count.
+    """
+    sites = np.stack([np.broadcast_to(part, m.shape) for part in parameters], axis=-1).astype(float)
+    return _expected(kind, m, np.sqrt(v), sites, rule_table(), len(HERMITE) + len(TRAPEZOID))
