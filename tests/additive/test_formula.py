@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latlin.additive import AR1, BYM2, Besag, Fixed, Group, RandomWalk, Seasonal, Smooth, Spline
-from latlin.additive.coding import coding_of
+from latlin.additive.coding import coding_of, wilkinson
 from latlin.additive.expression import evaluate
 from latlin.additive.formula import read_formula, read_response
 from latlin.additive.term import Surroundings
@@ -127,3 +127,32 @@ def test_the_report_of_fixed_effects_undoes_the_standardisation():
     w = rng.normal(size=3)
     b = part.report() @ w
     np.testing.assert_allclose(part.rows(frame, {}).design @ w, part.coding.columns(frame) @ b)
+
+
+def test_categories_keep_their_order():
+    pandas = pytest.importorskip("pandas")
+    dose = pandas.Categorical(["low", "high", "none", "low"], categories=["none", "low", "high", "huge"])
+    frame = pandas.DataFrame({"dose": dose, "x": [1.0, 2.0, 3.0, 4.0]})
+    assert coding_of(("dose",), frame, True).names == ("Intercept", "dose[T.low]", "dose[T.high]")
+    with pytest.raises(ValueError, match="the label 'wrong'"):
+        coding_of(("dose",), frame, True).columns({"dose": ["wrong"]})
+    pytest.importorskip("formulaic")
+    crossed = coding_of(("x * dose",), frame, True)
+    assert crossed.names[:4] == ("Intercept", "x", "dose[T.low]", "dose[T.high]")
+    np.testing.assert_allclose(crossed.columns({"x": [2.0], "dose": ["high"]}).toarray()[0, :4], [1.0, 2.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("piece", ["x * g", "g * x", "g * h", "x:g"])
+def test_interactions_of_two_columns_are_coded_without_formulaic_as_with_it(piece, monkeypatch):
+    pytest.importorskip("formulaic")
+    frame = {
+        "x": np.array([1.0, 2.0, 5.0, 3.0, 4.0]),
+        "g": np.array(["b", "a", "c", "a", "b"]),
+        "h": np.array(["v", "u", "u", "v", "u"]),
+    }
+    pieces = ("x", "g", piece) if ":" in piece else (piece,)
+    theirs = wilkinson("1 + " + " + ".join(pieces), frame)
+    monkeypatch.setattr("latlin.additive.coding.wilkinson", None)
+    ours = coding_of(pieces, frame, True)
+    place = [ours.names.index(name) for name in theirs.names]
+    np.testing.assert_allclose(ours.columns(frame).toarray()[:, place], theirs.columns(frame).toarray())

@@ -7,7 +7,9 @@ from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
+from latlin import ConvergenceWarning
 from latlin.additive import AdditiveModel, Fixed, Group, RandomWalk
+from latlin.additive.family import FAMILIES
 from latlin.additive.learning import learn
 from latlin.priors import Flat, HalfNormal
 
@@ -96,6 +98,87 @@ def test_slopes_of_the_evidence_are_those_of_differences(formula, family, engine
         assert slopes[name] == pytest.approx((up - down) / (2 * step), rel=2e-4, abs=2e-4)
 
 
+POSITIVE = ("gamma", "inverse-gaussian", "log-normal", "exponential", "weibull")
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_family_fits_and_predicts_what_it_draws(family):
+    rng = np.random.default_rng(3)
+    g, x = np.repeat(np.arange(8), 10), rng.normal(size=80)
+    eta = 0.5 * x + rng.normal(0, 0.4, 8)[g]
+    frame = {"x": x, "g": g, "n": np.full(80, 6.0)}
+    response = "y"
+    if FAMILIES[family].link == "identity":
+        frame["y"] = eta + 0.3 * rng.standard_normal(80)
+    elif family in POSITIVE:
+        frame["y"] = np.exp(eta) * rng.gamma(3.0, 1 / 3.0, 80)
+    elif family == "beta":
+        frame["y"] = rng.beta(5 * expit(eta), 5 * expit(-eta))
+    elif FAMILIES[family].link == "log":
+        frame["y"] = rng.poisson(np.exp(eta + 1.0)) * (rng.random(80) > 0.1)
+    elif family in ("binomial", "beta-binomial"):
+        frame["y"], response = rng.binomial(6, expit(eta)), "y | trials(n)"
+    else:
+        frame["y"] = (rng.random(80) < expit(eta)).astype(float)
+    options = {"hyperparameters": "maximise", "priors": {"sd(g)": 0.4}}
+    model = AdditiveModel(f"{response} ~ x + (1 | g)", family, **options).fit(frame)
+    row = model.effects()["x"]
+    # links and noise differ from those that made the data: the slope is about right
+    assert abs(row["mean"] - 0.5) < 0.15 + 2 * row["sd"]
+    assert row["mean"] > row["sd"]
+    new = {"x": [0.0, 1.0], "g": [2, 99], "n": [6.0, 6.0], "y": [0.0, 0.0]}
+    draws = model.sample_predictive(new, 20000, random_state=0)
+    expected = model.predict(new) * (6.0 if response != "y" else 1.0)
+    if family != "student-t":
+        np.testing.assert_allclose(
+            draws.mean(axis=0), expected, atol=5 * draws.std(axis=0).max() / np.sqrt(20000) + 1e-3
+        )
+    slopes = model._problem_.slopes(model._fits[0], model._components[0].values)
+    assert slopes is not None
+    for name, value in model._components[0].values.items():
+        step = 1e-3 * value
+        values = dict(model._components[0].values)
+        engine = model._fits[0].engine
+        ends = [model._problem_.evaluate({**values, name: value + s * step}, engine, None, False) for s in (1, -1)]
+        difference = (ends[0].log_evidence - ends[1].log_evidence) / (2 * step)
+        assert slopes[name] == pytest.approx(difference, rel=1e-3, abs=2e-3 / value)
+
+
+def test_times_that_are_only_waited_for_count_as_that():
+    rng = np.random.default_rng(0)
+    time, limit = rng.exponential(2.0, 400), rng.uniform(0.5, 4.0, 400)
+    frame = {"time": np.minimum(time, limit), "seen": (time <= limit).astype(float)}
+    model = AdditiveModel("time | event(seen) ~ 1", "exponential").fit(frame)
+    # the maximum likelihood rate is events over time at risk
+    expected = np.log(frame["time"].sum() / frame["seen"].sum())
+    assert model.effects()["Intercept"]["mean"] == pytest.approx(expected, abs=0.02)
+    with pytest.raises(ValueError, match="has no events"):
+        AdditiveModel("time | event(seen) ~ 1").fit(frame)
+
+
+def test_a_scale_that_runs_to_zero_is_said_aloud():
+    rng = np.random.default_rng(1)
+    g, y = np.repeat(np.arange(10), 5), rng.normal(size=50)
+    y -= np.array([y[g == k].mean() for k in range(10)])[g]
+    model = AdditiveModel("y ~ (1 | g)", hyperparameters="maximise", priors={"sd(g)": Flat()})
+    with pytest.warns(ConvergenceWarning, match="lower end of its search"):
+        model.fit({"y": y, "g": g})
+    assert model.hyperparameters_.at_bound == ("sd(g)",)
+    assert model.posterior_.caution[0] == "do not use"
+
+
+def test_a_published_fit_of_rails():
+    """Travel times in six rails (Devore 2000): Pinheiro and Bates (2000), section 1.1, by restricted likelihood."""
+    y = np.array([55, 53, 54, 26, 37, 32, 78, 91, 85, 92, 100, 96, 49, 51, 50, 80, 85, 83], float)
+    priors = {"Intercept": Flat(), "sd(rail)": Flat(), "sigma": Flat()}
+    model = AdditiveModel("y ~ (1 | rail)", hyperparameters="maximise", priors=priors)
+    model.fit({"y": y, "rail": np.repeat(np.arange(6), 3)})
+    assert model.hyperparameters_["sd(rail)"]["mean"] == pytest.approx(24.80547, rel=1e-4)
+    assert model.hyperparameters_["sigma"]["mean"] == pytest.approx(4.020779, rel=1e-4)
+    assert model.effects()["Intercept"]["mean"] == pytest.approx(66.5, rel=1e-4)
+    assert model.effects()["Intercept"]["sd"] == pytest.approx(10.17104, rel=1e-4)
+
+
 def brute_force(n, k, grid=81):
     """log evidence, and mean and sd of intercept ~ N(0, 2²) and sd ~ HalfNormal(1), for binomial groups."""
     x, w = np.polynomial.hermite_e.hermegauss(40)
@@ -153,12 +236,12 @@ def test_maximising_without_priors_is_maximum_likelihood_of_a_balanced_layout():
 
 def test_a_term_list_is_the_formula():
     frame = table()
-    formula = AdditiveModel("count ~ x + (1 | g) + rw1(t)", "poisson", hyperparameters="maximise").fit(frame)
+    formula = AdditiveModel("count ~ x + (1 | g) + rw1(t)", "poisson", hyperparameters="fixed").fit(frame)
     listed = AdditiveModel(
         response="count",
         terms=[Fixed("x"), Group("g"), RandomWalk("t")],
         family="poisson",
-        hyperparameters="maximise",
+        hyperparameters="fixed",
     ).fit(frame)
     assert listed.log_evidence_ == pytest.approx(formula.log_evidence_, abs=1e-8)
 
@@ -207,7 +290,9 @@ def test_predictions_know_unseen_groups_and_average_over_seen_ones():
 
 def test_counts_are_predicted_by_their_mean_and_drawn_as_counts():
     frame = table(80, seed=5)
-    model = AdditiveModel("count ~ x + (1 | g)", "negative-binomial", hyperparameters="maximise").fit(frame)
+    frame["count"] = np.random.default_rng(0).negative_binomial(2, 0.4, 80)
+    options = {"hyperparameters": "maximise", "priors": {"sd(g)": 0.3}}
+    model = AdditiveModel("count ~ x + (1 | g)", "negative-binomial", **options).fit(frame)
     new = {"x": [0.0, 2.0], "g": ["a", "new"]}
     draws = model.sample_predictive(new, 40000, random_state=1)
     assert np.all(draws == np.round(draws))
@@ -233,9 +318,7 @@ def test_labels_of_a_binary_response_become_probabilities():
 
 
 def test_variance_components_add_up():
-    model = AdditiveModel("y ~ (1 | g) + rw1(t)", hyperparameters="maximise", priors={"sd": HalfNormal(1.0)}).fit(
-        table()
-    )
+    model = AdditiveModel("y ~ (1 | g) + rw1(t)", hyperparameters="fixed", priors={"sd": HalfNormal(1.0)}).fit(table())
     shares = model.variance_components()
     assert sum(shares[f"share({name})"]["mean"] for name in ("g", "rw1(t)", "residual")) == pytest.approx(1.0)
 
@@ -252,6 +335,7 @@ def test_variance_components_add_up():
         ({"formula": "y ~ x", "hyperparameters": "guess"}, "hyperparameters must be one of"),
         ({"formula": "sex ~ x"}, "takes two of them"),
         ({"formula": "y | trials(count) ~ x"}, "has no trials"),
+        ({"formula": "count | trials(count) ~ x", "family": "negative-binomial"}, "has no trials"),
         ({}, "needs a formula"),
         ({"formula": "y ~ x", "terms": [Fixed("x")]}, "not both"),
         ({"formula": "y ~ x", "family": "poisson"}, "y must"),
@@ -275,6 +359,14 @@ def test_a_flat_coefficient_leaves_no_absolute_evidence():
     model = AdditiveModel("y ~ x", priors={"x": Flat()}, hyperparameters="fixed").fit(table())
     assert model.evidence_kind_ == "none"
     assert "flat" in model.message_
+
+
+def test_auto_integrates_while_that_is_cheap(monkeypatch):
+    frame = table()
+    frame["count"] = np.random.default_rng(0).poisson(np.exp(np.resize([0.0, 1.0, 2.0, 3.0], 36)))
+    assert AdditiveModel("count ~ (1 | g)", "poisson").fit(frame).hyperparameters_.manner == "integrated"
+    monkeypatch.setattr("latlin.additive.learning.CHEAP", 100.0)
+    assert AdditiveModel("count ~ (1 | g)", "poisson").fit(frame).hyperparameters_.manner == "maximised"
 
 
 def test_learning_is_one_function_of_a_problem():

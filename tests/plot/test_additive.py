@@ -12,14 +12,10 @@ pytest.importorskip("matplotlib").use("Agg")
 @pytest.fixture(scope="module")
 def model():
     rng = np.random.default_rng(0)
-    n = 120
-    frame = {
-        "y": rng.normal(size=n),
-        "t": np.resize(np.arange(12), n),
-        "g": np.resize(list("abcd"), n),
-        "i": np.resize(np.arange(3), n),
-        "j": np.resize(np.arange(4), n),
-    }
+    n = 240
+    g, t, i, j = (rng.permutation(np.resize(np.arange(size), n)) for size in (4, 12, 3, 4))
+    y = rng.normal(0, 1, 4)[g] + np.sin(t / 2) + np.cumsum(rng.normal(0, 1, 12)).reshape(3, 4)[i, j]
+    frame = {"y": y + 0.3 * rng.normal(size=n), "t": t, "g": np.array(list("abcd"))[g], "i": i, "j": j}
     formula = "y ~ (1 | g) + rw1(t) + lattice(i, j)"
     return AdditiveModel(formula, hyperparameters="maximise").fit(frame)
 

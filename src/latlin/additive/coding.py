@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
-from latlin.additive.frame import Column, codes_of, column, is_category, levels_of, n_rows
-from latlin.additive.places import indicator
+from latlin.additive.frame import Column, codes_of, column, is_category, n_rows, ordered_levels
+from latlin.additive.places import indicator, row_products
 from latlin.numerics.stored import storable, storable_as
 
 
@@ -64,11 +64,27 @@ class References(Coding):
         if np.any(codes < 0):
             first = column(frame, self.source)[codes < 0][0]
             raise ValueError(
-                f"column {self.source!r} holds the label {first!r}, which has no coefficient; "
-                f"({'1'} | {self.source}) would predict unseen labels"
+                f"column {self.source!r} holds the label {str(first)!r}, which has no coefficient; "
+                f"(1 | {self.source}) would predict unseen labels"
             )
         table = indicator(codes, len(self.levels))
         return table if self.every else sparse.csr_array(table[:, 1:])
+
+
+@storable
+@dataclass(frozen=True)
+class Product(Coding):
+    """Products of the columns of two codings: an interaction beside its main effects."""
+
+    first: Coding
+    second: Coding
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{a}:{b}" for a in self.first.names for b in self.second.names)
+
+    def columns(self, frame: Any) -> sparse.csr_array:
+        return row_products(self.first.columns(frame), self.second.columns(frame))
 
 
 @storable
@@ -148,7 +164,8 @@ storable_as(Wilkinson, _keep, _made_again)
 
 def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:
     """The coding of several pieces: column names, expressions, or what formulaic understands."""
-    parts = [_simple(piece, frame) for piece in pieces]
+    expanded = _expanded(pieces)
+    parts = [_simple(piece, frame, expanded if intercept else ()) for piece in expanded]
     if all(part is not None for part in parts):
         # without an intercept the first column of labels has a coefficient per label
         first = next((k for k, part in enumerate(parts) if isinstance(part, References)), None)
@@ -185,20 +202,42 @@ def check_pieces(formula: str) -> tuple[str, ...]:
     return tuple(name for name in variables(arithmetic) if name not in CODINGS)
 
 
-def _simple(piece: str, frame: Any) -> Coding | None:
+def _expanded(pieces: tuple[str, ...]) -> tuple[str, ...]:
+    """`a * b` of two columns as a, b and a:b, interactions last, nothing twice."""
+    flat = []
+    for piece in pieces:
+        names = [name.strip() for name in piece.split("*")]
+        both = len(names) == 2 and all(map(is_name, names))
+        flat += [*names, ":".join(names)] if both else [piece]
+    return tuple(dict.fromkeys(sorted(flat, key=lambda piece: ":" in piece)))
+
+
+def _simple(piece: str, frame: Any, beside: tuple[str, ...]) -> Coding | None:
+    """The coding of a name, a function, or an interaction whose main effects are beside it; None for anything else."""
+    names = [name.strip() for name in piece.split(":")]
+    if len(names) == 2 and all(is_name(name) and name in beside for name in names):
+        first, second = (_simple(name, frame, ()) for name in names)
+        return None if first is None or second is None else Product(first, second)
     if is_function(piece):
         return Numbers(piece)
     if not is_name(piece):
         return None
     values = column(frame, piece)
     if is_category(values):
-        return References(piece, levels_of(values, f"column {piece!r}"))
+        return References(piece, ordered_levels(frame, piece))
     return Numbers(piece)
 
 
 def _table(frame: Any, sources: tuple[str, ...]) -> Any:
     """A pandas frame of some columns, without missing values."""
-    table = _pandas().DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
+    pandas = _pandas()
+    if isinstance(frame, pandas.DataFrame):
+        # with the categories of its columns
+        for name in sources:
+            column(frame, name)
+        table = frame[list(sources)].reset_index(drop=True)
+    else:
+        table = pandas.DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
     gaps = table.isna().sum()
     if gaps.any():
         name = gaps.idxmax()

@@ -18,7 +18,7 @@ from latlin.additive.term import SD_PRIOR, Values
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
-from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal
+from latlin.priors import Beta, Exponential, Gamma, HalfStudentT, LogNormal
 from latlin.priors.base import Prior
 
 
@@ -29,7 +29,7 @@ class Observed:
     Attributes
     ----------
     y : array of shape (n,)
-    trials, se, weight : array of shape (n,) or None
+    trials, se, weight, event : array of shape (n,) or None
     classes : array of shape (2,) or None
         The labels of a response with two of them; y is 1 for the second.
     """
@@ -39,6 +39,7 @@ class Observed:
     se: Array | None = None
     weight: Array | None = None
     classes: NDArray[Any] | None = None
+    event: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,9 @@ SIGMA = Learnt("sigma", "scale", _sigma, 0.5, True)
 DF = Learnt("df", "df", lambda unit: Gamma(2.0, 0.1), 6.0, False, (1.0, np.inf))
 DISPERSION = Learnt("dispersion", "dispersion", lambda unit: Exponential(1.0), 0.5)
 SHAPE = Learnt("shape", "shape", lambda unit: LogNormal(1.0, 2.0), 2.0)
+SPREAD = Learnt("sigma", "scale", _sigma, 0.5)
+ZEROS = Learnt("zeros", "probability", lambda unit: Beta(1.0, 1.0), 0.2, False, (0.0, 1.0))
+HAZARD = Learnt("shape", "shape", lambda unit: LogNormal(0.0, 1.0), 1.0)
 PRECISION = Learnt("precision", "precision", lambda unit: LogNormal(2.0, 2.0), 10.0)
 
 
@@ -178,6 +182,18 @@ def _beta_binomial(observed: Observed, **values: Any) -> Potential:
     return build(observed.y, trials, **values)
 
 
+def _waiting(kind: str) -> Callable[..., Potential]:
+    def build(observed: Observed, **values: Any) -> Potential:
+        event = np.ones_like(observed.y) if observed.event is None else observed.event
+        return getattr(potentials, kind)(observed.y, event, **values)
+
+    return build
+
+
+def _inflated(observed: Observed, **values: Any) -> Potential:
+    return potentials.ZeroInflated(potentials.Poisson(observed.y), **values)
+
+
 #: variance of the noise behind a binary response, by link
 THIRD = np.pi**2 / 3.0
 FAMILIES: dict[str, Family] = {
@@ -200,10 +216,20 @@ FAMILIES: dict[str, Family] = {
             True,
             lambda mean: float(np.log1p(1.0 / mean)),
         ),
+        Family("zero-inflated-poisson", _inflated, "log", (ZEROS,), True, lambda mean: float(np.log1p(1.0 / mean))),
         Family("gamma", _counted("Gamma", "y"), "log", (SHAPE,)),
+        Family("inverse-gaussian", _counted("InverseGaussian", "y"), "log", (SHAPE,)),
+        Family("log-normal", _counted("LogNormal", "y"), "log", (SPREAD,)),
+        Family("exponential", _waiting("Exponential"), "log"),
+        Family("weibull", _waiting("Weibull"), "log", (HAZARD,), matched=False),
         Family("beta", _counted("Beta", "y"), "logit", (PRECISION,)),
     )
 }
+#: families of successes
+BINARY = ("bernoulli", "binomial", "probit", "cloglog")
+WAITING = ("exponential", "weibull")
+#: families of positive numbers
+POSITIVE = ("gamma", "inverse-gaussian", "log-normal", *WAITING)
 ALIASES = {"normal": "gaussian", "logit": "bernoulli", "logistic": "bernoulli", "negbinomial": "negative-binomial"}
 
 
@@ -223,18 +249,21 @@ def observe(response: Response, family: Family, frame: Any) -> Observed:
         trials = y + evaluate(response.failures, frame)
     elif response.trials is not None:
         trials = evaluate(response.trials, frame)
-    if trials is not None and "binomial" not in family.name and family.name not in ("probit", "cloglog"):
+    if trials is not None and family.name not in (*BINARY, "beta-binomial"):
         raise ValueError(f"family {family.name!r} has no trials; use family='binomial'")
     se = None if response.se is None else evaluate(response.se, frame)
     if se is not None and (family.link != "identity" or np.any(se <= 0.0)):
         raise ValueError("se(…) holds positive standard deviations of a family with an identity link")
     weight = None if response.weights is None else evaluate(response.weights, frame)
-    return Observed(y, trials, se, weight, classes)
+    event = None if response.event is None else evaluate(response.event, frame)
+    if event is not None and family.name not in WAITING:
+        raise ValueError(f"family {family.name!r} has no events; {' and '.join(WAITING)} have")
+    return Observed(y, trials, se, weight, classes, event)
 
 
 def blank(response: Response, family: Family, frame: Any) -> Observed:
     """Rows without a response: what is known of them beside it, for predictions."""
-    y = np.full(n_rows(frame), 0.5 if family.name in ("beta",) else 1.0 if family.name == "gamma" else 0.0)
+    y = np.full(n_rows(frame), 0.5 if family.name == "beta" else 1.0 if family.name in POSITIVE else 0.0)
     trials, se = None, None
     if response.failures is not None:
         trials = evaluate(response.y, frame) + evaluate(response.failures, frame)
@@ -255,7 +284,7 @@ def _response(source: str, family: Family, frame: Any) -> tuple[Array, NDArray[A
     if values.dtype.kind == "b":
         return values.astype(float), None
     labels = np.unique(values.astype(str))
-    if len(labels) != 2 or family.name not in ("bernoulli", "probit", "binomial", "cloglog"):
+    if len(labels) != 2 or family.name not in BINARY:
         raise ValueError(
             f"column {source!r} holds labels ({', '.join(labels[:4])} …): family='bernoulli' takes two of them, "
             "other families take numbers"

@@ -39,6 +39,8 @@ class Response:
         Known standard deviations of the observations.
     weights : str or None
         How often each row counts.
+    event : str or None
+        Of a time: 1 where the event was seen, 0 where only waiting was.
     """
 
     y: str
@@ -46,6 +48,7 @@ class Response:
     trials: str | None = None
     se: str | None = None
     weights: str | None = None
+    event: str | None = None
 
 
 @storable
@@ -122,8 +125,8 @@ def read_response(text: str) -> Response:
     options = {}
     for _, piece in split_sum(sides[1]) if len(sides) == 2 else []:
         name, _, inside = piece.partition("(")
-        if name not in ("se", "trials", "weights") or not inside.endswith(")"):
-            raise ValueError(f"after 'y |' come se(…), trials(…) or weights(…), got {piece!r}")
+        if name not in ("se", "trials", "weights", "event") or not inside.endswith(")"):
+            raise ValueError(f"after 'y |' come se(…), trials(…), event(…) or weights(…), got {piece!r}")
         options[name] = inside[:-1].strip()
     main = sides[0]
     if main.startswith("cbind(") and main.endswith(")"):

@@ -79,6 +79,17 @@ def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
         return np.array(sorted(set(values.tolist()), key=str), dtype=object)
 
 
+def ordered_levels(frame: Any, name: str) -> Column:
+    """The labels of a column: in the order of its categories where it has such, else in their own."""
+    values = column(frame, name)
+    found = levels_of(values, f"column {name!r}")
+    categories = getattr(getattr(frame[name], "cat", None), "categories", None)
+    if categories is None or callable(categories):
+        return found
+    present = set(found.tolist())
+    return np.array([label for label in np.asarray(categories).tolist() if label in present], dtype=found.dtype)
+
+
 def codes_of(values: NDArray[Any], levels: NDArray[Any], name: str) -> NDArray[np.int64]:
     """The place of each label among the levels, −1 for one that is not there."""
     _refuse_missing(values, name)

@@ -21,6 +21,7 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.rng import RandomState
 from latlin.priors.base import Prior
 
@@ -28,8 +29,12 @@ MANNERS = ("auto", "integrate", "maximise", "fixed")
 #: most hyperparameters that "auto" integrates over, and fits of an integral by their number
 MOST = 8
 FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
-#: numbers of the design, times fits, up to which an integral is cheap
-CHEAP = 2e8
+#: rows up to which moments are matched; beyond, Gaussian KL, whose steps are cheaper, has data enough to be as good
+MATCHED = 30_000
+#: rows and coefficients, times fits, up to which an integral is cheap: some ten seconds
+CHEAP = 3e6
+#: what a coefficient, and a row of a Gaussian response, cost beside a row of another
+PER_COEFFICIENT, PER_GAUSSIAN_ROW = 5.0, 0.1
 
 
 def learn(
@@ -72,6 +77,8 @@ def learn(
     if any(part.flat for part in problem.parts):
         message = f"{posterior.message}; a coefficient has a flat prior"
         posterior = replace(posterior, evidence_kind="none", message=message)
+    if posterior.caution is not None and posterior.caution[0] == "do not use":
+        alert(posterior.caution[1], ConvergenceWarning)
     components = tuple(c._replace(values={**held, **c.values}) for c in learnt.components)
     return replace(learnt, components=components), posterior
 
@@ -85,7 +92,7 @@ def chosen_engine(problem: Problem) -> str | Engine:
     potential = problem.family.potential(problem.observed, starts)
     if potential.gaussian:
         return Exact()
-    matched = potential.log_concave and problem.family.matched
+    matched = potential.log_concave and problem.family.matched and len(problem.observed.y) <= MATCHED
     return ExpectationPropagation(tol=1e-6) if matched else GaussianKL()
 
 
@@ -130,7 +137,8 @@ def _under(hyper: Hyperparameter, prior: Prior) -> Hyperparameter:
 def _cheap(problem: Problem, count: int) -> bool:
     if count > MOST:
         return False
-    return FITS[count] * (problem.design.nnz + 50.0 * problem.dim) <= CHEAP
+    row = PER_GAUSSIAN_ROW if problem.family.name == "gaussian" else 1.0
+    return FITS[count] * (row * problem.design.shape[0] + PER_COEFFICIENT * problem.dim) <= CHEAP
 
 
 def _held(found: Evaluation, held: dict[str, float]) -> Learnt:

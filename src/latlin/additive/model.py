@@ -16,7 +16,7 @@ from latlin.additive import learning, predict, variances
 from latlin.additive.curves import curve_rows
 from latlin.additive.effects import Effects, differences_of, effects_of
 from latlin.additive.expression import evaluate
-from latlin.additive.family import blank, family_of, observe
+from latlin.additive.family import BINARY, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows
 from latlin.additive.group import GroupPart
@@ -44,17 +44,19 @@ class AdditiveModel(Archived, BaseEstimator):
         `y ~ x + sex + (1 + x | clinic) + s(week) + besag(region) + offset(log(days))`. Groups are `(1 | g)`,
         `(1 + x | g)` with correlated slopes, `(1 + x || g)` without correlation, `a/b` nested; `s`, `te`, `gp`, `rw1`,
         `rw2`, `ar1`, `seasonal(t, 12)`, `besag`, `bym2` and `lattice` are terms of `latlin.additive`. The response is
-        `y`, `cbind(successes, failures)`, `y | trials(n)`, `y | se(s)` or `y | weights(w)`.
+        `y`, `cbind(successes, failures)`, `y | trials(n)`, `y | se(s)`, `y | event(seen)` or `y | weights(w)`.
     family : str
         "gaussian", "student-t", "laplace", "bernoulli", "binomial", "probit", "cloglog", "beta-binomial", "poisson",
-        "negative-binomial", "gamma" or "beta".
+        "negative-binomial", "zero-inflated-poisson", "gamma", "inverse-gaussian", "log-normal", "beta", or, for times
+        until an event, "exponential" or "weibull".
     terms : list of Term, optional
         In place of a formula, with `response` and `offset`.
     response, offset : str, optional
         The response, and what is added to the linear predictor, when there is no formula.
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
-        responses, else expectation propagation where the family is log-concave, and Gaussian KL where it is not.
+        responses, else expectation propagation where the family is log-concave and there are up to 30,000 rows, and
+        Gaussian KL elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while
@@ -359,7 +361,8 @@ class AdditiveModel(Archived, BaseEstimator):
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
         """Probabilities of the two classes, one row each; for binary families."""
-        if "binomial" not in self._family.name and self._family.name not in ("bernoulli", "probit", "cloglog"):
+        check_is_fitted(self, "posterior_")
+        if self._family.name not in BINARY:
             raise AttributeError(f"family {self._family.name!r} has no classes")
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])

@@ -154,8 +154,9 @@ def without_copies(problem: Problem) -> Problem:
         return problem
     # equal rows have equal products with any vector, and others have not, with probability one
     probes = np.random.default_rng(0).standard_normal((problem.dim, 2))
-    trials = np.zeros_like(observed.y) if observed.trials is None else observed.trials
-    keys = np.column_stack([problem.design @ probes, problem.offset, observed.y, trials])
+    none = np.zeros_like(observed.y)
+    beside = [none if part is None else part for part in (observed.trials, observed.event)]
+    keys = np.column_stack([problem.design @ probes, problem.offset, observed.y, *beside])
     _, first, copies, count = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
     if len(first) > 0.67 * len(keys):
         return problem
@@ -167,6 +168,7 @@ def without_copies(problem: Problem) -> Problem:
             observed,
             y=observed.y[first],
             trials=None if observed.trials is None else observed.trials[first],
+            event=None if observed.event is None else observed.event[first],
             weight=count.astype(float),
         ),
         copies=copies.ravel(),
