@@ -80,7 +80,13 @@ def test_fit_says_what_it_found(model):
         assert words in output
     for words in ("Held out, 3 folds", "city=Rome", "dose", "P(> 0)", f"Saved {path}"):
         assert words in output
-    for words in ("Approximation: accurate", "Model: ", "city, compared with Bonn", "features have a clear effect"):
+    for words in (
+        "Approximation: accurate",
+        "Model: ",
+        "city, compared with Bonn",
+        "a clear effect",
+        "log odds of outcome = well",
+    ):
         assert words in output
 
 

@@ -25,7 +25,7 @@ def test_the_tour(tmp_path):
     assert table["held-out log p"].between(np.log(0.5), 0.0).all()
     assert (tmp_path / "out" / "coefficients.png").stat().st_size > 10_000
     page = (tmp_path / "out" / "report.html").read_text("utf8")
-    for words in ("Engines beside each other", "Diagnosis of the approximation", "worst texture"):
+    for words in ("Engines beside each other", "Technical part: approximation", "worst texture"):
         assert words in page
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"breast-cancer.csv", "coefficients.png", "engines.csv", "model.latlin", "report.html"}

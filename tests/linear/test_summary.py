@@ -80,6 +80,15 @@ def test_draws_for_arviz_weigh_back_to_the_evidence(monkeypatch):
     assert abs(data["log_likelihood"]["y"][0].sum(axis=1).mean() - at_mean) < 5.0
 
 
+def test_arviz_1_takes_all_groups_as_one_dict(monkeypatch):
+    stub = types.ModuleType("arviz")
+    stub.__version__, stub.from_dict = "1.0.0", lambda groups, **named: (groups, named)
+    monkeypatch.setitem(sys.modules, "arviz", stub)
+    groups, named = BayesianLinearRegression(prior_scale=1.0).fit(FRAME, Y["numbers"]).to_arviz(5, random_state=0)
+    assert set(groups) == {"posterior", "sample_stats", "log_likelihood", "observed_data"}
+    assert named["dims"] == {"coef": ["feature"]}
+
+
 def test_without_arviz_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     model = BayesianLinearRegression().fit(X, Y["numbers"])

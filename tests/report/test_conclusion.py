@@ -34,7 +34,7 @@ def test_a_factor_of_three_levels_counts_once(three_levels):
     found = effects(facts)
     assert found.differing == ["group"]
     assert found.total == 2
-    assert count_words(facts).startswith(f"{found.n_clear} of 2 features have a clear effect")
+    assert count_words(facts).startswith(f"{found.n_clear} of 2 features")
     (line,) = facts.factors
     assert line["baseline"] == "a"
     assert line["joint"] < 1e-5

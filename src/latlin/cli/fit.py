@@ -18,7 +18,7 @@ from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
 from latlin.report.conclusion import count_words
 from latlin.report.facts import Facts, gather, is_intercept
-from latlin.report.words import gain_words
+from latlin.report.words import coefficient_words, gain_words
 
 SHOWN = 20
 #: families of counts that are always compared
@@ -130,6 +130,7 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
         console.print(f"Approximation: {plain(facts.approximation)}")
     if facts.checks:
         console.print(plain(facts.model_checks))
+    console.print(plain(coefficient_words(facts.family, facts.target, facts.positive)))
     tell_coefficients(facts, console, most)
     tell_factors(facts, console)
 

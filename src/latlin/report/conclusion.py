@@ -54,7 +54,7 @@ def count_words(facts: Facts) -> str:
         return ""
     levels = ", a column of levels counted once" if facts.factors else ""
     return (
-        f"{found.n_clear} of {found.total} features have a clear effect "
+        f"{found.n_clear} of {found.total} features {'has' if found.n_clear == 1 else 'have'} a clear effect "
         f"({100 * facts.coverage:.0f} % probability{levels})."
     )
 
