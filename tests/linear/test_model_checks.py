@@ -5,6 +5,7 @@ import pandas
 import pytest
 
 import latlin
+from latlin.priors import Flat
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.numerics.alerts import MisfitWarning
 
@@ -33,7 +34,7 @@ def test_separation_and_leakage_are_named():
 
 def test_collapsed_relevances_are_named():
     y = np.random.default_rng(1).standard_normal(120)
-    collapsed = BayesianLinearRegression().fit(X, y)
+    collapsed = BayesianLinearRegression(hyperparameters="maximise", priors=Flat()).fit(X, y)
     assert [check.name for check in collapsed.checks_.failed] == ["hyperparameters"]
     assert "switches them off" in str(collapsed.checks_)
     assert BayesianLinearRegression(prior_scale=1.0).fit(X, y).checks_.verdict == "fits"
@@ -51,7 +52,7 @@ def test_overdispersed_counts_do_not_fit():
 def test_a_diagnosis_names_features():
     import dataclasses
 
-    posterior = BayesianLogisticRegression(engine="gkl").fit(X, Y).posterior_
+    posterior = BayesianLogisticRegression(engine="gkl", hyperparameters="maximise").fit(X, Y).posterior_
     shift = 1.6 * np.sqrt(posterior.variance) * np.array([0.0, 1.0, 0.0, 0.0])
     moved = dataclasses.replace(posterior.density, mean=posterior.mean + shift)
     found = dataclasses.replace(posterior, density=moved).diagnose(random_state=0)

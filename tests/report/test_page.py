@@ -54,7 +54,7 @@ def numeric():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     y = X @ [1.0, -2.0, 0.0] + 0.5 * rng.standard_normal(60)
-    return BayesianLinearRegression().fit(X, y), X, y
+    return BayesianLinearRegression(hyperparameters="maximise").fit(X, y), X, y
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +181,10 @@ def test_a_model_without_a_fit_says_so(tmp_path):
     rng = np.random.default_rng(0)
     with pytest.raises(NotFittedError, match="not fitted yet"):
         write_report(
-            tmp_path / "r.html", BayesianLinearRegression(), rng.standard_normal((9, 2)), np.arange(9.0), target="y"
+            tmp_path / "r.html",
+            BayesianLinearRegression(hyperparameters="maximise"),
+            rng.standard_normal((9, 2)),
+            np.arange(9.0),
+            target="y",
         )
     assert not list(tmp_path.iterdir())

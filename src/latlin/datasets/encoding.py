@@ -250,13 +250,13 @@ def _learnt(
 ) -> dict[str, Column | None]:
     """Every column; what is wrong with some of them is said in one message."""
     names = list(names)
-    learnt = _learn_numbers(frame, [name for name in names if name not in categorical])
+    plain = _learn_numbers(frame, [name for name in names if name not in categorical])
+    learnt: dict[str, Column | None] = {}
     wrong: list[str] = []
     for name in names:
-        if name in learnt:
-            continue
         try:
-            learnt[str(name)] = learn_column(frame[name], name in categorical, levelling)
+            known = name in plain
+            learnt[str(name)] = plain[name] if known else learn_column(frame[name], name in categorical, levelling)
         except ValueError as error:
             wrong.append(str(error))
     if wrong:

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, level_counts, told
-from latlin.linear import (
-    BayesianBinomialRegression,
-    BayesianCountRegression,
-    BayesianGammaRegression,
-    BayesianSurvivalRegression,
-)
+from latlin.potentials.families import AMOUNTS, COUNTS, SUCCESSES, TIMES
 
 FEW = 10
 #: families whose target is one of a few labels
@@ -23,11 +18,11 @@ LABELLED = ("logistic", "probit", "ordinal")
 #: what a target holds → the families that suit it
 KINDS: dict[str, tuple[str, ...]] = {
     "numbers": ("linear", "robust", "sparse"),
-    "counts": BayesianCountRegression.families(),
-    "amounts": BayesianGammaRegression.families(),
-    "times": BayesianSurvivalRegression.families(),
+    "counts": COUNTS,
+    "amounts": AMOUNTS,
+    "times": TIMES,
     "shares": ("beta",),
-    "successes": BayesianBinomialRegression.families(),
+    "successes": SUCCESSES,
     "labels": LABELLED,
 }
 FAMILIES = tuple(family for families in KINDS.values() for family in families)

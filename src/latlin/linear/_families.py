@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.potentials import families
 from latlin.potentials.checks import finite
 from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.poisson import Poisson
@@ -73,16 +74,6 @@ def _chosen(*names: str) -> dict[str, Family]:
 
 #: noise about the linear predictor
 LOCATION = _chosen("gaussian", "student-t", "laplace", "cauchy", "logistic")
-COUNTS = {
-    "poisson": AVERAGED_COUNTS,
-    **_chosen(
-        "negative-binomial",
-        "generalised-poisson",
-        "zero-inflated-poisson",
-        "zero-inflated-negative-binomial",
-        "hurdle-poisson",
-        "hurdle-negative-binomial",
-    ),
-}
-SURVIVAL = _chosen("weibull", "exponential", "log-logistic")
-AMOUNTS = _chosen("gamma", "inverse-gaussian", "log-normal", "tweedie")
+COUNTS = {**_chosen(*families.COUNTS), "poisson": AVERAGED_COUNTS}
+SURVIVAL = _chosen(*families.TIMES)
+AMOUNTS = _chosen(*families.AMOUNTS)

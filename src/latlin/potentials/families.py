@@ -217,3 +217,18 @@ def named(name: str, known: Mapping[str, Any] = FAMILIES, argument: str = "famil
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{argument} must be one of {', '.join(known)}, got {name!r}")
     return known[name]
+
+
+#: families by what they describe, from the simplest on
+COUNTS = (
+    "poisson",
+    "negative-binomial",
+    "generalised-poisson",
+    "zero-inflated-poisson",
+    "zero-inflated-negative-binomial",
+    "hurdle-poisson",
+    "hurdle-negative-binomial",
+)
+AMOUNTS = ("gamma", "inverse-gaussian", "log-normal", "tweedie")
+TIMES = ("weibull", "exponential", "log-logistic")
+SUCCESSES = ("binomial", "beta-binomial")
