@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latlin.datasets.columns import column_of_numbers
-from latlin.datasets.encoding import Encoding, learn_encoding
+if TYPE_CHECKING:
+    from latlin.datasets.encoding import Encoding
 
 
 def as_pandas(X: Any) -> Any:
@@ -20,6 +20,8 @@ def needs_encoding(X: Any) -> bool:
     """Whether X is a data frame with a column that is not of plain numbers."""
     if not (hasattr(X, "columns") and hasattr(X, "iloc")):
         return False
+    from latlin.datasets.columns import column_of_numbers  # arrays do without it
+
     return any(column_of_numbers(X.iloc[:, j].dropna()) is None for j in range(X.shape[1])) and not _is_arraylike(X)
 
 
@@ -30,6 +32,8 @@ def _is_arraylike(X: Any) -> bool:
 
 def learn(X: Any) -> Encoding:
     """How the columns of a data frame become numbers: levels are compared with the first of them."""
+    from latlin.datasets.encoding import learn_encoding  # arrays do without it
+
     return learn_encoding(X, None)
 
 
