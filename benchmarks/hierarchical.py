@@ -17,14 +17,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from _suite import run_alone
 from _task import DATA, Task, Trial, by
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, integrate_evidence, potentials
 from latlin.additive import AdditiveModel, Fixed, Group
-from latlin.priors import Beta, Flat, HalfCauchy, HalfNormal, Uniform
+from latlin.priors import Beta, Flat, Gamma, HalfCauchy, HalfNormal, Uniform
 
 Moments = dict[str, tuple[float, float]]
 FOLDER = DATA / "posteriors"
@@ -34,8 +36,8 @@ class Case(NamedTuple):
     """A posterior: its file, the model in a few lines, and its moments by the reference's names."""
 
     file: str
-    fit: Callable[[dict[str, Any], str], tuple[AdditiveModel, dict[str, Any]]]
-    moments: Callable[[AdditiveModel, dict[str, Any]], Moments]
+    fit: Callable[[dict[str, Any], str], tuple[Any, dict[str, Any]]]
+    moments: Callable[[Any, dict[str, Any]], Moments]
 
 
 def flat(*names: str) -> dict[str, Any]:
@@ -180,6 +182,29 @@ def new_york(data: dict[str, Any], engine: str) -> tuple[AdditiveModel, dict[str
     return model.fit(frame, graph=edges), frame
 
 
+def poisson_process(data: dict[str, Any], engine: str) -> tuple[Any, dict[str, Any]]:
+    """A squared exponential process, which no term is: a model by hand, its two numbers integrated."""
+    x = np.asarray(data["x"], float)
+
+    def build(rho: float, alpha: float) -> LatentLinearModel:
+        K = alpha**2 * np.exp(-0.5 * ((x[:, None] - x) / rho) ** 2) + 1e-10 * np.eye(len(x))
+        return LatentLinearModel([GaussianFactor(cov=K), SiteFactor(None, potentials.Poisson(data["k"]))])
+
+    priors = {"rho": Gamma(25.0, 4.0), "alpha": HalfNormal(2.0)}
+    found = integrate_evidence(build, {"rho": 5.0, "alpha": 2.0}, priors=priors, engine="ep")
+    kind = found.posterior.evidence_kind
+    return SimpleNamespace(found=found, log_evidence_=found.log_evidence, evidence_kind_=kind), {}
+
+
+def process_moments(model: Any, frame: dict[str, Any]) -> Moments:
+    table, posterior = model.found.hyperparameters, model.found.posterior
+    places = enumerate(zip(posterior.mean, np.sqrt(posterior.variance), strict=True))
+    return {
+        **{name: (table[name]["mean"], table[name]["sd"]) for name in ("rho", "alpha")},
+        **{f"f[{k + 1}]": (float(m), float(s)) for k, (m, s) in places},
+    }
+
+
 def numbered(*names: str) -> dict[str, str]:
     return {name: f"beta[{k + 1}]" for k, name in enumerate(names)}
 
@@ -251,6 +276,7 @@ CASES = {
         wells_inter,
         lambda m, f: coefficients(m, {name: f"b{k}" for k, name in enumerate(m.effects().names)}),
     ),
+    "gp_pois_regr": Case("gp_pois_regr-gp_pois_regr", poisson_process, process_moments),
     "election88": Case("election88-election88_full", election, lambda m, f: {}),
     "radon_all": Case("radon_all-radon_hierarchical_intercept_noncentered", radon_all, lambda m, f: {}),
     "rats": Case("rats_data-rats_model", rats, lambda m, f: {}),

@@ -73,13 +73,14 @@ ENGINES = {"laplace": Laplace(tol=1e-10), "ep": ExpectationPropagation(tol=1e-10
 @pytest.fixture(params=CASES)
 def case(request):
     model, response = CASES[request.param]
-    return clone(model), Y[response]
+    # averages over hyperparameters have tests of their own
+    return clone(model).set_params(hyperparameters="maximise", priors=Flat()), Y[response]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_gradient_of_the_evidence_is_that_of_finite_differences(case, engine):
     model, y = case
-    if engine == "gkl" and model.engine == "laplace":
+    if engine == "gkl" and model.engine == "laplace" and model.family != "zero-inflated-poisson":
         pytest.skip("the same slopes by slow quadrature: one such family is enough")
     if engine == "laplace" and isinstance(model, BayesianQuantileRegression):
         pytest.skip("a kink has no Laplace approximation")

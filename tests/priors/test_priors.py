@@ -7,6 +7,7 @@ from scipy.integrate import quad
 from latlin import priors
 from latlin.priors import (
     Beta,
+    Correlation,
     Exponential,
     Flat,
     Gamma,
@@ -31,6 +32,7 @@ PROPER = [
     LogNormal(-0.5, 0.8),
     Beta(2.0, 3.5),
     Uniform(-1.0, 2.5),
+    Correlation(2.5),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,10 @@ def differences_of(rows: sparse.csr_array, names: list[str]) -> tuple[sparse.csr
     later, earlier = np.tril_indices(len(names), -1)
     pairs = [f"{names[i]} - {names[j]}" for i, j in zip(later, earlier, strict=True)]
     return sparse.csr_array(rows[later] - rows[earlier]), pairs
+
+
+def checked_share(coverage: float) -> float:
+    """The probability that an interval holds."""
+    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
+        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
+    return float(coverage)

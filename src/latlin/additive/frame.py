@@ -35,6 +35,12 @@ def has_column(frame: Any, name: str) -> bool:
     return name in _names(frame)
 
 
+def with_column(frame: Any, name: str, values: Any) -> Any:
+    """A table with one column replaced."""
+    names = list(frame.columns) if hasattr(frame, "columns") else list(frame)
+    return {**{str(n): column(frame, str(n)) for n in names}, name: np.asarray(values)}
+
+
 def n_rows(frame: Any) -> int:
     """The number of rows; a ValueError where columns differ in length or there are none."""
     names = _names(frame)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import learning, predict, variances
 from latlin.additive.curves import curve_rows
-from latlin.additive.effects import Effects, differences_of, effects_of
+from latlin.additive.effects import Effects, checked_share, differences_of, effects_of
 from latlin.additive.expression import evaluate
 from latlin.additive.family import BINARY, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import column, n_rows
+from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
 from latlin.additive.marginal_means import marginal_rows
@@ -144,7 +143,7 @@ class AdditiveModel(Archived, BaseEstimator):
         """
         read = self._read()
         if y is not None:
-            frame = _with_column(frame, read.response.y, y)
+            frame = with_column(frame, read.response.y, y)
         problem = self._problem(read, frame, graph)
         learnt, posterior = learning.learn(
             problem, self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose
@@ -253,7 +252,7 @@ class AdditiveModel(Archived, BaseEstimator):
             Rows to average over, in place of the training table.
         """
         rows, names = self._functions(name, frame)
-        return effects_of(self.posterior_, rows, names, _share(coverage))
+        return effects_of(self.posterior_, rows, names, checked_share(coverage))
 
     def contrasts(self, name: str, *, coverage: float = 0.9, frame: Any = None) -> Effects:
         """All pairwise differences between the levels of a term or of a column, with intervals."""
@@ -261,7 +260,7 @@ class AdditiveModel(Archived, BaseEstimator):
         if len(names) > 200:
             raise ValueError(f"{name!r} has {len(names)} levels; contrasts are for at most 200")
         rows, names = differences_of(rows, names)
-        return effects_of(self.posterior_, rows, names, _share(coverage))
+        return effects_of(self.posterior_, rows, names, checked_share(coverage))
 
     def _functions(self, name: str | None, frame: Any) -> tuple[sparse.csr_array, list[str]]:
         """Rows over all coefficients, and their names."""
@@ -301,7 +300,7 @@ class AdditiveModel(Archived, BaseEstimator):
             if part.label == name:
                 x, rows = curve_rows(part, whole("points", points, 2))
                 names = [f"{name}[{place:.6g}]" for place in x]
-                return x, effects_of(self.posterior_, self._placed(rows, span), names, _share(coverage))
+                return x, effects_of(self.posterior_, self._placed(rows, span), names, checked_share(coverage))
         raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
@@ -374,7 +373,7 @@ class AdditiveModel(Archived, BaseEstimator):
 
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
-        q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * _share(coverage)
+        q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
         parts, _, _ = self._asked(frame, marginal)
         rows = blank(self._read_.response, self._family, frame)
         if self._family.name == "gaussian":
@@ -405,7 +404,7 @@ class AdditiveModel(Archived, BaseEstimator):
         """The mean log predictive density of the rows' own responses; larger is better."""
         check_is_fitted(self, "posterior_")
         if y is not None:
-            frame = _with_column(frame, self._read_.response.y, y)
+            frame = with_column(frame, self._read_.response.y, y)
         return float(np.mean(self.log_predictive_density(frame)))
 
     def loo(self, group: str | None = None) -> LeaveOneOut:
@@ -428,18 +427,6 @@ def _offset(read: Formula, frame: Any, rows: int) -> Array:
     for source in read.offsets:
         total += evaluate(source, frame)
     return total
-
-
-def _with_column(frame: Any, name: str, values: Any) -> Any:
-    """A table with one column replaced."""
-    names = list(frame.columns) if hasattr(frame, "columns") else list(frame)
-    return {**{str(n): column(frame, str(n)) for n in names}, name: np.asarray(values)}
-
-
-def _share(coverage: float) -> float:
-    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
-        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
-    return float(coverage)
 
 
 def _refuse_unknown(given: Mapping[str, Any], problem: Problem) -> None:

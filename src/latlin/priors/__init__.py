@@ -6,6 +6,7 @@ derivative, the same for the logarithm of the number, quantiles and draws.
 
 from latlin.priors.base import Prior
 from latlin.priors.beta import Beta
+from latlin.priors.correlation import Correlation
 from latlin.priors.exponential import Exponential, PenalisedComplexity
 from latlin.priors.flat import Flat
 from latlin.priors.gamma import Gamma, InverseGamma
@@ -15,6 +16,7 @@ from latlin.priors.uniform import Uniform
 
 __all__ = [
     "Beta",
+    "Correlation",
     "Exponential",
     "Flat",
     "Gamma",
