@@ -164,7 +164,7 @@ def test_a_scale_that_runs_to_zero_is_said_aloud():
     with pytest.warns(ConvergenceWarning, match="lower end of its search"):
         model.fit({"y": y, "g": g})
     assert model.hyperparameters_.at_bound == ("sd(g)",)
-    assert model.posterior_.caution[0] == "do not use"
+    assert model.posterior_.caution[0] == "wrong"
 
 
 def test_a_published_fit_of_rails():

@@ -104,7 +104,7 @@ def test_an_amplitude_at_an_end_is_said():
     options = {"engine": "ep", "hyperparameters": "maximise", "priors": Flat()}
     bare = GaussianProcessClassifier(kernel, **options).fit(Z, Z[:, 0] > 0.0)
     assert bare.hyperparameters_[0].at_bound == ("k1__constant_value",)
-    assert bare.posteriors_[0].caution[0] == "do not use"
+    assert bare.posteriors_[0].caution[0] == "wrong"
     assert "k1__constant_value runs to the upper end" in bare.messages_[0]
     assert GaussianProcessClassifier(kernel, engine="ep").fit(Z, Z[:, 0] > 0.0).hyperparameters_[0].at_bound == ()
 

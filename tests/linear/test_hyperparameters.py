@@ -148,7 +148,7 @@ def test_an_optimum_at_an_end_is_never_reliable():
     model = BayesianLinearRegression(hyperparameters="maximise", priors=Flat()).fit(Z, y)
     assert model.hyperparameters_["prior_scale"]["at_bound"] == "lower"
     diagnosis = model.posterior_.diagnose(random_state=0)
-    assert diagnosis.verdict == "do not use"
+    assert diagnosis.verdict == "wrong"
     assert "prior_scale runs to the lower end" in diagnosis.reason
     assert BayesianLinearRegression().fit(Z, y).hyperparameters_.at_bound == ()
 
@@ -172,7 +172,7 @@ def test_relevance_determination_does_not_collapse_with_more_features_than_rows(
     assert model.log_predictive_density(new, held_out).mean() > norm.logpdf(held_out, mean, sd).mean()
     # without priors it does collapse, and says so
     bare = BayesianLinearRegression(ard=True, hyperparameters="maximise", priors=Flat()).fit(Z, y)
-    assert bare.posterior_.caution[0] == "do not use"
+    assert bare.posterior_.caution[0] == "wrong"
 
 
 def test_intervals_of_few_rows_cover():

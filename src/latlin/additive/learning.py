@@ -77,7 +77,7 @@ def learn(
     if any(part.flat for part in problem.parts):
         message = f"{posterior.message}; a coefficient has a flat prior"
         posterior = replace(posterior, evidence_kind="none", message=message)
-    if posterior.caution is not None and posterior.caution[0] == "do not use":
+    if posterior.caution is not None and posterior.caution[0] == "wrong":
         alert(posterior.caution[1], ConvergenceWarning)
     components = tuple(c._replace(values={**held, **c.values}) for c in learnt.components)
     return replace(learnt, components=components), posterior

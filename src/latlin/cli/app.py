@@ -51,6 +51,19 @@ Scheduler = Annotated[
 SafeCsv = Annotated[
     bool, typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @).")
 ]
+Formula = Annotated[
+    str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
+]
+Formulas = Annotated[
+    list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
+]
+FamilyNames = Annotated[
+    str, typer.Option(help="Families, with commas between; those that suit the target unless given.")
+]
+Graph = Annotated[Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")]
+FamilyName = Annotated[
+    str, typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
@@ -69,16 +82,9 @@ def latlin_command(
 def fit(
     data: Data,
     target: TargetName = "",
-    formula: Annotated[
-        str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
-    ] = "",
-    graph: Annotated[
-        Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
-    ] = None,
-    family: Annotated[
-        str,
-        typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …"),
-    ] = "auto",
+    formula: Formula = "",
+    graph: Graph = None,
+    family: FamilyName = "auto",
     engine: Annotated[str, typer.Option(help="auto, map, laplace, lvb, ep, gkl, ai-kl or mean-field.")] = "auto",
     prior_scale: PriorScale = "auto",
     out: Annotated[Path, typer.Option(help="Where the model goes.")] = Path("model.latlin"),
@@ -179,15 +185,9 @@ def predict(
 def compare(
     data: Data,
     target: TargetName = "",
-    formula: Annotated[
-        list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
-    ] = None,
-    graph: Annotated[
-        Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")
-    ] = None,
-    family: Annotated[
-        str, typer.Option(help="Families, with commas between; those that suit the target unless given.")
-    ] = "",
+    formula: Formulas = None,
+    graph: Graph = None,
+    family: FamilyNames = "",
     engine: Annotated[str, typer.Option(help="Engines, with commas between.")] = "",
     prior_scale: PriorScale = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,

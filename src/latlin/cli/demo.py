@@ -19,6 +19,9 @@ from latlin.numerics.atomic import replacing, write_text
 from latlin.report.facts import Facts
 from latlin.report.page import render
 
+#: draws for the check of the approximation: few leave it undecided
+DRAWS = 12_000
+
 ENGINES = ("map", "laplace", "lvb", "ep", "gkl")
 COLUMNS = ("engine", "log evidence", "kind", "seconds", "held-out log p", "Brier")
 
@@ -32,7 +35,7 @@ def run_demo(folder: Path, console: Console) -> None:
     console.print(f"1  Fit: {len(prepared.y)} tumours, {prepared.X.shape[1]} features. The same by hand:")
     console.print(f"   latlin fit {data} --target benign --out {folder / 'model.latlin'}\n")
     compile_engines(prepared)
-    model = fit_model(prepared, Fitting())
+    model = fit_model(prepared, Fitting(draws=DRAWS))
     console.print(f"Log evidence {model.facts.log_evidence[0][1]:.2f} ({model.facts.evidence_kind})")
     tell_assessment(model.facts.assessment, console)
     tell_coefficients(model.facts, console, 6)

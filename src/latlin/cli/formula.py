@@ -84,7 +84,10 @@ def compare_formulas(
 
 def additive_of(path: str | os.PathLike[str]) -> Additive | None:
     """The additive model in a file, or None if it holds another kind."""
-    estimator, card = load_with_card(path)
+    try:
+        estimator, card = load_with_card(path)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)} is not a model written by 'latlin fit': {error}") from error
     if not isinstance(estimator, AdditiveModel):
         return None
     return Additive(estimator, str(card["loo"]) if isinstance(card, dict) and card.get("kind") == KIND else "")

@@ -224,7 +224,7 @@ def maximised_table(setting: Setting, space: Space) -> tuple[HyperparameterTable
         for m, side in zip(space.members, sides, strict=True)
     ]
     said = bound_message(space, sides, values, "integrate over it, give it a prior or other bounds, or fix it")
-    return HyperparameterTable(rows, "maximised"), ("do not use", said) if said else None
+    return HyperparameterTable(rows, "maximised"), ("wrong", said) if said else None
 
 
 @dataclass(frozen=True)

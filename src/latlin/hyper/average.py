@@ -73,9 +73,10 @@ def _too_narrow(learnt: Learnt, centre: Posterior) -> tuple[str, str] | None:
     if wider[worst] < NARROW**2:
         return None
     more = 100.0 * (np.sqrt(wider[worst]) - 1.0)
+    name = f"coordinate {worst}" if centre.names is None else repr(centre.names[worst])
     return (
-        "use with care",
-        f"hyperparameters are maximised, and their own uncertainty would make the sd of coordinate {worst} about "
+        "rough",
+        f"hyperparameters are maximised, and their own uncertainty would make the sd of {name} about "
         f"{more:.0f} % larger: integrate over them",
     )
 

@@ -20,20 +20,19 @@ from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
-from latlin.linear._arviz import inference_data
 from latlin.linear._block_table import Table, describe
 from latlin.linear._coding import Coding, Numbers
+from latlin.linear._description import Description
 from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._evidence import Fit
 from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, fixed_table, learning
 from latlin.linear._model_checks import checks_of_searches
-from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance, levels
+from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
-from latlin.linear._summary import Joint, Summary, coefficient_rows, joint_of, learnt_lines
-from latlin.linear._tables import as_pandas, encoded, factor_words, learn, needs_encoding
+from latlin.linear._tables import as_pandas, encoded, learn, needs_encoding
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.magnitude import measurable, summable
@@ -43,11 +42,9 @@ from latlin.numerics.visible import visible
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
-#: unknowns whose names are kept with a posterior
-MOST_NAMES = 10_000
 
 
-class LinearEstimator(Archived, BaseEstimator):
+class LinearEstimator(Description, Archived, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 
     A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and
@@ -58,8 +55,6 @@ class LinearEstimator(Archived, BaseEstimator):
     _absorbs_shifts = False
     #: the response is a label, not a number
     _labelled = False
-    #: the family as reports name it
-    _name = ""
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
     _saved: ClassVar[tuple[str, ...]] = (
@@ -365,86 +360,6 @@ class LinearEstimator(Archived, BaseEstimator):
 
     def _generator(self, random_state: RandomState) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
-
-    def summary(self, coverage: float = 0.9) -> Summary:
-        """Mean, standard deviation, central interval and P(> 0) of every coefficient, by feature name."""
-        check_is_fitted(self, "posterior_")
-        levels("coverage", coverage)
-        rows = []
-        for label, fit in zip(self._response_names(), self._fits, strict=True):
-            part = coefficient_rows(fit.posterior, self._design, self._feature_names(), coverage)
-            rows += [{**row, "name": f"{label}{row['name']}"} for row in part]
-        return Summary(rows, coverage, self._title(), self._footer())
-
-    def family_name(self) -> str:
-        """The family as reports and the command line name it."""
-        return self._name
-
-    def joint(self, names: Sequence[str], *, equal: bool = False, response: int = 0) -> Joint:
-        """What the posterior says of several coefficients together, for example all levels of a factor.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Features.
-        equal : bool
-            Ask whether they are all equal instead of all zero: for levels that have one indicator each.
-        response : int
-            Of several classes, which.
-
-        Examples
-        --------
-        >>> import pandas
-        >>> from latlin.linear import BayesianLinearRegression
-        >>> X = pandas.DataFrame({"a": [0.0, 1, 0, 0, 1, 0], "b": [0.0, 0, 1, 0, 0, 1]})
-        >>> BayesianLinearRegression(noise_scale=0.1).fit(X, [0.0, 1.0, 2.0, 0.1, 1.1, 2.1]).joint(["a", "b"]).df
-        2
-        """
-        check_is_fitted(self, "posterior_")
-        return joint_of(self._fits[response].posterior, self._feature_names(), names, equal)
-
-    def _response_names(self) -> list[str]:
-        return [""]
-
-    def _feature_names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
-
-    def _coordinate_names(self, design: Design) -> tuple[str, ...] | None:
-        """Names of the unknowns, for messages; none where they are too many to be read."""
-        if design.dim > MOST_NAMES:
-            return None
-        return tuple([*map(str, self._feature_names()), "intercept"][: design.dim])
-
-    def _title(self) -> str:
-        posterior: Posterior = self._fits[0].posterior
-        return f"{type(self).__name__}, engine {posterior.engine}, {'' if self.converged_ else 'NOT '}converged"
-
-    def _footer(self) -> str:
-        total = float(np.sum(self.log_evidence_))
-        said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
-        learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
-        numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
-        table = self.hyperparameters_
-        lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
-        is_one = len(self._fits) == 1 and self._design.dim <= MOST_NAMES and self.evidence_kind_ != "none"
-        levels_ = factor_words(self, getattr(self, "encoding_", None)) if is_one else []
-        return "\n".join(filter(None, [numbers, *lines, *levels_, str(getattr(self, "checks_", ""))]))
-
-    def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
-        """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.
-
-        Groups: posterior ("coef", "intercept"), sample_stats ("lp", the log joint, and "log_q", the log density of the
-        approximation: their difference gives importance weights), log_likelihood and observed_data ("y"). Needs
-        ArviZ and the training data, so a model that was fitted here. ArviZ 1 makes a `DataTree` of them.
-        """
-        check_is_fitted(self, "posterior_")
-        rng = self._generator(random_state)
-        found = []
-        for fit in self._fits:
-            w = fit.posterior.sample(n_samples, rng)
-            found.append(inference_data(fit.posterior, self._design, self._feature_names(), w))
-        return found[0] if len(found) == 1 else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `latlin.load` reads and that never runs code.

@@ -14,8 +14,10 @@ from numbers import Integral
 
 import numpy as np
 
+from latlin.densities.mixture import Mixture
 from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
 from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.verdict import (
@@ -268,5 +270,8 @@ def next_engine(posterior: Approximation) -> str:
 
 
 def _is_full(posterior: Approximation) -> bool:
-    structure = getattr(posterior.density, "structure", None)
-    return isinstance(structure, PrecisionCovariance | SubspaceCovariance)
+    density = posterior.density
+    # an average over hyperparameters is as full as its parts
+    density = density.components[0] if isinstance(density, Mixture) else density
+    structure = getattr(density, "structure", None)
+    return isinstance(structure, PrecisionCovariance | SubspaceCovariance | SparsePrecisionCovariance)
