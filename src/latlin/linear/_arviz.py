@@ -37,7 +37,7 @@ def inference_data(posterior: Posterior, design: Design, names: list[str], w: Ar
         import arviz
     except ImportError as error:
         raise ImportError("to_arviz() needs ArviZ: pip install 'latlin[arviz]'") from error
-    groups = inference_groups(posterior, design, w)
+    groups: dict[str, Any] = dict(inference_groups(posterior, design, w))
     named: dict[str, Any] = {"coords": {"feature": names}, "dims": {"coef": ["feature"]}}
     is_one = int(getattr(arviz, "__version__", "0").partition(".")[0]) >= 1
     return arviz.from_dict(groups, **named) if is_one else arviz.from_dict(**groups, **named)
