@@ -24,6 +24,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.linear_model import ARDRegression
 
+from _suite import run_alone
+from _task import Task, Trial
 from latlin.gp import GaussianProcessRegressor
 from latlin.linear import BayesianLinearRegression
 from latlin.priors import Flat
@@ -113,6 +115,28 @@ def problems() -> Iterator[tuple[str, Callable[[int], Split], Callable[..., Any]
     yield "relevances, 39 x 300", partial(wide, 39, 300), relevances, tuple(MANNERS)[:2]
 
 
+def tasks(size: str) -> list[Task]:
+    """One split of each problem in every manner; coverage and log density of the held-out rows."""
+    found = []
+    for name, data, build, manners in problems():
+        if size == "small" and not name.startswith("linear"):
+            continue
+        for manner in manners:
+            found.append(Task(name, f"latlin {manner}", partial(trial, data, build, manner)))
+    return found
+
+
+def trial(data: Callable[[int], Split], build: Callable[..., Any], manner: str) -> Trial:
+    """A fit to the first split."""
+    split = data(0)
+
+    def judge(found: Score) -> dict[str, float]:
+        coverage, density, _ = found
+        return {"coverage of 90 %": float(coverage), "log density": float(density)}
+
+    return Trial(lambda: score(build(**MANNERS[manner]), split), judge)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -131,4 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -15,6 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from latlin import ConvergenceWarning
 from latlin.gp import GaussianProcessRegressor
 from latlin.potentials import Gaussian, Laplace, Potential, StudentT
+from latlin.priors import Flat
 from reproduction.kernel_regression import Split, friedman, from_file, standardised
 from reproduction.page import Measured
 
@@ -118,6 +119,8 @@ def _fit(part: Split, likelihood: str, engine: str, scale: float, sizes: Sizes) 
         fixed_likelihood=parameters,
         max_iter=sizes.steps,
         random_state=0,
+        hyperparameters="maximise",
+        priors=Flat(),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -122,5 +122,5 @@ def test_the_search_for_hyperparameters_shows_its_passes(every_block, capsys):
     silent = BayesianLogisticRegression(engine="laplace").fit(LocalBlocks.of(X, y, rows=30))
     capsys.readouterr()
     shown = BayesianLogisticRegression(engine="laplace", verbose=True).fit(LocalBlocks.of(X, y, rows=30))
-    assert re.search(r"evidence of .* log evidence -\d.*, pass \d+, block 2 of 3", capsys.readouterr().err)
+    assert re.search(r"over hyperparameters.* log evidence -\d.*, pass \d+, block 2 of 3", capsys.readouterr().err)
     assert shown.log_evidence_ == silent.log_evidence_

@@ -160,7 +160,7 @@ def test_a_potential_brings_its_own_parameters():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"likelihood": "weibull"}, "likelihood must be one of"),
+        ({"likelihood": "gumbel"}, "likelihood must be one of"),
         ({"likelihood_params": {"tail": 1.0}}, "do not fit"),
         ({"fixed_likelihood": ("df",)}, "fixed_likelihood names"),
         ({"optimizer": "adam"}, "optimizer must be"),

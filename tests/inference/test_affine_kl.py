@@ -277,7 +277,7 @@ def test_the_start_is_a_rotation_that_gains():
     [
         ({"base": "levy"}, "base must be one of auto, normal"),
         ({"base": "skew-normal", "optimise_shape": False}, "needs a base object"),
-        ({"tol": 0.0}, "tol must be positive"),
+        ({"tol": 0.0}, "tol must be a number above 0"),
     ],
 )
 def test_bad_options_are_refused(options, words):

@@ -139,7 +139,7 @@ def test_steps_by_sums_are_those_in_memory(case, kind):
 def test_hyperparameters_of_fits_of_few_steps_are_those_in_memory(case):
     model, response = case
     engine = engines.GaussianKL(tol=0.0, max_iter=3, algorithm="sums")
-    free = clone(model).set_params(engine=engine, prior_scale="auto")
+    free = clone(model).set_params(engine=engine, prior_scale="auto", hyperparameters="maximise")
     memory = clone(free).fit(X, Y[response], WEIGHT)
     for given in ((LocalBlocks.of(X, Y[response], WEIGHT, rows=27),), dask_threads(np.asarray, X, Y[response], WEIGHT)):
         blocks = clone(free).fit(*given)

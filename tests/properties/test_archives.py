@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import latlin
 from latlin import linear
+from latlin.numerics.alerts import MisfitWarning
 from random_models import CONCAVE, ENGINES, OTHERS, attempt, part, parts
 
 ESTIMATORS = {
@@ -75,6 +76,7 @@ def test_a_saved_estimator_predicts_the_same(name, table, engine, standardise, t
     model = getattr(linear, name)(prior_scale=1.0, standardise=standardise, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", latlin.ConvergenceWarning)
+        warnings.simplefilter("ignore", MisfitWarning)
         model.fit(x, responses[ESTIMATORS[name]])
     path = tmp_path_factory.mktemp("saved") / "model.latlin"
     model.save(path)

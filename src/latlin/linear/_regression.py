@@ -66,7 +66,8 @@ class Regression(RegressorMixin, LinearEstimator):
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)
         self._store(problems[0].design, [self._fit_one(problems[0], before)], X.dtype)
-        return self._look_back(problems, checks_of_numbers(X, np.asarray(y, float), self._feature_names()))
+        response = np.asarray(y, float).reshape(len(y), -1)[:, 0]
+        return self._look_back(problems, checks_of_numbers(X, response, self._feature_names()))
 
     def _shaped(self, values: Array) -> Any:
         return self._cast(values[0])

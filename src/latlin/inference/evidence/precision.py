@@ -114,7 +114,7 @@ def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_
     >>> sites = SiteFactor(None, potentials.Poisson([3, 4]))
     >>> post = infer(LatentLinearModel([GaussianFactor(precision=Q), sites]), "gkl")
     >>> round(precision_slope(post, Q), 4)  # d log Z / d log τ of the precision τQ at τ = 1
-    -0.1738
+    -0.161
     """
     return PrecisionSlopes(posterior)(change, factor, log_det_slope)
 
