@@ -56,7 +56,20 @@ DOORS = {
         f"latlin.{name}"
         for name in ("datasets", "design", "diagnostics", "distributed", "engines", "factor", "gp", "linear", "mixture")
     ),
-    *(f"latlin.{name}" for name in ("plot", "potentials", "quadrature", "report", "swag", "densities.bases")),
+    *(
+        f"latlin.{name}"
+        for name in (
+            "additive",
+            "covariances",
+            "plot",
+            "potentials",
+            "priors",
+            "quadrature",
+            "report",
+            "swag",
+            "densities.bases",
+        )
+    ),
     "latlin.mixture.schedules",
 }
 
