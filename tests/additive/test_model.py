@@ -375,3 +375,13 @@ def test_learning_is_one_function_of_a_problem():
     assert learnt.table.manner == "integrated"
     assert sum(component.share for component in learnt.components) == pytest.approx(1.0)
     assert posterior.evidence_kind == "lower bound"
+
+
+def test_an_average_under_constraints_is_diagnosed():
+    rng = np.random.default_rng(0)
+    week = np.arange(40) % 10
+    table = {"y": np.sin(week / 3.0) + 0.3 * rng.standard_normal(40), "week": week}
+    model = AdditiveModel("y ~ 1 + rw1(week)", hyperparameters="integrate").fit(table)
+    found = model.posterior_.diagnose(random_state=0)
+    assert found.verdict in ("accurate", "rough")
+    assert found.k_hat < 0.7

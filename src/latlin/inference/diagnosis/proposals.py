@@ -19,6 +19,7 @@ from scipy.special import gammaln
 from latlin.densities.density import Density
 from latlin.densities.factorised import Factorised
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.mixture import Mixture
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
 from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.prior import needs_sparse, prior_gaussian
@@ -233,6 +234,11 @@ def _prior(model: LatentLinearModel) -> Proposal | None:
 
 
 def _spread(density: Any) -> Spread:
+    if isinstance(density, Mixture):
+        middle = density.components[int(np.argmax(density.weights))]
+        # constraints leave no full covariance: the heaviest part stands for all
+        if isinstance(middle, Gaussian) and middle.degrees < middle.dim:
+            return middle.structure
     if isinstance(density, Gaussian):
         return density.structure
     if isinstance(density, Factorised):
