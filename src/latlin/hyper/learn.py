@@ -97,6 +97,7 @@ def maximise(
     *,
     gradient: float = 1e-3,
     gain: float = 1e-10,
+    worth: float = 0.0,
     curvature: bool = True,
     verbose: bool = False,
 ) -> Learnt:
@@ -107,7 +108,7 @@ def maximise(
     space : Space
     evaluate : callable
         See `latlin.hyper.objective.Evaluate`.
-    gradient, gain : float
+    gradient, gain, worth : float
         How far the search goes; see `find_optimum`.
     curvature : bool
         Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
@@ -116,7 +117,7 @@ def maximise(
     """
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
-        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        optimum = find_optimum(objective, gradient=gradient, gain=gain, worth=worth)
         hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
@@ -156,6 +157,7 @@ def integrate(
     method: str = "auto",
     gradient: float = 1e-3,
     gain: float = 1e-10,
+    worth: float = 0.0,
     random_state: int = 0,
     verbose: bool = False,
 ) -> Learnt:
@@ -169,7 +171,7 @@ def integrate(
     method : {"auto", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
         sampling beyond.
-    gradient, gain : float
+    gradient, gain, worth : float
         How far the search for the centre goes; see `find_optimum`.
     random_state : int
         Seed of the quasi-random points of importance sampling.
@@ -179,7 +181,7 @@ def integrate(
     chosen = _method(method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
-        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        optimum = find_optimum(objective, gradient=gradient, gain=gain, worth=worth)
         axes = axes_at(objective, optimum)
         objective.points, objective.keep = [optimum.point], True
         if chosen == "lattice":

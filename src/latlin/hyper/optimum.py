@@ -21,6 +21,8 @@ TOUCHING = 1e-3
 LEVEL = 1e-2
 #: most steps of Newton's method after a search
 NEWTON = 3
+#: what Newton's step would gain, in nat, at an optimum
+REACHED = 1e-12
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -58,7 +60,12 @@ class Optimum:
 
 
 def find_optimum(
-    objective: Objective, start: Array | None = None, *, gradient: float = 1e-3, gain: float = 1e-10
+    objective: Objective,
+    start: Array | None = None,
+    *,
+    gradient: float = 1e-3,
+    gain: float = 1e-10,
+    worth: float = 0.0,
 ) -> Optimum:
     """Climb by L-BFGS within the box of the space.
 
@@ -70,14 +77,20 @@ def find_optimum(
         Largest derivative at the end, in nat.
     gain : float
         Least relative gain that is worth another step.
+    worth : float
+        Least gain in nat that is worth another step, where Newton's steps follow or a centre is enough.
     """
     first = objective.space.start if start is None else start
     box = objective.space.box
     first = np.clip(first, box[:, 0], box[:, 1])
     best: list[tuple[Point, Array]] = []
+    begun: list[tuple[Point, Array]] = []
 
     def falling(u: Array) -> tuple[float, Array]:
-        point, slope = objective.with_gradient(u)
+        # the search asks once more for its first point
+        again = begun and np.array_equal(u, begun[0][0].u)
+        point, slope = begun[0] if again else objective.with_gradient(u)
+        begun[:] = begun or [(point, slope)]
         if not best or point.log_density > best[0][0].log_density:
             best[:] = [(point, slope)]
         if np.isfinite(point.log_density):
@@ -89,7 +102,8 @@ def find_optimum(
     unit = 1.0
     # a first step of at most one in the coordinates
     unit = max(1.0, float(np.abs(falling(first)[1]).max()))
-    options = {"maxfun": MOST, "gtol": gradient / unit, "ftol": gain}
+    least = max(gain, worth / max(abs(best[0][0].log_density), unit))
+    options = {"maxfun": MOST, "gtol": gradient / unit, "ftol": least}
     found = minimize(falling, first, jac=True, method="L-BFGS-B", bounds=box, options=options)
     point, slope = best[0]
     # a line search that finds nothing better within rounding has arrived too
@@ -126,7 +140,7 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
         return optimum
     for _ in range(NEWTON):
         step = np.linalg.solve(curvature, optimum.gradient[inside])
-        if np.abs(step).max() > STEP:
+        if np.abs(step).max() > STEP or step @ optimum.gradient[inside] < REACHED:
             break
         u = optimum.u.copy()
         u[inside] += step
