@@ -115,9 +115,9 @@ def test_other_responses_on_the_same_rows_have_sums_of_their_own():
 
 def test_a_precision_of_another_pattern_is_checked_as_a_new_one():
     factor = _factor(0.7)
+    skewed = _precision(0.7).tolil()
+    skewed[0, 3] = 0.5
     with pytest.raises(ValueError, match="symmetric"):
-        skewed = _precision(0.7).tolil()
-        skewed[0, 3] = 0.5
         factor.with_precision(sparse.csc_array(skewed), 0.0)
     with pytest.raises(ValueError, match="finite"):
         factor.with_precision(sparse.csc_array(_precision(0.7) * np.nan), 0.0)

@@ -183,7 +183,7 @@ class NormalSums(NamedTuple):
     gram: Array  # HᵀWH on the entries
     pull: Array  # HᵀWr
     square: float  # Σwr²
-    count: float  # Σw
+    weight: float  # Σw
 
 
 def _has_one_noise(model: LatentLinearModel) -> bool:
@@ -204,8 +204,8 @@ def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
     weight, about = form.sites.weight, solution.u * form.projections.scale
     residual = loc - form.sites.offset - form.rows @ about
     pull = form.projections.summed(weight * residual)
-    square, count = float(weight @ residual**2), float(weight.sum())
-    sums = NormalSums(loc, form.mean, about, form.gram.total(weight), pull, square, count)
+    square = float(weight @ residual**2)
+    sums = NormalSums(loc, form.mean, about, form.gram.total(weight), pull, square, float(weight.sum()))
     site.kept["sums"] = sums
     return sums
 
@@ -222,7 +222,7 @@ def _by_normal_sums(model: LatentLinearModel, form: SparseForm) -> Solved:
     eta = precision.solve(pull)
     # log joint at the mean: that at δ₀, and ½gᵀη̂
     prior = form.constant + dot(linear, sums.about) - 0.5 * dot(sums.about, turned)
-    noise = -0.5 * sums.count * (LOG_2PI + 2.0 * np.log(scale)) - 0.5 * tau * sums.square
+    noise = -0.5 * sums.weight * (LOG_2PI + 2.0 * np.log(scale)) - 0.5 * tau * sums.square
     evidence = prior + noise + 0.5 * dot(pull, eta) + 0.5 * (form.rank * LOG_2PI - precision.log_det)
     weighted = tau * form.sites.weight
     parameters = SiteParameters(weighted, weighted * (sums.loc - form.sites.offset))
@@ -248,7 +248,7 @@ def noise_slope(posterior: Posterior) -> float | None:
     # tr(G S) + η̂ᵀGη̂, an entry off the diagonal counting twice
     spread = np.where(i == j, 1.0, 2.0) * (precision.inverse_values + eta[i] * eta[j])
     expected = sums.square - 2.0 * dot(sums.pull, eta) + dot(sums.gram, spread)
-    return expected / scale**3 - sums.count / scale
+    return expected / scale**3 - sums.weight / scale
 
 
 def _expand(sites: Sites, x: Array) -> tuple[SiteParameters, float]:

@@ -281,8 +281,8 @@ class SharedPattern(NamedTuple):
     indices: NDArray[Any]
     lower: NDArray[np.bool_]
     places: Index
-    #: HᵀΓH of the typical curvatures of a potential's sites
-    typical: dict[str, tuple[Any, Array]]
+    #: the last potential with HᵀΓH of the typical curvatures of its sites, the last origin with its projections
+    last: dict[str, tuple[Any, Array]]
 
     @classmethod
     def of(cls, precision: sparse.csr_array, gram: WeightedGram) -> SharedPattern:
@@ -301,7 +301,7 @@ class SharedPattern(NamedTuple):
     def typical_entries(self, sites: Sites) -> Array:
         """HᵀΓH at the sites' typical curvatures; those of the last potential are kept."""
         potential: Any = sites.potentials[0] if len(sites.blocks) == 1 else None
-        kept = self.typical.get("last")
+        kept = self.last.get("typical")
         if kept is not None and kept[0] is potential:
             return kept[1]
         if kept is not None and one_noise(kept[0]) and one_noise(potential):
@@ -309,8 +309,15 @@ class SharedPattern(NamedTuple):
             return kept[1] * float(np.ravel(kept[0].scale / potential.scale)[0]) ** 2
         found = self.gram.total(sites.typical_precision())
         if potential is not None:
-            self.typical["last"] = (potential, found)
+            self.last["typical"] = (potential, found)
         return found
+
+    def seen_from(self, origin: Array) -> Array:
+        """H times a point from which w counts."""
+        kept = self.last.get("origin")
+        if kept is None or not np.array_equal(kept[0], origin):
+            kept = self.last["origin"] = (origin, np.asarray(self.gram.rows @ origin))
+        return kept[1]
 
 
 def one_noise(potential: Potential | None) -> bool:
@@ -388,7 +395,7 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
     gram, sites = shared.gram, Sites.of(model)
     rows = gram.rows
-    sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
+    sites = sites.shifted(shared.seen_from(prior.origin)) if prior.origin.any() else sites
     own = shared.prior_entries(prior.precision)
     typical = own + shared.typical_entries(sites)
     held, weight = np.zeros(0, np.int64), 0.0
