@@ -18,7 +18,9 @@ from latlin.hyper.space import Hyperparameter
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
+from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -37,6 +39,8 @@ MATCHED = 30_000
 MANY, PER_ROW = 3_000, 8.0
 #: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square
 TOLERANCE = 1e-4
+#: coefficients from which on a factor may fill, and probes that then estimate variances and the evidence
+LARGE, PROBES = 5_000, 24
 #: rows and coefficients, times fits, up to which an integral is cheap: some ten seconds
 CHEAP = 3e6
 #: what a coefficient, and a row of a Gaussian response, cost beside a row of another
@@ -92,12 +96,16 @@ def learn(
 def chosen_engine(problem: Problem) -> str | Engine:
     """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
+    Where the factor of the precision would fill, nothing is factorised and the covariance is estimated.
     The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep. With
     eight rows per coefficient and some thousand rows the two engines agree to a hundredth of a standard deviation, and
     a step of Gaussian KL costs a fraction of a sweep.
     """
-    starts = {hyper.name: hyper.start for hyper in problem.hyperparameters}
-    potential = problem.family.potential(problem.observed, starts)
+    first = problem.first_model
+    potential = first.sites[0].potential
+    filled = problem.dim >= LARGE and can_be_estimated(first) and filling_plan(first) is not None
+    if filled:
+        return GaussianKL(covariance="estimated", tol=TOLERANCE, probes=PROBES)
     if potential.gaussian:
         return Exact()
     rows = len(problem.observed.y)

@@ -85,14 +85,14 @@ class Problem:
 
     def model(self, values: Values) -> LatentLinearModel:
         """The model at given hyperparameters; rows, patterns and constraints are those of the first one."""
-        first = self._first_model
+        first = self.first_model
         sites = first.sites[0] if not self._moving else first.sites[0].with_potential(self._potential(values))
         # coefficients that are all flat have no prior at all
         prior = [factor.with_precision(*self._precision(values)) for factor in first.gaussians]
         return first.among([*prior, sites])
 
     @cached_property
-    def _first_model(self) -> LatentLinearModel:
+    def first_model(self) -> LatentLinearModel:
         """The model at the starts of the hyperparameters, with every check."""
         starts = {hyper.name: hyper.start for hyper in self.hyperparameters}
         Q, log_det = self._precision(starts)

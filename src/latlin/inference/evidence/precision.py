@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.forms.prior import prior_gaussian
 from latlin.inference.model import in_memory
@@ -128,7 +129,7 @@ def _mean_square(density: Gaussian, change: sparse.csr_array, rows: sparse.csr_a
     residual = _seen(rows, density.mean) - mean
     whole = change if rows is None else sparse.csr_array(rows.T @ change @ rows)
     structure = density.structure
-    if isinstance(structure, SparsePrecisionCovariance):
+    if isinstance(structure, SparsePrecisionCovariance | ProbedPrecisionCovariance):
         trace = structure.trace_with(whole)
     else:
         trace = float(whole.multiply(density.covariance()).sum())

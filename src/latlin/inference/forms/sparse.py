@@ -370,6 +370,17 @@ def _analysed(
     return analysis
 
 
+def filling_plan(model: LatentLinearModel) -> Plan | None:
+    """The plan of a sparse precision's factor that would be too large or take too long; None where there is none."""
+    if (ENTRIES * 2) ** 0.5 > model.dim or not (needs_sparse(model) or may_be_sparse(model)):
+        return None
+    prior, rows = quadratic_of(model), _site_rows(model)
+    if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
+        return None
+    plan = plan_elimination(_pattern(prior.precision, rows))
+    return plan if plan.entries > ENTRIES or plan.flops > OPERATIONS else None
+
+
 def _meets_everything(rows: sparse.csr_array) -> bool:
     """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
     if rows.shape[1] < SAMPLED:
