@@ -4,9 +4,9 @@ Draws δ of covariance S and their images ε = Pδ estimate the variance of any 
 
     hᵀSh = aᵀh + ⟨(hᵀδ)(hᵀδ − aᵀε)⟩,   because ⟨δεᵀ⟩ = I,
 
-and where P a = h on the non-zeros I of h, that is a = P_II⁻¹h, the mean is one of squares: what the coordinates outside
-I add to the conditional variance (Papandreou and Yuille 2010; Sidén and others 2018). The closer a is to Sh, the smaller
-the part that is left to the draws.
+and where P a = h on the non-zeros I of h, that is a = P_II⁻¹h, the mean is one of squares: what the coordinates
+outside I add to the conditional variance (Papandreou and Yuille 2010; Sidén and others 2018). The closer a is to Sh,
+the smaller the part that is left to the draws.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Full covariances of sparse models whose factor would fill: means by conjugate gradients, the rest by random probes.
 
-The precision P = Λ + HᵀΓH of a Laplace approximation or of a Gaussian KL optimum (Challis (2013), eqs. 3.5.1 and 4.3.1) is
-never factorised. Means are found by Newton's method with products; variances of the sites and log det P come from
-`latlin.numerics.probes`, with standard errors. Gaussian KL needs the variances v to know Γ = −2 ∂⟨ψ⟩/∂v, so they are
-refreshed until they settle; at the optimum an error of v changes the bound only by its square,
+The precision P = Λ + HᵀΓH of a Laplace approximation or of a Gaussian KL optimum (Challis (2013), eqs. 3.5.1 and
+4.3.1) is never factorised. Means are found by Newton's method with products; variances of the sites and log det P come
+from `latlin.numerics.probes`, with standard errors. Gaussian KL needs the variances v to know Γ = −2 ∂⟨ψ⟩/∂v, so they
+are refreshed until they settle; at the optimum an error of v changes the bound only by its square,
 
     ∂B/∂v_n = ∂⟨ψ_n⟩/∂v_n + ½γ_n = 0,
 
@@ -35,7 +35,10 @@ from latlin.potentials.base import Derivatives
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
 REFRESHED, SETTLED = 12, 2e-3
 LABELS = {"gkl": "Gaussian KL", "laplace": "Laplace"}
-REFUSED = "covariance='estimated' needs smooth log-concave sites, a GaussianFactor on every coordinate of w and no constraints"
+REFUSED = (
+    "covariance='estimated' needs smooth log-concave sites, a GaussianFactor on every coordinate of w, "
+    "and no constraints"
+)
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ def fit_estimated(
         n_iter=max(ascent.n_iter, 1),
         trace=ascent.trace,
         elapsed=time.perf_counter() - began,
-        message=f"{ascent.message}, by conjugate gradients; variances are estimates from {probes} probes with a standard "
-        f"error of {100.0 * share:.2g} %, and so is the evidence, with one of {error:.2g} nat",
+        message=f"{ascent.message}, by conjugate gradients; variances are estimates from {probes} probes with a "
+        f"standard error of {100.0 * share:.2g} %, and so is the evidence, with one of {error:.2g} nat",
         sites=found.sites,
         bound_error=error,
         evidence_term=ExpectedEvidence() if averaged else CurvedEvidence(),

@@ -43,8 +43,8 @@ def lanczos_columns(
 ) -> tuple[list[Array], Array, Array]:
     """Lanczos' recursion for every column of `start` at once, one product per step, without orthogonalisation.
 
-    It ends where the residual of (QᵀAQ)⁻¹, that of conjugate gradients, is below `tol` for all columns. What vectors lose
-    of their orthogonality delays functions of A a little and does not spoil them (Druskin and Knizhnerman 1991).
+    It ends where the residual of (QᵀAQ)⁻¹, that of conjugate gradients, is below `tol` for all columns. What vectors
+    lose of their orthogonality delays functions of A a little and does not spoil them (Druskin and Knizhnerman 1991).
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ def lanczos_columns(
     >>> len(basis), diagonal[:, 0].sum().round(8)
     (3, np.float64(8.0))
     """
-    basis, diagonal, off = [start], [], []
+    basis, diagonal = [start], []
+    off: list[Array] = []
     # ρ, the last pivot, and the residual of T x = e₁ that a step leaves: ‖r_k‖ = ∏ β_j / ρ_j
     pivot, residual = np.ones(start.shape[1]), np.ones(start.shape[1])
     for k in range(most):

@@ -1,12 +1,13 @@
-"""Large sparse positive definite matrices whose factor would fill: solves, log determinants and draws by products alone.
+"""Large sparse positive definite matrices whose factor would fill: solves, log determinants, draws by products alone.
 
-A = Λ + HᵀΓH is scaled to C = D^−½AD^−½, D its diagonal. Lanczos' method from random signs z gives tridiagonal pictures T
+A = Λ + HᵀΓH is scaled to C = D^−½AD^−½, D its diagonal. Lanczos' method from random signs z gives tridiagonal pictures
 of C, and from them both
 
     log det A = Σ log D_dd + tr log C ≈ Σ log D_dd + mean of zᵀ log(C) z      (Ubaru, Chen and Saad 2017)
 
-and draws δ = D^−½C^−½z of covariance A⁻¹. Two control variates are known exactly: C has a unit diagonal, so that tr(C − I)
-is 0, and tr(C − I)² is a sum of squares of its entries. So the standard error is that of what a parabola leaves of log.
+and draws δ = D^−½C^−½z of covariance A⁻¹. Two control variates are known exactly: C has a unit diagonal, so that
+tr(C − I) is 0, and tr(C − I)² is a sum of squares of its entries. So the standard error is that of what a parabola
+leaves of the logarithm.
 """
 
 from __future__ import annotations

@@ -372,7 +372,7 @@ def _analysed(
 
 def filling_plan(model: LatentLinearModel) -> Plan | None:
     """The plan of a sparse precision's factor that would be too large or take too long; None where there is none."""
-    if (ENTRIES * 2) ** 0.5 > model.dim or not (needs_sparse(model) or may_be_sparse(model)):
+    if model.dim < (ENTRIES * 2) ** 0.5 or not (needs_sparse(model) or may_be_sparse(model)):
         return None
     prior, rows = quadratic_of(model), _site_rows(model)
     if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
