@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from latlin.hyper import importance, rules
-from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
+from latlin.hyper import rules
 from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
 from latlin.hyper.objective import Evaluate, Objective, Point
 from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
+from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Space
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -187,7 +187,7 @@ def integrate(
         elif chosen == "composite":
             rule = rules.composite(objective, axes, optimum.point)
         else:
-            rule = importance.sample(objective, axes, random_state)
+            rule = rules.importance(objective, axes, random_state)
     _tell(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 

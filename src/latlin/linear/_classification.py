@@ -18,8 +18,7 @@ from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
-from latlin.linear._coding import Coding, class_index
-from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._checks import Coding, Loss, check_actions, chosen, class_index, loss_table
 from latlin.linear._model_checks import checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import Summarised

@@ -28,8 +28,7 @@ from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior
-from latlin.linear._families import Targets
-from latlin.linear._problem import BlockRows, HeldRows, Problem
+from latlin.linear._problem import BlockRows, HeldRows, Problem, Targets
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
 from latlin.potentials.gaussian import Gaussian

@@ -13,11 +13,10 @@ from latlin.mixture.monte_carlo.gradient_terms import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, PriorWords, Summary
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import slices
+from latlin.numerics.arrays import countable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import countable
 from latlin.numerics.options import number, one_of, whole
-from latlin.numerics.visible import visible
 
 
 class Defaults(NamedTuple):

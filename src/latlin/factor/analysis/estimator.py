@@ -25,11 +25,11 @@ from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
 from latlin.factor.fit import Fit, canonical, parameter_count
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 

@@ -36,12 +36,11 @@ from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance, Rele
 from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GroupModel, GroupState, bound
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
 from latlin.numerics.options import jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 
 class GroupFactorAnalysis(Archived, GroupQueries):

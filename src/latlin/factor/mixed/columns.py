@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.factor.mixed.kernels import BINARY, COUNT, ORDINAL, REAL
+from latlin.numerics.arrays import summable
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
 from latlin.numerics.stored import storable
 
 KINDS = {"real": REAL, "binary": BINARY, "count": COUNT, "ordinal": ORDINAL, "categorical": BINARY}

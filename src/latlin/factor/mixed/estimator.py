@@ -18,11 +18,11 @@ from latlin.factor.mixed.fit import Problem, climb, cold_posterior, make_engine
 from latlin.factor.mixed.kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
 from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
 ENGINES = ("gkl", "laplace", "ep")

@@ -23,8 +23,8 @@ from latlin.inference.forms.nodes import Target, site_nodes
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
-from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.ascent import mix
 from latlin.numerics.stored import storable_as
 from latlin.potentials.base import TiltedMoments
 from latlin.potentials.custom import Custom
