@@ -11,9 +11,8 @@ from scipy import sparse
 
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate, maximise
-from latlin.hyper.objective import Evaluation
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable
+from latlin.hyper.marginals import HyperparameterTable
+from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import GaussianGradient, evidence_gradient

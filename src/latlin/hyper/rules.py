@@ -19,8 +19,8 @@ from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.objective import Objective, Point
 from latlin.hyper.optimum import Optimum, hessian_at
+from latlin.hyper.space import Objective, Point
 from latlin.numerics.arrays import LOG_2PI, Array
 
 # --- Coordinates z in which the posterior of hyperparameters is about a standard normal.

@@ -23,14 +23,13 @@ from latlin.linear import _checks
 from latlin.linear._block_table import Table, describe
 from latlin.linear._checks import Coding, Numbers
 from latlin.linear._description import Description
-from latlin.linear._design import Design, design_of, design_of_moments
+from latlin.linear._design import Design, as_pandas, design_of, design_of_moments, encoded, learn, needs_encoding
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Fit, Learning, fixed_table, learning
 from latlin.linear._model_checks import checks_of_searches
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
-from latlin.linear._tables import as_pandas, encoded, learn, needs_encoding
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole

@@ -134,6 +134,13 @@ def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]
     return place
 
 
+def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+    """The classes, if there is something to tell apart."""
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
+    return classes
+
+
 # --- Decisions: the action whose loss, averaged over what is not known, is least (Challis (2013), eq. 2.1.8).
 
 

@@ -24,7 +24,7 @@ from latlin.densities.whitening import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.exact import Exact, conclude
-from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior

@@ -24,9 +24,8 @@ import numpy as np
 
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate, maximise
-from latlin.hyper.objective import Evaluate, Evaluation
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.marginals import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._exact import Spectrum

@@ -18,8 +18,8 @@ from scipy import sparse
 
 from latlin.densities.factorised import Factorised, Table
 from latlin.inference.ep.kernels import visit_coordinates
-from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.nodes import Target, site_nodes
+from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel

@@ -13,8 +13,7 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import KernelPrecision, MarginalCovariance, kernel_weights
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
-from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
-from latlin.inference.forms.prior import reference_point
+from latlin.inference.forms.prior import GaussianPart, gaussian_part, reference_point
 from latlin.inference.forms.projections import (
     DenseProjections,
     stacked_rows,
