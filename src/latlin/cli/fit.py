@@ -13,7 +13,7 @@ from rich.console import Console
 
 from latlin.cli.models import Choices, Model, Prepared, diagnosis, make_estimator, save_model, told_encoding
 from latlin.cli.screen import decimal, plain, steps, table
-from latlin.datasets.columns import told
+from latlin.datasets.columns import listed
 from latlin.datasets.encoding import Encoding, checked_missing, told_gaps
 from latlin.datasets.summary import ColumnSummary, merge, summarise
 from latlin.datasets.table import Frame, need_pandas
@@ -259,7 +259,7 @@ def summaries(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:
     """One summary a column, in one pass over the files."""
     for name in (choices.target, *choices.drop, *choices.categorical):
         if name not in frame.columns:
-            raise ValueError(f"the table has no column {name!r}; it has {told(frame.columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {listed(frame.columns)}")
     kept = frame[[name for name in frame.columns if name not in choices.drop]]
     return {summary.name: summary for summary in tree(each_part(kept, summarise, choices.categorical), merge)}
 
@@ -268,7 +268,7 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
     """The encoding and the target from what was seen; gaps that must not be get a sentence."""
     goal, others = seen[choices.target], [s for name, s in seen.items() if name != choices.target]
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     if goal.present < 2:
         raise ValueError(f"only {goal.present} rows are left to fit")
     columns = {summary.name: summary.column(choices.levelling) for summary in others}

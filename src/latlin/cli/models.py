@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin import linear
-from latlin.datasets.columns import Levelling, told
+from latlin.datasets.columns import Levelling
 from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
@@ -97,7 +97,7 @@ def must_be_told(guess: Guess) -> str:
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told) -> Prepared:
     """Encode a table; `ask` is called when the family cannot be told from the target."""
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     refuse_unknown(frame.columns, choices.others)
     left = (*choices.drop, *choices.others)
     encoding = learn_encoding(
@@ -131,7 +131,7 @@ def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
     """Columns that are named but not there."""
     for name in names:
         if name not in columns:
-            raise ValueError(f"the table has no column {name!r}; it has {told(columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {listed(columns)}")
 
 
 def with_columns(target: Target, choices: Choices) -> Target:
@@ -190,7 +190,7 @@ def scale_of(words: str) -> float | str:
 
 def checked_engine(engine: str) -> str:
     if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {told(ENGINES)}, got {engine!r}")
+        raise ValueError(f"engine must be one of {listed(ENGINES)}, got {engine!r}")
     return engine
 
 
@@ -260,7 +260,7 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     if gaps and encoding.missing == "impute":
         notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
     if encoding.left_out:
-        notes.append(f"Left out, because they are the same in every row: {told(encoding.left_out)}.")
+        notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
     if not notes:
         notes.append("No values are missing.")
     compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}

@@ -189,7 +189,7 @@ def maximise_evidence(
     assert learnt.hessian is not None
     # at an optimum the Hessian in the numbers is that in the coordinates, divided by the slopes
     slopes = np.array([m.slope(float(t)) for m, t in zip(known.members, learnt.optimum.u, strict=True)])
-    return _told(learnt, learnt.hessian / np.outer(slopes, slopes))
+    return _result(learnt, learnt.hessian / np.outer(slopes, slopes))
 
 
 def integrate_evidence(
@@ -240,10 +240,10 @@ def integrate_evidence(
     learnt = integrate(
         known, _evaluation(build, start, engine), method=method, random_state=random_state, verbose=verbose
     )
-    return _told(learnt, None)
+    return _result(learnt, None)
 
 
-def _told(learnt: Learnt, hessian: Array | None) -> LearntModel:
+def _result(learnt: Learnt, hessian: Array | None) -> LearntModel:
     posterior = averaged_posterior(learnt)
     return LearntModel(learnt.values, posterior, hessian, learnt.table, learnt.log_evidence, learnt.message)
 

@@ -20,7 +20,7 @@ from latlin.numerics.options import number, one_of, whole
 
 
 class Defaults(NamedTuple):
-    """What an algorithm does unless told otherwise."""
+    """What an algorithm does by default otherwise."""
 
     step: StepRule
     max_iter: int
@@ -108,7 +108,7 @@ def step_of(est: Any) -> StepRule:
 
 
 def options_of(est: Any, n: int) -> Options:
-    """What the climb is told."""
+    """The settings of the climb."""
     batches = -(-n // min(est.batch_size, n))
     updates = est.evaluate_every or (batches if est.algorithm in MINI_BATCH else 1)
     if est.algorithm not in MINI_BATCH | {"iwae"}:

@@ -129,7 +129,7 @@ def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame, told by what it can do."""
+    """Whether X is a data frame, by what it can do."""
     return hasattr(X, "columns") and hasattr(X, "isna") and hasattr(X, "assign")
 
 
