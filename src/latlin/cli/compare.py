@@ -39,7 +39,7 @@ HEADINGS = (
 TIE = 2.0
 #: engines unless given, for rows in memory and for rows in blocks
 ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
-#: families that are tried unless told, by what the target holds; all of its kind can be compared
+#: families that are tried by default, by what the target holds; all of its kind can be compared
 USUAL = {
     "numbers": ("linear", "robust", "sparse"),
     "counts": ("poisson", "negative-binomial"),

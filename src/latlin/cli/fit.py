@@ -14,7 +14,7 @@ from rich.console import Console
 from latlin.cli.models import Choices, Model, Prepared, diagnosis, make_estimator, save_model, told_encoding
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
-from latlin.datasets.encoding import Encoding, checked_missing, told_gaps
+from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps
 from latlin.datasets.summary import ColumnSummary, merge, summarise
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import FAMILIES, LABELLED, Guess, Target, guess_family, learn_target
@@ -51,7 +51,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         prepared = choose_family(prepared, how)
     estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
     with steps("Fitting", how.folds + 2, how.quiet) as advance:
-        fit_quietly_told(estimator, prepared)
+        fit_on_screen(estimator, prepared)
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
@@ -71,7 +71,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
     return Model(estimator, prepared.encoding, prepared.target, facts)
 
 
-def fit_quietly_told(estimator: Any, prepared: Prepared) -> None:
+def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
     """Fit; what the fit says of its family is among the facts, not a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
@@ -85,7 +85,7 @@ def choose_family(prepared: Prepared, how: Fitting) -> Prepared:
         return prepared
     with steps("Choosing the family", 1, how.quiet) as advance:
         chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
-        fit_quietly_told(chosen, prepared)
+        fit_on_screen(chosen, prepared)
         advance()
     target = replace(prepared.target, family=chosen.family_)
     note = f"{chosen.choice_[0].upper()}{chosen.choice_[1:]}{_held_out(prepared, how, chosen.family_)}."
@@ -297,7 +297,7 @@ def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> Non
         )
     if gaps and missing == "error":
         raise ValueError(
-            f"there are missing values: {told_gaps(gaps)} of {rows} rows; say what to do with them: "
+            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
             "missing 'drop' or 'impute' (--missing)"
         )
 

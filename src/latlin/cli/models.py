@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin import linear
-from latlin.datasets.columns import Levelling
-from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
+from latlin.datasets.columns import Levelling, listed
+from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -256,9 +256,9 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     """What became of missing values and of columns that say nothing."""
     notes = []
     if gaps and encoding.missing == "drop":
-        notes.append(f"{dropped} rows with missing values were left out ({told_gaps(gaps)}).")
+        notes.append(f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}).")
     if gaps and encoding.missing == "impute":
-        notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
+        notes.append(f"Missing values became the mean or the most frequent level of their column: {listed_gaps(gaps)}.")
     if encoding.left_out:
         notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
     if not notes:

@@ -44,8 +44,8 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         Number of latents K.
     types : dict, sequence or None
         "real", "binary", "count", "ordinal" or "categorical" by name (or position) for some columns, or one a column.
-        The rest follows from the dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other categories
-        and text: categorical; integers of a data frame: count; anything else: real.
+        The rest follows from the dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other
+        categories and text: categorical; integers of a data frame: count; anything else: real.
     engine : {"gkl", "laplace", "ep"}
         How the posteriors of the rows are approximated. Only "gkl" gives a bound that never falls.
     latents : {"gaussian", "laplace", "student-t"}
