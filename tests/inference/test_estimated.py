@@ -9,10 +9,10 @@ from scipy import sparse
 from latlin import Constraint, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.engines import GaussianKL, Laplace
-from latlin.inference.auto import choose
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import precision_slope
 from latlin.inference.forms import sparse as sparse_forms
+from latlin.inference.infer import choose
 
 ENGINES = {"gkl": GaussianKL(covariance="estimated"), "laplace": Laplace(covariance="estimated")}
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.numerics.lanczos import lanczos_columns
-from latlin.numerics.probes import SparseSum, inverse_roots, probe
+from latlin.numerics.probes import SparseSum, inverse_roots, lanczos_columns, probe
 
 
 def _crossed(n=400, levels=40, seed=0):

@@ -12,6 +12,7 @@ leaves of the logarithm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +23,6 @@ from scipy.linalg import eigh_tridiagonal
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.conjugate_gradients import solve_columns
-from latlin.numerics.lanczos import lanczos_columns
 from latlin.numerics.stored import storable_as
 
 #: numbers that the bases of several columns may hold together
@@ -176,3 +176,52 @@ def _log_det(matrix: SparseSum, pictures: list[tuple[Array, Array]]) -> tuple[fl
     each = matrix.dim * np.array([part.sum() for part in parts])
     error = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else np.inf
     return float(np.log(matrix.diagonal).sum() + each.mean() + known), error
+
+
+def lanczos_columns(
+    times: Callable[[Array], Array], start: Array, most: int, tol: float
+) -> tuple[list[Array], Array, Array]:
+    """Lanczos' recursion for every column of `start` at once, one product per step, without orthogonalisation.
+
+    It ends where the residual of (QᵀAQ)⁻¹, that of conjugate gradients, is below `tol` for all columns. What vectors
+    lose of their orthogonality delays functions of A a little and does not spoil them (Druskin and Knizhnerman 1991).
+
+    Parameters
+    ----------
+    times : callable
+        A times a matrix of the shape of `start`.
+    start : ndarray of shape (dim, columns)
+        Columns of length one.
+    most : int
+        Steps at most.
+
+    Returns
+    -------
+    basis : list of ndarray of shape (dim, columns)
+        Step by step.
+    diagonal, off : ndarray of shape (steps, columns) and (steps − 1, columns)
+        Of the tridiagonal matrices.
+
+    >>> a = np.diag([1.0, 2.0, 5.0])
+    >>> basis, diagonal, off = lanczos_columns(lambda v: a @ v, np.full((3, 1), 3**-0.5), 10, 1e-12)
+    >>> len(basis), diagonal[:, 0].sum().round(8)
+    (3, np.float64(8.0))
+    """
+    basis, diagonal = [start], []
+    off: list[Array] = []
+    # ρ, the last pivot, and the residual of T x = e₁ that a step leaves: ‖r_k‖ = ∏ β_j / ρ_j
+    pivot, residual = np.ones(start.shape[1]), np.ones(start.shape[1])
+    for k in range(most):
+        image = times(basis[-1])
+        diagonal.append(np.einsum("dk,dk->k", image, basis[-1]))
+        image -= diagonal[-1] * basis[-1]
+        if k:
+            image -= off[-1] * basis[-2]
+        size = np.linalg.norm(image, axis=0)
+        pivot = diagonal[-1] - (off[-1] ** 2 / pivot if k else 0.0)
+        residual = residual * size / np.maximum(np.abs(pivot), np.finfo(float).tiny)
+        if k + 1 == most or np.all(residual <= tol) or np.any(size <= 1e-13 * np.abs(diagonal[-1])):
+            break
+        off.append(size)
+        basis.append(image / size)
+    return basis, np.array(diagonal), np.array(off).reshape(len(diagonal) - 1, start.shape[1])
