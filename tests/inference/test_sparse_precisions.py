@@ -15,8 +15,6 @@ from scipy.linalg import null_space
 import latlin
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, compare, engines, infer, potentials
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.distributed import LocalBlocks
-from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
 from latlin.inference.forms.site import site_form
@@ -494,20 +492,6 @@ def test_a_log_joint_beyond_the_largest_number_is_minus_infinity_without_a_warni
     form = site_form(model)
     # exp(709.7) is a number, and three of them are not
     assert form.expand(form.coordinates(np.full(3, 709.7))).objective == -np.inf
-
-
-def test_rows_in_blocks_refuse_precisions_and_constraints():
-    class Reading:
-        def __call__(self, block):
-            raise AssertionError("no row is read")
-
-        def kind(self):
-            return potentials.Logit([0])
-
-    blocks = LocalBlocks.of(np.zeros((4, 2)), np.zeros(4), rows=2)
-    for own in ([GaussianFactor(precision=Q)], []), ([GaussianFactor(dim=2)], [Constraint([1.0, 1.0])]):
-        with pytest.raises(ValueError, match="rows in blocks need a prior"):
-            infer(BlockModel(LatentLinearModel(*own), blocks, Reading()), "laplace")
 
 
 def test_a_diagonal_precision_with_zeros():

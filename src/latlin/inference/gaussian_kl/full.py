@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
@@ -26,6 +27,7 @@ from latlin.inference.forms.site import inherit_parameters, match_parameters, si
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm, uses_sparse
+from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
@@ -89,6 +91,8 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
     if isinstance(model, BlockModel):
         if name == "sites":
             raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
+        if needs_sparse(model.own):
+            return ByBlockEntries(sparse_block_form(model))
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
     if name == "auto" and held.log_concave and uses_sparse(held):
@@ -234,6 +238,38 @@ class ByEntries(BySites):
             return super().fit(task._replace(checkpoint=None))
         density, stand_ins = coordinates.conclude(ascent.state.place)
         return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
+
+
+@dataclass(frozen=True)
+class ByBlockEntries:
+    """The ascent on the entries of a sparse precision by sums over blocks of rows."""
+
+    form: SparseBlockForm
+
+    def fit(self, task: Task) -> FullFit:
+        form, (model, start, rules, verbose, checkpoint) = self.form, task
+        coordinates = entries.EntryCoordinates(form)
+        first = self._begin(coordinates, start)
+        if first is None:
+            raise ValueError(NO_START)
+        ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint)
+        density, _ = coordinates.conclude(ascent.state.place)
+        return FullFit(ascent, density, ascent.state.bound, None)
+
+    def _begin(self, coordinates: entries.EntryCoordinates, start: Posterior | None) -> Any:
+        """Where a posterior of the same pattern leads in one step, or the curvature at a rough mode."""
+        form, structure = self.form, None if start is None else getattr(start.density, "structure", None)
+        known = (
+            isinstance(structure, SparsePrecisionCovariance) and structure.precision.factor.analysis is form.analysis
+        )
+        if start is not None and known:
+            found = form.entry_sums(start.mean - form.mean, structure.precision.inverse_values)
+            if found is not None:
+                return coordinates.at(found[0].entries, found[0].pull)
+        rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
+        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        mode = find_mode(form, first, rules=rough, label="start", warn=False).state
+        return coordinates.at(*form.coordinates_at(mode))
 
 
 def _maximise(
