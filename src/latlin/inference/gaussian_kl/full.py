@@ -247,23 +247,22 @@ class ByBlockEntries:
     form: SparseBlockForm
 
     def fit(self, task: Task) -> FullFit:
-        form, (model, start, rules, verbose, checkpoint) = self.form, task
-        coordinates = entries.EntryCoordinates(form)
-        first = self._begin(coordinates, start)
+        coordinates = entries.EntryCoordinates(self.form)
+        first = self._begin(coordinates, task.start)
         if first is None:
             raise ValueError(NO_START)
-        ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint)
+        ascent = maximise_bound(coordinates, first, task.rules, task.verbose, task.checkpoint)
         density, _ = coordinates.conclude(ascent.state.place)
         return FullFit(ascent, density, ascent.state.bound, None)
 
     def _begin(self, coordinates: entries.EntryCoordinates, start: Posterior | None) -> Any:
         """Where a posterior of the same pattern leads in one step, or the curvature at a rough mode."""
-        form, structure = self.form, None if start is None else getattr(start.density, "structure", None)
-        known = (
-            isinstance(structure, SparsePrecisionCovariance) and structure.precision.factor.analysis is form.analysis
-        )
-        if start is not None and known:
-            found = form.entry_sums(start.mean - form.mean, structure.precision.inverse_values)
+        form = self.form
+        structure: Any = None if start is None else getattr(start.density, "structure", None)
+        if start is not None and isinstance(structure, SparsePrecisionCovariance):
+            precision = structure.precision
+            like = precision.factor.analysis is form.analysis
+            found = form.entry_sums(start.mean - form.mean, precision.inverse_values) if like else None
             if found is not None:
                 return coordinates.at(found[0].entries, found[0].pull)
         rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
