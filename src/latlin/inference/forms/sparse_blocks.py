@@ -26,8 +26,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.sparse_cholesky import Analysis, analyse
 from latlin.numerics.weighted_gram import WeightedGram
 
-#: analyses by models that differ in their values alone: the reading's rows and the blocks are the same
-PATTERN = "pattern"
+#: what models of the same rows that differ in values alone have in common
+PATTERN, TYPICAL = "pattern", "typical"
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,14 @@ class SparseBlockForm(SparseForm):
         value = self.log_gaussian(u) + sums.value
         gradient = self.linear - self.times_quadratic(u) + projections.along(projections.scale * sums.slope)
         return Expansion(u, value if np.isfinite(value) else -np.inf, gradient, sums.entries)
+
+    def normal_sums(self, deviation: Array) -> EntrySums:
+        """Σwr², HᵀWr and HᵀWH of normal observations, r = y − o − Hw."""
+        return self._total(normal_terms, deviation)
+
+    def total_weight(self) -> float:
+        """Σw of all sites."""
+        return float(self.elsewhere.total(weight_sums)[0])
 
     def newton_step(self, at: Expansion) -> Array | None:
         return self._step(self.precision_with(at.kept), at.gradient)
@@ -103,8 +111,11 @@ def sparse_block_form(model: BlockModel) -> SparseBlockForm:
         raise ValueError(f"rows in blocks with a precision matrix have no other sites on w, got {model.own!r}")
     prior = quadratic_of(model.own)
     shared = _shared(model, prior.precision)
-    analysis = shared.gram.analysis
-    typical = model.total(sparse_sums, typical_terms, analysis, prior.origin, np.zeros(model.dim))[2]
+    typical = model.kept.get(TYPICAL)
+    if typical is None:
+        shape = (shared.gram.analysis, prior.origin, np.zeros(model.dim))
+        # units of the coordinates, which models of the same rows share
+        typical = model.kept[TYPICAL] = model.total(sparse_sums, typical_terms, *shape)[2]
     none = Sites((), np.zeros(0), np.zeros(0))
     return assembled(SparseBlockForm, model.own, prior, shared, none, typical, elsewhere=model)
 
@@ -118,6 +129,7 @@ def _shared(model: BlockModel, precision: sparse.csr_array) -> SharedPattern:
     analysis = analyse(abs(precision).astype(np.float32) + pattern)
     empty = sparse.csr_array((0, model.dim))
     shared = SharedPattern.of(precision, WeightedGram(analysis, empty))
+    model.kept.clear()
     model.kept[PATTERN] = shared
     return shared
 
@@ -179,6 +191,21 @@ def steady_terms(gram: WeightedGram, sites: Sites, deviation: Array) -> EntrySum
     gamma = np.maximum(np.abs(sites.derivatives(gram.rows @ deviation).second), STEADY * sites.typical_precision())
     zeros = np.zeros(len(deviation))
     return EntrySums(0.0, zeros, gram.total(gamma), zeros)
+
+
+def normal_terms(gram: WeightedGram, sites: Sites, deviation: Array) -> EntrySums:
+    """Σwr², HᵀWr and HᵀWH of normal densities."""
+    ((_, potential),) = sites.blocks
+    residual = getattr(potential, "loc") - sites.offset - gram.rows @ deviation  # noqa: B009
+    pulled = sites.weight * residual
+    return EntrySums(
+        float(pulled @ residual), gram.columns @ pulled, gram.total(sites.weight), np.zeros(len(deviation))
+    )
+
+
+def weight_sums(block: Block, reading: Reading) -> tuple[Any, ...]:
+    """Σw of a block."""
+    return (float(sum(observed.sites.weight.sum() for observed in pieces(block, reading))),)
 
 
 def typical_terms(gram: WeightedGram, sites: Sites, deviation: Array) -> EntrySums:
