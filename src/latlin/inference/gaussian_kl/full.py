@@ -227,15 +227,23 @@ class ByEntries(BySites):
         form = site_form(model)
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
             return super().fit(task)
+        # the limit of threads is set once, not at every factorisation
+        with form.analysis.threads:
+            found = self._by_entries(form, model, task)
+        return super().fit(task._replace(checkpoint=None)) if found is None else found
+
+    @staticmethod
+    def _by_entries(form: SparseForm, model: LatentLinearModel, task: Task) -> FullFit | None:
+        """The fit, or None where it has no start or has not converged in a few steps."""
         firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
         coordinates = entries.EntryCoordinates(form)
         first = coordinates.begin(firsts[0])
         if first is None:
-            return super().fit(task)
+            return None
         _, _, rules, verbose, checkpoint = task.short
         ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint, warn=False)
         if not ascent.converged and ascent.n_iter < task.rules.max_iter:
-            return super().fit(task._replace(checkpoint=None))
+            return None
         density, stand_ins = coordinates.conclude(ascent.state.place)
         return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
 
