@@ -152,6 +152,7 @@ def first_place(form: SumForm, smooth: bool, start: Start | None) -> Reached[Sum
 def _inherit(form: SumForm, start: Start) -> Reached[SumPlace] | None:
     """The posterior given, with the present prior in the place of its own where both are Gaussian."""
     own = form.own
+    form.coordinates(start.mean)  # its dimension is checked there
     found = under_prior(own.mean, own.whitening, start) if own.quadratic is None else None
     found = found or in_units(own.mean, own.whitening, start)
     return None if found is None else evaluate(form, *found)
