@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from latlin.hyper.learn import maximise
-from latlin.hyper.objective import Evaluation, Objective
 from latlin.hyper.optimum import find_optimum
-from latlin.hyper.space import Hyperparameter, Space
+from latlin.hyper.space import Evaluation, Hyperparameter, Objective, Space
 from latlin.priors import Flat
 
 POSITIVE = (0.0, np.inf)

@@ -17,8 +17,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
-from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
-from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.prior import GaussianPart, gaussian_part, needs_sparse
 from latlin.inference.forms.sites import Start
 from latlin.inference.model import LatentLinearModel, Model
 from latlin.numerics.arrays import Array
