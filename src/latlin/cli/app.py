@@ -22,9 +22,20 @@ Data = Annotated[
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
 TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
-Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="What to do with missing values: error, drop (the row), mean, indicator (mean and a mark), model (by the "
+        "other columns)."
+    ),
+]
 Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between.")]
 Categorical = Annotated[list[str] | None, typer.Option(help="Columns whose numbers are levels, with commas between.")]
+Dates = Annotated[list[str] | None, typer.Option(help="Columns of dates to make features of, with commas between.")]
+Numbers = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns of numbers written like $12.30, 1,234 or 12 %, with commas between."),
+]
 Coding = Annotated[
     str,
     typer.Option(
@@ -91,6 +102,8 @@ def fit(
     missing: Missing = "error",
     drop: Drop = None,
     categorical: Categorical = None,
+    dates: Dates = None,
+    numbers: Numbers = None,
     levels: Levels = "",
     exposure: Exposure = "",
     trials: Trials = "",
@@ -115,22 +128,30 @@ def fit(
     with one_sentence(debug):
         from latlin.cli.fit import Fitting, fit_model, save_and_tell
         from latlin.cli.models import checked_folds, prepare, scale_of
-        from latlin.datasets.table import read_table
         from latlin.numerics.atomic import check_place
 
         check_place(out)
         if formula:
             from latlin.cli.formula import fit_formula
 
-            fit_formula(data, formula, family, engine, graph, out, screen())
+            table = _read(data, sep, decimal, missing_values)
+            fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
         choices = _choices(
-            target, family, missing, drop, categorical, levels, (coding, reference), (exposure, trials, event)
+            target,
+            family,
+            missing,
+            drop,
+            categorical,
+            levels,
+            (coding, reference),
+            (exposure, trials, event),
+            (dates, numbers, decimal),
         )
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
-            table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+            table = _read(data, sep, decimal, missing_values)
             model = fit_model(prepare(table, choices, _answer()), how)
         else:
             from latlin.cli import schedulers
@@ -150,9 +171,12 @@ def predict(
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless given.")] = None,
     missing: Annotated[
-        str | None, typer.Option(help="error, drop or impute; as the model was fitted unless given.")
+        str | None, typer.Option(help="error, drop, mean, …; as the model was fitted unless given.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
     safe_csv: SafeCsv = False,
     debug: Debug = False,
 ) -> None:
@@ -164,14 +188,15 @@ def predict(
         from latlin.datasets.parts import appending, table_files
         from latlin.datasets.table import guard_text
 
+        reading = {"sep": sep, "decimal": decimal, "missing_values": _list(missing_values)}
         if (additive := additive_of(model)) is not None:
-            rows = predict_formula(additive, data, interval, keep)
+            rows = predict_formula(additive, _read(data, sep, decimal, missing_values), interval, keep)
             if out is None:
                 _printing()(rows)
             else:
                 _write_rows(out, rows.to_dict("records"))
             return
-        asked = (load_model(model), table_files(data), Asking(interval, missing, keep))
+        asked = (load_model(model), table_files(data), Asking(interval, missing, keep, reading))
         if out is None:
             write = _printing()
             predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
@@ -194,6 +219,8 @@ def compare(
     missing: Missing = "error",
     drop: Drop = None,
     categorical: Categorical = None,
+    dates: Dates = None,
+    numbers: Numbers = None,
     levels: Levels = "",
     exposure: Exposure = "",
     trials: Trials = "",
@@ -215,7 +242,7 @@ def compare(
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
         from latlin.cli.models import checked_folds, scale_of
-        from latlin.datasets.table import read_table, table_ending
+        from latlin.datasets.table import table_ending
         from latlin.numerics.atomic import check_place
 
         if out is not None:
@@ -223,17 +250,18 @@ def compare(
         if formula:
             from latlin.cli.formula import compare_formulas
 
-            rows = compare_formulas(data, formula, family or "auto", engine or "auto", graph, screen())
+            table = _read(data, sep, decimal, missing_values)
+            rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
             if out is not None:
                 _write_rows(out, rows)
             return
         families, engines = _list(family), _list(engine)
         family = families[0] if families else "auto"
-        levelling, others = (coding, reference), (exposure, trials, event)
-        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others)
+        levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
+        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if scheduler is None and not _is_pattern(data):
-            table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+            table = _read(data, sep, decimal, missing_values)
             found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers
@@ -325,15 +353,22 @@ def _choices(
     levels: str,
     levelling: tuple[str, list[str] | None],
     others: tuple[str, str, str],
+    kinds: tuple[list[str] | None, list[str] | None, str],
 ) -> Any:
     from latlin.cli.models import Choices
     from latlin.datasets.columns import Levelling
 
-    coding, reference = levelling
+    (coding, reference), (dates, numbers, decimal) = levelling, kinds
     references = Levelling(coding, dict(_pair(part) for words in reference or () for part in _list(words)))
-    return Choices(
-        target, family, missing, _names(drop), _names(categorical), tuple(_list(levels)), references, *others
-    )
+    columns = (_names(drop), _names(categorical), tuple(_list(levels)), references)
+    return Choices(target, family, missing, *columns, *others, _names(dates), _names(numbers), decimal)
+
+
+def _read(data: Path, sep: str | None, decimal: str, missing_values: str) -> Any:
+    """The table of a file, as the options say."""
+    from latlin.datasets.table import read_table
+
+    return read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:

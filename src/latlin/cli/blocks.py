@@ -11,8 +11,8 @@ from latlin.cli.fit import Fitting, assessed
 from latlin.cli.model_file import Model
 from latlin.cli.models import Choices, make_estimator, told_encoding
 from latlin.cli.screen import steps
-from latlin.datasets.columns import told
-from latlin.datasets.encoding import Encoding, checked_missing, told_gaps
+from latlin.datasets.columns import listed
+from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps
 from latlin.datasets.summary import ColumnSummary, merge, summarise
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import FAMILIES, LABELLED, Guess, Target, guess_family, learn_target
@@ -53,6 +53,8 @@ def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> Bloc
     """Look at all rows once to learn how to encode them."""
     if choices.others:
         raise ValueError("--exposure, --trials and --event are for a table in memory, not for rows in blocks")
+    if choices.dates or choices.numbers or choices.missing == "model":
+        raise ValueError("--dates, --numbers and --missing model are for a table in memory, not for rows in blocks")
     frame = read_rows(pattern).X
     learnt = learn(summaries(frame, choices), choices, ask)
     rows = encoded(frame, learnt)
@@ -97,10 +99,10 @@ def told_rows(rows: BlockRows, count: int) -> list[str]:
 
 
 def summaries(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:
-    """One summary a column, in one pass over the files."""
+    """One summary per column, in one pass over the files."""
     for name in (choices.target, *choices.drop, *choices.categorical):
         if name not in frame.columns:
-            raise ValueError(f"the table has no column {name!r}; it has {told(frame.columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {listed(frame.columns)}")
     kept = frame[[name for name in frame.columns if name not in choices.drop]]
     return {summary.name: summary for summary in tree(each_part(kept, summarise, choices.categorical), merge)}
 
@@ -109,7 +111,7 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
     """The encoding and the target from what was seen; gaps that must not be get a sentence."""
     goal, others = seen[choices.target], [s for name, s in seen.items() if name != choices.target]
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     if goal.present < 2:
         raise ValueError(f"only {goal.present} rows are left to fit")
     columns = {summary.name: summary.column(choices.levelling) for summary in others}
@@ -117,8 +119,9 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
     if not used:
         raise ValueError(f"the table has no column besides {choices.target!r} that could explain it")
     left_out = tuple(name for name, column in columns.items() if column is None)
-    encoding = Encoding(used, checked_missing(choices.missing), left_out)
+    missing = checked_missing(choices.missing)
     gaps = {column.name: seen[column.name].missing for column in used if seen[column.name].missing}
+    encoding = Encoding(used, missing, left_out, tuple(gaps) if missing == "indicator" else ())
     _refuse_gaps(gaps, goal, encoding.missing)
     family, notes = choices.family, []
     if family == "auto":
@@ -138,8 +141,8 @@ def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> Non
         )
     if gaps and missing == "error":
         raise ValueError(
-            f"there are missing values: {told_gaps(gaps)} of {rows} rows; say what to do with them: "
-            "missing 'drop' or 'impute' (--missing)"
+            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
+            "missing 'drop', 'mean' or 'indicator' (--missing)"
         )
 
 
@@ -166,4 +169,4 @@ def moments(block: Block, centre: Any) -> tuple[Any, ...]:
 
 
 def _fills(encoding: Encoding) -> Any:
-    return np.concatenate([column.filled() for column in encoding.columns])
+    return np.concatenate([*(column.filled() for column in encoding.columns), np.zeros(len(encoding.indicated))])

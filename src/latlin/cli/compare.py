@@ -13,7 +13,7 @@ from rich.console import Console
 
 from latlin.cli.models import Choices, Prepared, checked_engine, make_estimator, prepare
 from latlin.cli.screen import decimal, plain, steps, table
-from latlin.datasets.columns import told
+from latlin.datasets.columns import listed
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.numerics.alerts import MisfitWarning
@@ -134,7 +134,7 @@ def _split_table(
         raise ValueError("group and time exclude each other: name one of them")
     by = how.group or how.time
     if by and by not in frame.columns:
-        raise ValueError(f"the table has no column {by!r}; it has {told(frame.columns)}")
+        raise ValueError(f"the table has no column {by!r}; it has {listed(frame.columns)}")
     if by == choices.target:
         raise ValueError(f"the target {by!r} cannot be the column by which rows are held out")
     rows = prepare(frame, choices._replace(drop=(*choices.drop, by)) if by else choices, ask)

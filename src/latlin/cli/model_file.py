@@ -1,4 +1,4 @@
-"""A model on disk: the estimator's archive, with a card inside that says how rows become numbers and what was found.
+"""A model on disk: the estimator's archive, with a card inside that says what was found.
 
 The card is part of the archive's header, so that `latlin.load` reads the same file and finds the estimator.
 """
@@ -13,7 +13,7 @@ from latlin.datasets.target import Target
 from latlin.numerics.archived import load_with_card, save_with_card
 from latlin.report.facts import Facts
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Model(NamedTuple):
@@ -29,10 +29,10 @@ def save_model(path: str | os.PathLike[str], model: Model) -> None:
     """Write a model, all or nothing."""
     card = {
         "format": FORMAT,
-        "encoding": model.encoding.to_json(),
         "target": model.target.to_json(),
         "facts": model.facts.to_json(),
     }
+    model.estimator.encoding_ = model.encoding  # so that `latlin.load` gives a model that reads tables as they come
     save_with_card(path, model.estimator, card)
 
 
@@ -48,8 +48,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if card["format"] > FORMAT:
         raise ValueError(f"{where} has format {card['format']}, and this latlin reads up to {FORMAT}: upgrade it")
     try:
-        encoding, target = Encoding.from_json(card["encoding"]), Target.from_json(card["target"])
-        facts = Facts.from_json(card["facts"])
+        target, facts = Target.from_json(card["target"]), Facts.from_json(card["facts"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{where} has a card that cannot be read: {error}") from error
+    encoding = getattr(estimator, "encoding_", None)
+    if encoding is None:
+        raise ValueError(f"{where} is not a model written by 'latlin fit': it does not say how tables become numbers")
     return Model(estimator, encoding, target, facts)

@@ -129,22 +129,27 @@ class ExposedFamily(ChosenFamily, Exposed):
         exposure: Any = None,
         *,
         checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor, a logarithm, with coefficient one.
-        exposure : array of shape (n,), optional
+        exposure : array of shape (n,) or name of a column of X, optional
             Time, area or population of a row, positive: the mean of y is proportional to it.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
         """
-        data = {"sample_weight": sample_weight, "offset": offset, "exposure": exposure}
-        return self._fit_chosen(super().fit, X, y, data, checkpoint)
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+        X, y = read.pop("X"), read.pop("y")
+        return self._fit_chosen(self._fit_exposed, X, y, read, checkpoint)

@@ -28,6 +28,7 @@ from latlin.linear._predict import (
     predictive_quantiles,
     tails,
 )
+from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -40,23 +41,39 @@ class Regression(RegressorMixin, LinearEstimator):
     """`fit` and predictions of a single numeric response."""
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor with coefficient one.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
             on from it if it exists.
+        **table
+            How columns become numbers: missing, drop, categorical, dates, numbers, decimal, coding and reference of
+            `latlin.datasets.learn_encoding`. Missing values are refused unless `missing` says what to do with them.
         """
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset)
+        return self._fit(**read, checkpoint=checkpoint)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any, checkpoint: Any) -> Self:
+        """Learn from numbers."""
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
@@ -114,7 +131,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -137,7 +154,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         described = predictive(self._likelihood(), at)
@@ -149,7 +166,7 @@ class Regression(RegressorMixin, LinearEstimator):
         self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
     ) -> tuple[Array, NDArray[np.int64]]:
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         shift = _checks.offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
