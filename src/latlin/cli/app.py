@@ -137,17 +137,8 @@ def fit(
             table = _read(data, sep, decimal, missing_values)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
-        choices = _choices(
-            target,
-            family,
-            missing,
-            drop,
-            categorical,
-            levels,
-            (coding, reference),
-            (exposure, trials, event),
-            (dates, numbers, decimal),
-        )
+        levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
+        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
