@@ -39,7 +39,7 @@ HEADINGS = (
 TIE = 2.0
 #: engines unless given, for rows in memory and for rows in blocks
 ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
-#: families that are tried unless told, by what the target holds; all of its kind can be compared
+#: families that are tried by default, by what the target holds; all of its kind can be compared
 USUAL = {
     "numbers": ("linear", "robust", "sparse"),
     "counts": ("poisson", "negative-binomial"),
@@ -171,7 +171,7 @@ def _split_notes(how: Trying) -> list[str]:
 
 def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
     """All candidates on the rows of many files."""
-    from latlin.cli.blocks import look_at, spreads, told_rows  # Dask may be missing
+    from latlin.cli.fit import look_at, spreads, told_rows  # Dask may be missing
 
     rows = look_at(pattern, choices, ask)
     lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latlin.distributed.opening import is_blocked
-from latlin.numerics.visible import visible
+from latlin.numerics.arrays import visible
 
 if TYPE_CHECKING:
     from latlin.datasets.encoding import Encoding
