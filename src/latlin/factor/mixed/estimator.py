@@ -21,6 +21,7 @@ from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable_as
 from latlin.potentials import Gaussian, Laplace, StudentT
 from latlin.potentials.base import Potential
 
@@ -285,3 +286,12 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _taken_apart(model: MixedFactorAnalysis) -> dict[str, Any]:
+    names = [name for name in model._saved if not set(name) & set(".[")]
+    return {"options": model._options_to_save(), "fitted": {n: getattr(model, n) for n in (*names, "trace_")}}
+
+
+# a fitted model can be part of another one, which imputes by it
+storable_as(MixedFactorAnalysis, _taken_apart, lambda options, fitted: MixedFactorAnalysis._made_from(options, fitted))
