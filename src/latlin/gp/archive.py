@@ -10,10 +10,11 @@ from typing import Any
 
 from sklearn.gaussian_process import kernels
 
-from latlin.gp.evidence import Setting
+from latlin.gp.approximation import Fitter, LatentFunction
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.process import Process
 from latlin.gp.search import Found
+from latlin.gp.setting import Setting
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
@@ -44,27 +45,36 @@ def options_to_save(options: dict[str, Any]) -> dict[str, Any]:
 
 def _take_apart(process: Process) -> dict[str, Any]:
     found = process.found
-    posterior = found.latent.posterior
     return {
-        "X": process.X,
+        "fitter": process.fitter,
         "setting": found.setting,
-        "potential": found.latent.potential,
-        "sites": posterior.sites,
-        "numbers": {name: getattr(posterior, name) for name in KEPT},
+        "latent": found.latent,
         "trace": found.trace,
         "search": {"converged": bool(found.converged), "n_iter": int(found.n_iter), "message": found.message},
     }
 
 
 def _put_together(
-    X: Array,
-    setting: Setting,
-    potential: Potential,
-    sites: SiteParameters,
-    numbers: Mapping[str, Any],
-    trace: Array,
-    search: Mapping[str, Any],
+    fitter: Fitter, setting: Setting, latent: LatentFunction, trace: Array, search: Mapping[str, Any]
 ) -> Process:
+    return Process(fitter, Found(setting, latent, trace, **search))
+
+
+def _take_latent_apart(latent: Latent) -> dict[str, Any]:
+    posterior = latent.posterior
+    return {
+        "X": latent.X,
+        "setting": latent.setting,
+        "potential": latent.potential,
+        "sites": posterior.sites,
+        "trace": posterior.trace,
+        "numbers": {name: getattr(posterior, name) for name in KEPT},
+    }
+
+
+def _put_latent_together(
+    X: Array, setting: Setting, potential: Potential, sites: SiteParameters, trace: Array, numbers: Mapping[str, Any]
+) -> Latent:
     prior, jitter = prior_of(setting.prior(X), setting.mean)
     model = LatentLinearModel([prior, SiteFactor(None, potential)])
     form = site_form(model)
@@ -72,11 +82,11 @@ def _put_together(
     if solution is None:
         raise ValueError("the stored site parameters give no Gaussian")
     posterior = Posterior(model=model, density=form.density(solution), sites=sites, trace=trace, **numbers)
-    latent = Latent(prior.cov, setting.mean, jitter, potential, posterior)
-    return Process(X, Found(setting, latent, trace, **search))
+    return Latent(X, setting, prior.cov, jitter, potential, posterior)
 
 
 storable_as(Process, _take_apart, _put_together)
+storable_as(Latent, _take_latent_apart, _put_latent_together)
 for _kernel in vars(kernels).values():
     if isinstance(_kernel, type) and issubclass(_kernel, kernels.Kernel) and _kernel.__module__ == kernels.__name__:
         storable_by_arguments(_kernel, lambda kernel: kernel.get_params(deep=False))

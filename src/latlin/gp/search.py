@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
-from latlin.gp.latent import Latent
+from latlin.gp.approximation import Fitter, LatentFunction
+from latlin.gp.setting import Setting
 from latlin.hyper.space import Space
-from latlin.inference.engine import Engine
-from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import Progress, progress
@@ -31,7 +29,7 @@ class Found:
     """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went."""
 
     setting: Setting
-    latent: Latent
+    latent: LatentFunction
     trace: Array
     converged: bool
     n_iter: int
@@ -40,24 +38,22 @@ class Found:
 
 @dataclass
 class _Climb:
-    """The negative evidence as an optimiser asks for it; remembers the best point and the last posterior."""
+    """The negative evidence as an optimiser asks for it; remembers the best point and the last latent function."""
 
     setting: Setting
-    X: Array
-    y: Array
-    engine: Engine
+    fitter: Fitter
     bar: Progress
     space: Space | None = None
     trace: list[float] = field(default_factory=list)
-    last: tuple[Array, Posterior] | None = None
-    best: tuple[float, Array, Posterior | None] = (-np.inf, np.zeros(0), None)
+    last: tuple[Array, LatentFunction] | None = None
+    best: tuple[float, Array, LatentFunction | None] = (-np.inf, np.zeros(0), None)
 
     def __call__(self, theta: Array, eval_gradient: bool = True) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 here = self.setting.at(theta)
-                latent, slope = fit_with_gradient(here, self.X, self.y, self.engine, self._nearby(theta))
+                latent, slope = self.fitter.fit_with_gradient(here, self._nearby(theta))
         except ValueError:
             if self.last is None:
                 raise
@@ -65,17 +61,17 @@ class _Climb:
         value = latent.posterior.log_evidence
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             raise ValueError(f"the evidence or its gradient is not finite at theta = {theta}")
-        self.last = (np.array(theta), latent.posterior)
+        self.last = (np.array(theta), latent)
         self.trace.append(value)
         self.bar.advance(f"log evidence {value:.6g}")
         log_prior, pull = (0.0, 0.0) if self.space is None else self.space.log_prior(theta, volume=False)
         total = value + log_prior
         if total > self.best[0]:
-            self.best = (total, np.array(theta), latent.posterior)
+            self.best = (total, np.array(theta), latent)
         return (-total, -(slope + pull)) if eval_gradient else -total
 
-    def _nearby(self, theta: Array) -> Posterior | None:
-        """The last posterior if it is near enough to start from; a far one is worse than none."""
+    def _nearby(self, theta: Array) -> LatentFunction | None:
+        """The last latent function if it is near enough to start from; a far one is worse than none."""
         if self.last is None or np.abs(theta - self.last[0]).max(initial=0.0) > NEAR:
             return None
         return self.last[1]
@@ -88,30 +84,29 @@ class _Climb:
 
 def maximise_evidence(
     setting: Setting,
-    X: Array,
-    y: Array,
-    engine: Engine,
+    fitter: Fitter,
     optimizer: str | Optimizer | None,
     n_restarts: int,
     max_iter: int,
     rng: np.random.Generator,
     verbose: bool,
     space: Space | None = None,
+    start: LatentFunction | None = None,
 ) -> Found:
     """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None."""
     if optimizer is None or not len(setting.theta):
-        latent = fit_latent(setting, X, y, engine, verbose=verbose)
+        latent = fitter.fit(setting, start, verbose)
         post = latent.posterior
         return Found(setting, latent, post.trace, post.converged, post.n_iter, post.message)
     run = _resolve(optimizer, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
-        climb = _Climb(setting, X, y, engine, bar, space)
+        climb = _Climb(setting, fitter, bar, space)
         outcomes = [_climbed(climb, run, start) for start in starts]
-    _, theta, posterior = climb.best
+    _, theta, nearest = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
     best = setting.at(theta)
-    latent = fit_latent(best, X, y, engine, posterior)
+    latent = fitter.fit(best, nearest)
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
     message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} starts"
