@@ -1,317 +1,289 @@
-"""Vecchia's density of a Gaussian process: every value given the nearest earlier ones, a sparse precision.
+"""A Gaussian process by Vecchia's density: every engine and likelihood at the cost of a sparse Cholesky factor.
 
-    p(w) = ∏_n N(w_n | a_nᵀw_c(n), d_n),   a_n = K_cc⁻¹k_cn,   d_n = k_nn − k_cnᵀa_n
+The prior of the latent function at the training inputs is that of `latlin.gp.conditionals`, a sparse precision; the
+sites are on its coordinates. New inputs are conditioned in the same manner on the nearest training inputs, whose
+posterior covariance is part of the predictive variance:
 
-with c(n) the nearest inputs before n in a maximin order (Vecchia 1988; Datta et al. 2016; Katzfuss and Guinness 2021).
-So the precision is Q = BᵀD⁻¹B with the sparse rows b_n = e_n − a_n, and log det Q = −Σ log d_n. It is the density of the
-*latent* function, whatever the likelihood, Gaussian noise included; with all earlier inputs as neighbours it is exact.
+    w_* | w ~ N(a_*ᵀw, d_*),   so   E w_* = a_*ᵀm,   Var w_* = d_* + a_*ᵀS a_*.
 
-A change of the kernel changes p only through the small covariances C_n of the inputs (c(n), n). With second moments M of
-the posterior and b_n = (−a_n, 1), q = bᵀMb, g = M_cn − M_cc a,
-
-    d log Z = Σ_n (s_n b_n + (K_cc⁻¹g/d_n, 0))ᵀ dC_n b_n,   s_n = ½(q/d_n² − 1/d_n).
+The evidence is that of this density, which is another model than the exact process, the nearer the more neighbours; it
+is no bound on the exact evidence. Equal inputs share one value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 from scipy import sparse
-from scipy.spatial import KDTree
+from scipy.linalg import solve_triangular
 
-from latlin.gp.neighbours import earlier_neighbours, maximin_order
-from latlin.gp.pairs import Pairs, pair_covariances
+from latlin.gp.approximation import LatentFunction
+from latlin.gp.conditionals import Conditionals, Neighbourhoods
+from latlin.gp.latent import left_out, with_sites
+from latlin.gp.setting import Setting
+from latlin.inference.engine import Engine
+from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.evidence.precision import PrecisionSlopes
+from latlin.inference.infer import infer
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.threads import share_out
+from latlin.numerics.options import whole
+from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
+from latlin.numerics.stored import storable, storable_by_arguments
 
-Index = NDArray[np.int64]
-#: small covariances that are formed together
-BLOCK = 2048
-#: nanoseconds per entry of a small covariance
-ENTRY = 30.0
-#: shares of the mean prior variance that are tried on the diagonal where some small covariance is singular
-JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
-#: share of a variance below which what is left of it is rounding
-SINGULAR = 1e-14
-
-
-@dataclass(frozen=True)
-class Conditionals:
-    """N(w_n | a_nᵀw_c(n), d_n) for some values n.
-
-    Parameters
-    ----------
-    columns : ndarray of int, shape (n, m)
-        c(n); −1 where there are fewer.
-    weights : ndarray of shape (n, m)
-        a_n, 0 where there are fewer.
-    variances : ndarray of shape (n,)
-        d_n.
-    jitter : float
-        What was added to the diagonal of the kernel.
-    """
-
-    columns: Index
-    weights: Array
-    variances: Array
-    jitter: float
-
-    @cached_property
-    def _filled(self) -> NDArray[np.bool_]:
-        return self.columns >= 0
-
-    def rows(self, dim: int) -> sparse.csr_array:
-        """The sparse rows a_nᵀ on `dim` values."""
-        counts = self._filled.sum(axis=1)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        shape = (len(counts), dim)
-        return sparse.csr_array((self.weights[self._filled], self.columns[self._filled], indptr), shape=shape)
-
-    @property
-    def log_det(self) -> float:
-        """log det Q of all values given the earlier ones."""
-        return -float(np.log(self.variances).sum())
-
-    def precision(self) -> sparse.csr_array:
-        """Q = BᵀD⁻¹B of all values given the earlier ones."""
-        dim = len(self.variances)
-        apart = sparse.csr_array(sparse.eye_array(dim, format="csr") - self.rows(dim))
-        return sparse.csr_array(apart.T @ sparse.diags_array(1.0 / self.variances) @ apart)
+#: rows that a first search for the parameters is made on, and how many times as many there must be
+SUBSET, MANY = 1500, 3
+#: learnt length scales that differ by more than this factor from those neighbours were chosen in: choose again
+STRETCHED = 1.5
+#: new inputs whose variances are found by solves; for more of them one factor gives all
+FEW = 50
+ANOTHER = "evidence of Vecchia's density with {} neighbours, which is another model than the exact process"
 
 
+@storable_by_arguments
 @dataclass(frozen=True)
 class Vecchia:
-    """Inputs and their earlier neighbours.
+    """Every latent value is conditioned on the nearest earlier ones.
 
     Parameters
     ----------
-    inputs : ndarray of shape (n, n_features)
-    neighbours : ndarray of int, shape (n, m)
-        c(n) as places among the inputs; −1 where there are fewer.
-    scales : ndarray of shape (n_features,)
-        Units of the columns in which inputs are near.
+    n_neighbours : int
+        More are closer to the exact process and cost more; as many as there are rows give it exactly.
+
+    Examples
+    --------
+    >>> from latlin.gp import GaussianProcessRegressor
+    >>> X = np.random.default_rng(0).random((300, 2))
+    >>> model = GaussianProcessRegressor(approximation=Vecchia(n_neighbours=10)).fit(X, np.sin(5 * X[:, 0]))
+    >>> bool(abs(model.predict([[0.5, 0.5]])[0] - np.sin(2.5)) < 1e-2)
+    True
     """
 
-    inputs: Array
-    neighbours: Index
-    scales: Array
+    name: ClassVar[str] = "vecchia"
+    n_neighbours: int = 20
 
-    @classmethod
-    def of(cls, X: Array, count: int, scales: Array | None = None) -> Vecchia:
-        """The `count` nearest neighbours that are earlier in a maximin order."""
-        units = np.ones(X.shape[1]) if scales is None else np.broadcast_to(scales, X.shape[1]).astype(float)
-        order = maximin_order(X / units)
-        earlier = earlier_neighbours((X / units)[order], count)
-        neighbours = np.empty_like(earlier)
-        neighbours[order] = np.where(earlier >= 0, order[earlier], -1)
-        return cls(X, neighbours, units)
+    def __post_init__(self) -> None:
+        whole("n_neighbours", self.n_neighbours, 1)
 
-    def conditionals(self, kernel: Any, amplitude: float = 1.0) -> Conditionals:
-        """All values given the earlier ones, under the prior covariance amplitude² k."""
-        return self._given(self.inputs, self.neighbours, kernel, amplitude, None)
+    def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
+        """A kernel that is not evaluated pair by pair is not taken."""
+        try:
+            points = np.zeros((2, n_columns))
+            Neighbourhoods(points, np.array([[-1], [0]]), np.ones(n_columns), 1).covariances(setting.kernel)
+        except ValueError as error:
+            return str(error)
+        return ""
 
-    def predictors(self, new: Array, kernel: Any, amplitude: float, jitter: float) -> Conditionals:
-        """Values at new inputs given those at the nearest inputs."""
-        count = self.neighbours.shape[1]
-        near = np.asarray(self._tree.query(new / self.scales, k=max(count, 1))[1]).reshape(len(new), -1)
-        return self._given(new, near[:, :count].astype(np.int64), kernel, amplitude, jitter)
+    def prepare(
+        self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
+    ) -> VecchiaFitter:
+        """An order and neighbours; of many rows first those of some, which say where the parameters are."""
+        whole_data = _Data(X, y, engine, self.n_neighbours)
+        if len(X) < MANY * SUBSET or not len(setting.theta):
+            return whole_data.fitter(setting.kernel)
+        some = np.sort(rng.choice(len(X), SUBSET, replace=False))
+        return _Data(X[some], y[some], engine, self.n_neighbours).fitter(setting.kernel, whole_data)
+
+
+@storable
+@dataclass(frozen=True)
+class _Data:
+    """Training rows and how they are fitted."""
+
+    X: Array
+    y: Array
+    engine: Engine
+    n_neighbours: int
+
+    def fitter(self, kernel: Any, larger: _Data | None = None) -> VecchiaFitter:
+        """Neighbours in the metric of a kernel."""
+        inputs, rows = _distinct(self.X) if _is_function(kernel, self.X) else (self.X, None)
+        hoods = Neighbourhoods.of(inputs, self.n_neighbours, _scales(kernel, self.X.shape[1]))
+        return VecchiaFitter(self, hoods, rows, larger)
+
+
+def _is_function(kernel: Any, X: Array) -> bool:
+    """Whether equal inputs have equal values: not where the kernel has white noise."""
+    one = X[:1]
+    return bool(np.isclose(kernel(one, one)[0, 0], kernel.diag(one)[0], rtol=1e-12))
+
+
+def _distinct(X: Array) -> tuple[Array, sparse.csr_array | None]:
+    """Inputs without repetition, and the rows that pick them; None where there is none."""
+    found, first, which = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    if len(found) == len(X):
+        return X, None
+    order = np.argsort(first)
+    label = np.empty_like(order)
+    label[order] = np.arange(len(order))
+    picked = label[which.ravel()]
+    ones = (np.ones(len(X)), picked, np.arange(len(X) + 1))
+    return found[order], sparse.csr_array(ones, shape=(len(X), len(found)))
+
+
+def _scales(kernel: Any, width: int) -> Array:
+    """Units of the columns in which inputs are near: the first length scales of a kernel, one per column."""
+    for name, value in kernel.get_params().items():
+        if name.rpartition("__")[2] == "length_scale" and np.shape(value) == (width,):
+            return np.asarray(value, float)
+    return np.ones(width)
+
+
+@storable
+@dataclass(frozen=True)
+class VecchiaFitter:
+    """Training rows with neighbours.
+
+    Parameters
+    ----------
+    data : _Data
+    hoods : Neighbourhoods
+        Of the distinct inputs.
+    rows : csr_array or None
+        Which of them each training row has; None where all are distinct.
+    larger : _Data or None
+        All rows, where these are some of them.
+    """
+
+    data: _Data
+    hoods: Neighbourhoods
+    rows: Any
+    larger: _Data | None
+
+    @property
+    def X(self) -> Array:
+        return self.data.X
+
+    def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> VecchiaLatent:
+        """The posterior at fixed parameters."""
+        given = self.hoods.conditionals(setting.kernel, setting.amplitude)
+        model = self.model(setting, given)
+        near = None if start is None else start.posterior
+        posterior = with_sites(infer(model, self.data.engine, start=near, verbose=verbose))
+        note = ANOTHER.format(self.hoods.count)
+        posterior = replace(posterior, message="; ".join(filter(None, (posterior.message, note))))
+        return VecchiaLatent(setting, self.hoods, given, posterior)
+
+    def model(self, setting: Setting, given: Conditionals) -> LatentLinearModel:
+        """N(w | mean, Q⁻¹) ∏ φ_n(w_n)."""
+        prior = GaussianFactor(setting.mean, precision=given.precision(), log_det=given.log_det)
+        return LatentLinearModel([prior, SiteFactor(self.rows, setting.likelihood.observe(self.data.y))])
+
+    def fit_with_gradient(self, setting: Setting, start: LatentFunction | None = None) -> tuple[VecchiaLatent, Array]:
+        """The posterior at fixed parameters, and ∂ log evidence/∂theta."""
+        latent = self.fit(setting, start)
+        return latent, self.gradient(latent)
+
+    def gradient(self, latent: VecchiaLatent) -> Array:
+        """∂ log evidence/∂theta at a posterior of `fit`."""
+        setting, slopes = latent.setting, PrecisionSlopes(latent.posterior)
+        own = self.hoods.slopes(setting.kernel, setting.amplitude, latent.given, slopes.moments)
+        found = evidence_gradient(latent.posterior)
+        return np.concatenate([own, setting.likelihood.pull(found.sites[0])])
+
+    def refined(self, latent: LatentFunction) -> VecchiaFitter | None:
+        """All rows after some of them, and neighbours in the metric that was learnt."""
+        kernel, data = latent.setting.kernel, self.larger or self.data
+        ratio = np.abs(np.log(_scales(kernel, self.X.shape[1]) / self.hoods.scales))
+        # in one metric neighbours are the same, whatever its unit
+        if self.larger is None and np.ptp(ratio) < np.log(STRETCHED):
+            return None
+        return data.fitter(kernel)
+
+
+@dataclass(frozen=True)
+class VecchiaLatent:
+    """The posterior over the values at the training inputs, carried to others.
+
+    Parameters
+    ----------
+    setting : Setting
+    hoods : Neighbourhoods
+    given : Conditionals
+        Of the training inputs.
+    posterior : Posterior
+    """
+
+    setting: Setting
+    hoods: Neighbourhoods
+    given: Conditionals
+    posterior: Posterior
+
+    @property
+    def jitter(self) -> float:
+        return self.given.jitter
+
+    @property
+    def _factor(self) -> SiteFactor:
+        return self.posterior.model.sites[0]  # type: ignore[union-attr]
+
+    def _predictors(self, new: Array) -> Conditionals:
+        return self.hoods.predictors(new, self.setting.kernel, self.setting.amplitude, self.jitter)
+
+    def means(self, new: Array) -> Array:
+        """Means at new inputs."""
+        mean = self.setting.mean
+        return mean + self._predictors(new).rows(len(self.hoods.inputs)) @ (self.posterior.mean - mean)
+
+    def marginals(self, new: Array) -> tuple[Array, Array]:
+        """Means and variances at new inputs."""
+        found, mean = self._predictors(new), self.setting.mean
+        rows = found.rows(len(self.hoods.inputs))
+        if len(new) > FEW:
+            spread = self._factor_with(rows).inverse_squares(rows)
+        else:
+            spread = self.posterior.density.project(rows).variance
+        return mean + rows @ (self.posterior.mean - mean), found.variances + np.maximum(spread, 0.0)
+
+    def _factor_with(self, rows: sparse.csr_array) -> SparseCholesky:
+        """The factor of the posterior precision on a pattern with all pairs of the new rows."""
+        ones = sparse.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
+        precision = self._precision
+        analysis = analyse(abs(precision) + ones.T @ ones)
+        factor = analysis.factorise(analysis.values(precision))
+        assert factor is not None  # the fit has been there
+        return factor
 
     @cached_property
-    def _tree(self) -> KDTree:
-        return KDTree(self.inputs / self.scales)
+    def _precision(self) -> sparse.csr_array:
+        """S⁻¹ = Q + HᵀΓH."""
+        sites, rows = self.posterior.sites, self._factor.H
+        assert sites is not None  # `fit` checks it
+        weights = sparse.diags_array(sites.gamma)
+        return sparse.csr_array(self.given.precision() + (weights if rows is None else rows.T @ weights @ rows))
 
-    def _given(
-        self, own: Array, neighbours: Index, kernel: Any, amplitude: float, jitter: float | None
-    ) -> Conditionals:
-        """Values at some inputs given others; a jitter that is known is on the others alone, else it is found."""
-        size = amplitude**2 * float(np.mean(kernel.diag(own[:BLOCK])))
-        for added in [share * size for share in JITTERS]:
-            larger = added if jitter is None else max(added, jitter)
-            found = self._attempt(own, neighbours, kernel, amplitude, larger, jitter is not None)
-            if found is not None:
-                return found
-        raise ValueError("the kernel is singular among neighbouring inputs, even with jitter; add a WhiteKernel")
+    def covariance(self, new: Array) -> Array:
+        """Covariance matrix at new inputs, each of which is also conditioned on those before it.
 
-    def _attempt(
-        self, own: Array, neighbours: Index, kernel: Any, amplitude: float, jitter: float, new: bool
-    ) -> Conditionals | None:
-        """The conditionals with some jitter, which new inputs have not; None where it is too little."""
-        counts = np.sum(neighbours >= 0, axis=1)
-        weights, variances = np.zeros(neighbours.shape), np.empty(len(own))
-        for span, pairs in self._blocks(own, neighbours):
-            values = amplitude**2 * pair_covariances(kernel, pairs)[0].reshape(-1, _entries(neighbours.shape[1]))
-            broken = np.zeros(len(values), np.bool_)
-            arrays = (values, counts[span], jitter, new, weights[span], variances[span], broken)
-            share_out(condition, len(values), ENTRY * values.shape[1], *arrays)
-            if broken.any():
-                return None
-        return Conditionals(neighbours, weights, variances, jitter)
+        With w_* = A_o w + A_* w_* + ε: (I − A_*)⁻¹(A_o S A_oᵀ + D_*)(I − A_*)⁻ᵀ.
+        """
+        old = len(self.hoods.inputs)
+        found, order = self.hoods.joint_predictors(new, self.setting.kernel, self.setting.amplitude, self.jitter)
+        rows = found.rows(old + len(new))
+        outer, inner = rows[:, :old], np.eye(len(new)) - rows[:, old:].toarray()
+        times = self.posterior.density.times_covariance(outer.T.toarray())
+        middle = outer @ times + np.diag(found.variances)
+        half = solve_triangular(inner, middle, lower=True, unit_diagonal=True)
+        ordered = solve_triangular(inner, half.T, lower=True, unit_diagonal=True)
+        covariance = np.empty_like(ordered)
+        covariance[np.ix_(order, order)] = 0.5 * (ordered + ordered.T)
+        return covariance
 
-    def slopes(self, kernel: Any, amplitude: float, given: Conditionals, moments: Any) -> Array:
-        """∂ log Z/∂θ; `moments(i, j)` gives second moments of the posterior about the prior mean, as explained above."""
-        width = _entries(self.neighbours.shape[1])
-        counts, total = np.sum(self.neighbours >= 0, axis=1), np.zeros(kernel.n_dims)
-        for span, pairs in self._blocks(self.inputs, self.neighbours):
-            values, changes = pair_covariances(kernel, pairs, slopes=True)
-            one, other = self._places(span)
-            second = moments(one, other).reshape(-1, width)
-            pulls = np.zeros_like(second)
-            arrays = (amplitude**2 * values.reshape(-1, width), counts[span], given.jitter, second, pulls)
-            share_out(pull_back, len(second), ENTRY * width, *arrays)
-            total += [amplitude**2 * float(pulls.ravel() @ change) for change in changes]
-        return total
+    def leave_one_out(self) -> Array:
+        """log p(y_n | all other y); see `Latent.leave_one_out`."""
+        rows, mean, sites = self._factor.H, self.setting.mean, self.posterior.sites
+        assert sites is not None  # `fit` checks it
+        if rows is None:
+            x, variance = self.posterior.mean - mean, self.posterior.variance
+        else:
+            projected = self.posterior.density.project(rows)
+            x, variance = projected.mean - mean, projected.variance
+        return left_out(self._factor.potential, sites, x, variance, mean)
 
-    def _blocks(self, own: Array, neighbours: Index) -> Iterator[tuple[slice, Pairs]]:
-        """Pairs of (c(n), n), lower triangles row by row, for blocks of values."""
-        first, second = _triangle(neighbours.shape[1])
-        alone = (first == second)[None, :]
-        for begin in range(0, len(own), BLOCK):
-            span = slice(begin, min(begin + BLOCK, len(own)))
-            points = self._points(own[span], neighbours[span])
-            a, b = (points[:, side].reshape(-1, points.shape[2]) for side in (first, second))
-            yield span, Pairs(a, b, np.broadcast_to(alone, (len(points), len(first))).ravel())
-
-    def _points(self, own: Array, neighbours: Index) -> Array:
-        """Inputs (c(n), n) of shape (n, m + 1, n_features); missing neighbours are the input itself."""
-        others = np.where(neighbours[:, :, None] >= 0, self.inputs[neighbours], own[:, None, :])
-        return np.concatenate([others, own[:, None, :]], axis=1)
-
-    def _places(self, span: slice) -> tuple[Index, Index]:
-        """Places of the pairs of a block among the inputs."""
-        own = np.arange(span.start, span.stop)[:, None]
-        near = self.neighbours[span]
-        members = np.concatenate([np.where(near >= 0, near, own), own], axis=1)
-        first, second = _triangle(near.shape[1])
-        return members[:, first].ravel(), members[:, second].ravel()
-
-
-def _entries(count: int) -> int:
-    """Entries of the lower triangle of a covariance of `count` neighbours and the value itself."""
-    return (count + 1) * (count + 2) // 2
-
-
-def _triangle(count: int) -> tuple[Index, Index]:
-    first, second = np.tril_indices(count + 1)
-    return first.astype(np.int64), second.astype(np.int64)
-
-
-@njit(cache=True)
-def factorise_small(values: Array, count: int, jitter: float, factor: Array) -> bool:
-    """The lower Cholesky factor of the first `count` rows of a packed covariance; False where there is none."""
-    for i in range(count):
-        at = i * (i + 1) // 2
-        for j in range(i + 1):
-            total = values[at + j]
-            for k in range(j):
-                total -= factor[i, k] * factor[j, k]
-            if i == j:
-                total += jitter
-                if not total > SINGULAR * values[at + j]:
-                    return False
-                factor[i, i] = np.sqrt(total)
-            else:
-                factor[i, j] = total / factor[j, j]
-    return True
-
-
-@njit(cache=True)
-def solve_small(factor: Array, count: int, b: Array) -> None:
-    """b ← (LLᵀ)⁻¹b."""
-    for i in range(count):
-        total = b[i]
-        for j in range(i):
-            total -= factor[i, j] * b[j]
-        b[i] = total / factor[i, i]
-    for i in range(count - 1, -1, -1):
-        total = b[i]
-        for j in range(i + 1, count):
-            total -= factor[j, i] * b[j]
-        b[i] = total / factor[i, i]
-
-
-@njit(cache=True, nogil=True)
-def condition(
-    start: int, stop: int, values: Array, counts: Index, jitter: float, new: bool, weights: Array, variances: Array,
-    broken: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """a_n and d_n of the rows start … stop − 1 of packed covariances of (c(n), n)."""
-    width = weights.shape[1]
-    factor, half, base = np.empty((width, width)), np.empty(width), width * (width + 1) // 2
-    for n in range(start, stop):
-        count = counts[n]
-        if not factorise_small(values[n], count, jitter, factor):
-            broken[n] = True
-            continue
-        left = values[n, base + width] + (0.0 if new else jitter)
-        for i in range(count):
-            total = values[n, base + i]
-            for j in range(i):
-                total -= factor[i, j] * half[j]
-            half[i] = total / factor[i, i]
-            left -= half[i] ** 2
-        for i in range(count - 1, -1, -1):
-            total = half[i]
-            for j in range(i + 1, count):
-                total -= factor[j, i] * weights[n, j]
-            weights[n, i] = total / factor[i, i]
-        # of a new value at an old input nothing is left
-        broken[n] = not new and not left > SINGULAR * values[n, base + width]
-        variances[n] = max(left, 0.0)
-
-
-@njit(cache=True, nogil=True)
-def pull_back(
-    start: int, stop: int, values: Array, counts: Index, jitter: float, second: Array, pulls: Array
-) -> None:
-    """∂ log Z/∂C_n, packed, from the second moments M of (c(n), n), packed; see the module."""
-    size = 1
-    while size * (size + 1) // 2 < values.shape[1]:
-        size += 1
-    width = size - 1
-    factor, b, left, slope = np.empty((width, width)), np.zeros(size), np.zeros(size), np.empty(size)
-    base = width * size // 2
-    for n in range(start, stop):
-        count = counts[n]
-        factorise_small(values[n], count, jitter, factor)
-        for i in range(count):
-            b[i] = values[n, base + i]
-        solve_small(factor, count, b)
-        variance = values[n, base + width] + jitter
-        for i in range(count):
-            variance -= b[i] * values[n, base + i]
-            b[i] = -b[i]
-        b[width] = 1.0
-        # Mb
-        for i in range(count):
-            slope[i] = second[n, base + i]
-        slope[width] = second[n, base + width]
-        for i in range(count):
-            slope[width] += second[n, base + i] * b[i]
-            for j in range(i + 1):
-                z = second[n, i * (i + 1) // 2 + j]
-                slope[i] += z * b[j]
-                if j < i:
-                    slope[j] += z * b[i]
-        square = slope[width]
-        for i in range(count):
-            square += b[i] * slope[i]
-        for i in range(count):
-            left[i] = slope[i] / variance
-        solve_small(factor, count, left)
-        share = 0.5 * (square / variance - 1.0) / variance
-        for i in range(count):
-            left[i] += share * b[i]
-        left[width] = share
-        for i in range(count):
-            at = i * (i + 1) // 2
-            for j in range(i):
-                pulls[n, at + j] = left[i] * b[j] + left[j] * b[i]
-            pulls[n, at + i] = left[i] * b[i]
-            pulls[n, base + i] = left[i] * b[width] + left[width] * b[i]
-        pulls[n, base + width] = left[width]
+    def with_posterior(self, posterior: Posterior) -> VecchiaLatent:
+        """The same with another word on its posterior."""
+        return replace(self, posterior=posterior)
