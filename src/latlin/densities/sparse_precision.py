@@ -180,7 +180,7 @@ class SparsePrecisionCovariance:
             draws += p.added @ rng.standard_normal((p.added.shape[1], count))
         return draws.T
 
-    def entries(self, i: Index, j: Index) -> Array:
+    def entries(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Array:
         """S_ij for given pairs, from the selected inverse where they are in it."""
         p = self.precision
         plain = p.factor.inverse_entries(i, j)

@@ -45,7 +45,9 @@ class Columns(Kernel):
         chosen = [self.columns] if single else list(self.columns)
         found = [self._place(one) for one in chosen]
         if not found or min(found) < 0 or max(found) >= width:
-            raise ValueError(f"Columns columns must be places below {width}, the columns of X, got {self.columns!r:.80}")
+            raise ValueError(
+                f"Columns columns must be places below {width}, the columns of X, got {self.columns!r:.80}"
+            )
         return found
 
     def _place(self, one: Any) -> int:

@@ -3,11 +3,12 @@
     p(w) = ∏_n N(w_n | a_nᵀw_c(n), d_n),   a_n = K_cc⁻¹k_cn,   d_n = k_nn − k_cnᵀa_n
 
 with c(n) the nearest inputs before n in a maximin order (Vecchia 1988; Datta et al. 2016; Katzfuss and Guinness 2021).
-So the precision is Q = BᵀD⁻¹B with the sparse rows b_n = e_n − a_n, and log det Q = −Σ log d_n. It is the density of the
-*latent* function, whatever the likelihood, Gaussian noise included; with all earlier inputs as neighbours it is exact.
+So the precision is Q = BᵀD⁻¹B with the sparse rows b_n = e_n − a_n, and log det Q = −Σ log d_n. It is the density of
+the *latent* function, whatever the likelihood, Gaussian noise included; with all earlier inputs as neighbours it is
+exact.
 
-A change of the kernel changes p only through the small covariances C_n of the inputs (c(n), n). With second moments M of
-the posterior and b_n = (−a_n, 1), q = bᵀMb, g = M_cn − M_cc a,
+A change of the kernel changes p only through the small covariances C_n of the inputs (c(n), n). With second moments M
+of the posterior and b_n = (−a_n, 1), q = bᵀMb, g = M_cn − M_cc a,
 
     d log Z = Σ_n (s_n b_n + (K_cc⁻¹g/d_n, 0))ᵀ dC_n b_n,   s_n = ½(q/d_n² − 1/d_n).
 """
@@ -36,10 +37,12 @@ Index = NDArray[np.int64]
 BLOCK = 2048
 #: nanoseconds per entry of a small covariance
 ENTRY = 30.0
-#: shares of the mean prior variance that are tried on the diagonal where some small covariance is singular
+#: shares of the mean prior variance that are tried on the diagonal where some small covariance is nearly singular
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 #: share of a variance below which what is left of it is rounding
 SINGULAR = 1e-14
+#: largest precision k_nn ‖b_n‖²/d_n, in units of the prior, that leaves enough digits to everything else
+LARGEST = 1e10
 
 
 @storable
@@ -128,9 +131,7 @@ class Neighbourhoods:
         near = np.asarray(self._tree.query(new / self.scales, k=count)[1]).reshape(len(new), count)
         return self._given(new, near.astype(np.int64), kernel, amplitude, jitter)
 
-    def joint_predictors(
-        self, new: Array, kernel: Any, amplitude: float, jitter: float
-    ) -> tuple[Conditionals, Index]:
+    def joint_predictors(self, new: Array, kernel: Any, amplitude: float, jitter: float) -> tuple[Conditionals, Index]:
         """New values in a maximin order, given the nearest of the old ones and of the new ones before; and the order.
 
         Columns are places among the old inputs followed by the new ones in their order.
@@ -178,7 +179,7 @@ class Neighbourhoods:
         return Conditionals(neighbours, weights, variances, jitter)
 
     def slopes(self, kernel: Any, amplitude: float, given: Conditionals, moments: Any) -> Array:
-        """∂ log Z/∂θ; `moments(i, j)` gives second moments of the posterior about the prior mean, as explained above."""
+        """∂ log Z/∂θ; `moments(i, j)` gives the second moments M_ij of the posterior about the prior mean."""
         width = _entries(self.neighbours.shape[1])
         counts, total = np.sum(self.neighbours >= 0, axis=1), np.zeros(kernel.n_dims)
         for span, pairs in self._blocks(self.inputs, self.neighbours):
@@ -279,20 +280,20 @@ def condition(
                 total -= factor[i, j] * half[j]
             half[i] = total / factor[i, i]
             left -= half[i] ** 2
+        length = 1.0
         for i in range(count - 1, -1, -1):
             total = half[i]
             for j in range(i + 1, count):
                 total -= factor[j, i] * weights[n, j]
             weights[n, i] = total / factor[i, i]
+            length += weights[n, i] ** 2
         # of a new value at an old input nothing is left
-        broken[n] = not new and not left > SINGULAR * values[n, base + width]
+        broken[n] = not new and not left * LARGEST > length * values[n, base + width]
         variances[n] = max(left, 0.0)
 
 
 @njit(cache=True, nogil=True)
-def pull_back(
-    start: int, stop: int, values: Array, counts: Index, jitter: float, second: Array, pulls: Array
-) -> None:
+def pull_back(start: int, stop: int, values: Array, counts: Index, jitter: float, second: Array, pulls: Array) -> None:
     """∂ log Z/∂C_n, packed, from the second moments M of (c(n), n), packed; see the module."""
     size = 1
     while size * (size + 1) // 2 < values.shape[1]:

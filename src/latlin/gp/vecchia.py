@@ -28,17 +28,19 @@ from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.infer import infer
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
 from latlin.numerics.stored import storable, storable_by_arguments
+from latlin.potentials.base import Potential
 
 #: rows that a first search for the parameters is made on, and how many times as many there must be
 SUBSET, MANY = 1500, 3
-#: learnt length scales that differ by more than this factor from those neighbours were chosen in: choose again
-STRETCHED = 1.5
+#: learnt length scales whose ratios differ by more than this factor from those neighbours were chosen in: these are
+#: chosen again, so many times at most
+STRETCHED, ROUNDS = 1.5, 2
 #: new inputs whose variances are found by solves; for more of them one factor gives all
 FEW = 50
 ANOTHER = "evidence of Vecchia's density with {} neighbours, which is another model than the exact process"
@@ -133,6 +135,12 @@ def _scales(kernel: Any, width: int) -> Array:
     return np.ones(width)
 
 
+def model_of(setting: Setting, given: Conditionals, rows: Any, potential: Potential) -> LatentLinearModel:
+    """N(w | mean, Q⁻¹) ∏ φ_n(w_n)."""
+    prior = GaussianFactor(setting.mean, precision=given.precision(), log_det=given.log_det)
+    return LatentLinearModel([prior, SiteFactor(rows, potential)])
+
+
 @storable
 @dataclass(frozen=True)
 class VecchiaFitter:
@@ -147,12 +155,15 @@ class VecchiaFitter:
         Which of them each training row has; None where all are distinct.
     larger : _Data or None
         All rows, where these are some of them.
+    rounds : int
+        How often neighbours were chosen again.
     """
 
     data: _Data
     hoods: Neighbourhoods
     rows: Any
     larger: _Data | None
+    rounds: int = 0
 
     @property
     def X(self) -> Array:
@@ -161,17 +172,12 @@ class VecchiaFitter:
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> VecchiaLatent:
         """The posterior at fixed parameters."""
         given = self.hoods.conditionals(setting.kernel, setting.amplitude)
-        model = self.model(setting, given)
+        model = model_of(setting, given, self.rows, setting.likelihood.observe(self.data.y))
         near = None if start is None else start.posterior
         posterior = with_sites(infer(model, self.data.engine, start=near, verbose=verbose))
         note = ANOTHER.format(self.hoods.count)
         posterior = replace(posterior, message="; ".join(filter(None, (posterior.message, note))))
         return VecchiaLatent(setting, self.hoods, given, posterior)
-
-    def model(self, setting: Setting, given: Conditionals) -> LatentLinearModel:
-        """N(w | mean, Q⁻¹) ∏ φ_n(w_n)."""
-        prior = GaussianFactor(setting.mean, precision=given.precision(), log_det=given.log_det)
-        return LatentLinearModel([prior, SiteFactor(self.rows, setting.likelihood.observe(self.data.y))])
 
     def fit_with_gradient(self, setting: Setting, start: LatentFunction | None = None) -> tuple[VecchiaLatent, Array]:
         """The posterior at fixed parameters, and ∂ log evidence/∂theta."""
@@ -188,11 +194,11 @@ class VecchiaFitter:
     def refined(self, latent: LatentFunction) -> VecchiaFitter | None:
         """All rows after some of them, and neighbours in the metric that was learnt."""
         kernel, data = latent.setting.kernel, self.larger or self.data
-        ratio = np.abs(np.log(_scales(kernel, self.X.shape[1]) / self.hoods.scales))
         # in one metric neighbours are the same, whatever its unit
-        if self.larger is None and np.ptp(ratio) < np.log(STRETCHED):
+        stretched = np.ptp(np.log(_scales(kernel, self.X.shape[1]) / self.hoods.scales)) > np.log(STRETCHED)
+        if self.larger is None and (not stretched or self.rounds == ROUNDS):
             return None
-        return data.fitter(kernel)
+        return replace(data.fitter(kernel), rounds=0 if self.larger is not None else self.rounds + 1)
 
 
 @dataclass(frozen=True)
@@ -218,8 +224,9 @@ class VecchiaLatent:
         return self.given.jitter
 
     @property
-    def _factor(self) -> SiteFactor:
-        return self.posterior.model.sites[0]  # type: ignore[union-attr]
+    def factor(self) -> SiteFactor:
+        """The sites of the training targets."""
+        return in_memory(self.posterior.model).sites[0]
 
     def _predictors(self, new: Array) -> Conditionals:
         return self.hoods.predictors(new, self.setting.kernel, self.setting.amplitude, self.jitter)
@@ -251,7 +258,7 @@ class VecchiaLatent:
     @cached_property
     def _precision(self) -> sparse.csr_array:
         """S⁻¹ = Q + HᵀΓH."""
-        sites, rows = self.posterior.sites, self._factor.H
+        sites, rows = self.posterior.sites, self.factor.H
         assert sites is not None  # `fit` checks it
         weights = sparse.diags_array(sites.gamma)
         return sparse.csr_array(self.given.precision() + (weights if rows is None else rows.T @ weights @ rows))
@@ -265,7 +272,8 @@ class VecchiaLatent:
         found, order = self.hoods.joint_predictors(new, self.setting.kernel, self.setting.amplitude, self.jitter)
         rows = found.rows(old + len(new))
         outer, inner = rows[:, :old], np.eye(len(new)) - rows[:, old:].toarray()
-        times = self.posterior.density.times_covariance(outer.T.toarray())
+        density: Any = self.posterior.density
+        times = density.times_covariance(outer.T.toarray())
         middle = outer @ times + np.diag(found.variances)
         half = solve_triangular(inner, middle, lower=True, unit_diagonal=True)
         ordered = solve_triangular(inner, half.T, lower=True, unit_diagonal=True)
@@ -275,14 +283,14 @@ class VecchiaLatent:
 
     def leave_one_out(self) -> Array:
         """log p(y_n | all other y); see `Latent.leave_one_out`."""
-        rows, mean, sites = self._factor.H, self.setting.mean, self.posterior.sites
+        rows, mean, sites = self.factor.H, self.setting.mean, self.posterior.sites
         assert sites is not None  # `fit` checks it
         if rows is None:
             x, variance = self.posterior.mean - mean, self.posterior.variance
         else:
             projected = self.posterior.density.project(rows)
             x, variance = projected.mean - mean, projected.variance
-        return left_out(self._factor.potential, sites, x, variance, mean)
+        return left_out(self.factor.potential, sites, x, variance, mean)
 
     def with_posterior(self, posterior: Posterior) -> VecchiaLatent:
         """The same with another word on its posterior."""
