@@ -4,6 +4,7 @@ from latlin.gp.classifier import GaussianProcessClassifier
 from latlin.gp.columns import Columns
 from latlin.gp.dense import Dense
 from latlin.gp.regressor import GaussianProcessRegressor
+from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
 
-__all__ = ["Columns", "Dense", "GaussianProcessClassifier", "GaussianProcessRegressor", "Vecchia"]
+__all__ = ["Columns", "Dense", "GaussianProcessClassifier", "GaussianProcessRegressor", "StateSpace", "Vecchia"]

@@ -119,6 +119,16 @@ class GaussianFactor(_Sealed):
             raise ValueError(BY_PRECISION)
         return self._cov
 
+    @property
+    def by_precision(self) -> bool:
+        """Whether the factor is given by a precision matrix, or by something that stands for one."""
+        return self._cov is None
+
+    def times_precision(self, v: Array) -> Array:
+        """Qv of a factor that is given by a precision matrix."""
+        assert self.precision is not None
+        return self.precision @ v
+
     def _common_size(self, dim: int | None) -> int | None:
         sizes = {"mean": self.mean.shape}
         if self.precision is not None:

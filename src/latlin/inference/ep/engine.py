@@ -17,6 +17,7 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate
 from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.forms.chain import ChainForm
 from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm
@@ -118,7 +119,7 @@ class ExpectationPropagation:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
-        sweep = Parallel(form) if isinstance(form, SparseForm) else SCHEDULES[self.schedule](form)
+        sweep = Parallel(form) if isinstance(form, SparseForm | ChainForm) else SCHEDULES[self.schedule](form)
 
         def step(state: State) -> tuple[State, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)

@@ -11,6 +11,7 @@ from scipy.linalg import qr
 
 from latlin.densities.density import Density
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
+from latlin.inference.forms.chain import chain_form
 from latlin.inference.forms.gaussian_part import GaussianPart, gaussian_part
 from latlin.inference.forms.kernel import by_kernel
 from latlin.inference.forms.prior import reference_point
@@ -31,9 +32,9 @@ __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_pa
 
 
 def site_form(model: Model) -> SiteForm:
-    """The family for a model whose rows are in memory: with a sparse precision, or in the smaller of its two spaces."""
+    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of its two spaces."""
     model = in_memory(model)
-    return sparse_form(model) or dense_form(model)
+    return chain_form(model) or sparse_form(model) or dense_form(model)
 
 
 def dense_form(model: LatentLinearModel) -> SiteForm:
