@@ -29,19 +29,20 @@ ROWS = (1024, 16_384)
 
 
 class Observed(NamedTuple):
-    """Sites of some rows: φ_n(h_nᵀw + offset_n)^{weight_n}."""
+    """Sites of some rows: φ_n(h_nᵀw + offset_n)^{weight_n}, with what the rows leave out; see `SiteFactor`."""
 
     rows: Any
     potential: Potential
     weight: Array | None
     offset: Array | None
+    extra_variance: Array | None = None
 
     @property
     def sites(self) -> Sites:
         count = self.rows.shape[0]
         weight = np.ones(count) if self.weight is None else self.weight
         offset = np.zeros(count) if self.offset is None else self.offset
-        return Sites(((slice(0, count), self.potential),), weight, offset)
+        return Sites(((slice(0, count), self.potential),), weight, offset, self.extra_variance)
 
     def times(self, w: Array) -> Array:
         """Hw, on SciPy's BLAS."""
