@@ -68,7 +68,10 @@ class LatentFunction(Protocol):
 
 
 class Fitter(Protocol):
-    """Training rows prepared for fits at many parameters."""
+    """Training rows prepared for fits at many parameters.
+
+    An attribute `note`, where there is one, joins the message of the fit.
+    """
 
     @property
     def X(self) -> Array:

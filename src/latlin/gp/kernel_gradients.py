@@ -49,6 +49,15 @@ def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
     return values if np.ndim(values) else np.full((len(X), len(Z)), float(values))
 
 
+def diagonal(kernel: Kernel, X: Array) -> Array:
+    """k(x_n, x_n), white noise left out."""
+    if isinstance(kernel, Sum):
+        return diagonal(kernel.k1, X) + diagonal(kernel.k2, X)
+    if isinstance(kernel, Product):
+        return diagonal(kernel.k1, X) * diagonal(kernel.k2, X)
+    return np.zeros(len(X)) if isinstance(kernel, WhiteKernel) else np.asarray(kernel.diag(X), float)
+
+
 def pull(kernel: Kernel, X: Array, Z: Array, G: Array) -> Pull:
     """Gradients of Σ_nm G_nm k(x_n, z_m)."""
     if isinstance(kernel, Sum):

@@ -102,7 +102,7 @@ def maximise_evidence(
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
         climb = _Climb(setting, fitter, bar, space)
-        outcomes = [_climbed(climb, run, start) for start in starts]
+        outcomes = [_climbed(climb, run, first, start if not n else None) for n, first in enumerate(starts)]
     _, theta, nearest = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
     best = setting.at(theta)
@@ -121,9 +121,11 @@ class _Outcome:
     message: str
 
 
-def _climbed(climb: _Climb, run: Callable[[_Climb, Array], _Outcome], start: Array) -> _Outcome:
-    climb.last = None
-    return run(climb, start)
+def _climbed(
+    climb: _Climb, run: Callable[[_Climb, Array], _Outcome], theta: Array, start: LatentFunction | None
+) -> _Outcome:
+    climb.last = None if start is None else (theta, start)
+    return run(climb, theta)
 
 
 def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Array], _Outcome]:
