@@ -14,6 +14,7 @@ from latlin.gp.inducing_model import gradient_of
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.placement import place
 from latlin.gp.setting import Setting
+from latlin.inference.forms.sums import SumForm
 
 ROUGH = ConstantKernel(1.5) * Matern([1.0, 1.6], nu=1.5)
 NOISES = {
@@ -92,7 +93,7 @@ def test_the_gradient_is_that_of_differences(name):
             .posterior.log_evidence
         )
 
-    by_theta, by_inputs = gradient_of(fitter.fit(setting))
+    by_theta, by_inputs, _ = gradient_of(fitter.fit(setting))
     assert len(by_theta) == len(setting.theta)
     h = 1e-4
     for j in range(len(by_theta)):
@@ -123,16 +124,30 @@ def test_blocks_give_what_memory_gives(name, monkeypatch):
     np.testing.assert_allclose(far.leave_one_out(), here.leave_one_out(), atol=1e-6)
 
 
-def test_a_warm_start_needs_fewer_passes():
+def test_a_warm_start_needs_fewer_passes(monkeypatch):
+    """From the stand-ins at a neighbouring kernel, and from the function at other inducing inputs."""
+    passes, plain = [0], SumForm.sums
+
+    def counted(form, *arguments):
+        passes[0] += 1
+        return plain(form, *arguments)
+
+    def cost(fitter, setting, start=None):
+        passes[0] = 0
+        return fitter.fit(setting, start).posterior.log_evidence, passes[0]
+
+    monkeypatch.setattr(SumForm, "sums", counted)
     X = np.random.default_rng(0).uniform(-2, 2, (2000, 2))
-    setting, fitter = fitter_of("logit", X, observed("logit", X), X[:20], tol=1e-5)
-    first = fitter.fit(setting)
+    y = observed("logit", X)
+    setting, fitter = fitter_of("logit", X, y, X[:20], tol=1e-5)
+    first, _ = fitter.fit_with_gradient(setting)
     near = setting.at(setting.theta + 0.05)
-    assert fitter.fit(near, first).posterior.n_iter < fitter.fit(near).posterior.n_iter + 1
-    other = Inducing(inputs=X[20:45]).prepare(setting, X, observed("logit", X), fitter.engine, np.random.default_rng(0))
-    cold, warm = other.fit(setting), other.fit(setting, first)
-    assert warm.posterior.log_evidence == pytest.approx(cold.posterior.log_evidence, abs=1e-6)
-    assert warm.posterior.n_iter <= cold.posterior.n_iter
+    other = Inducing(inputs=X[20:45]).prepare(setting, X, y, fitter.engine, np.random.default_rng(0))
+    for there, at in ((fitter, near), (other, setting)):
+        cold, many = cost(there, at)
+        warm, few = cost(there, at, first)
+        assert warm == pytest.approx(cold, abs=1e-6)
+        assert few < many
 
 
 def test_learning_comes_near_the_exact_process():
@@ -141,7 +156,7 @@ def test_learning_comes_near_the_exact_process():
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0])
     exact = GaussianProcessRegressor(kernel, approximation="exact", hyperparameters="maximise").fit(X, y)
     ours = GaussianProcessRegressor(kernel, approximation="inducing", hyperparameters="maximise").fit(X, y)
-    assert ours.log_evidence_ < exact.log_evidence_ + 1e-6
+    assert ours.log_evidence_ < exact.log_marginal_likelihood(ours.theta_) + 1e-9
     assert ours.log_evidence_ == pytest.approx(exact.log_evidence_, abs=0.5)
     np.testing.assert_allclose(ours.theta_, exact.theta_, atol=0.05)
     new = np.random.default_rng(1).uniform(-2, 2, (200, 2))

@@ -70,7 +70,8 @@ class LatentFunction(Protocol):
 class Fitter(Protocol):
     """Training rows prepared for fits at many parameters.
 
-    An attribute `note`, where there is one, joins the message of the fit.
+    An attribute `note`, where there is one, joins the message of the fit; `accuracy` is the relative change of the
+    evidence at which a search over parameters ends.
     """
 
     @property

@@ -32,8 +32,10 @@ SAMPLE = 10_000
 FIRST, MOST = 100, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
-#: kernel rows that a thread works on at a time: entries
-ENTRIES = 2**22
+#: largest gradient entry of the bound in the whitened coordinates while parameters are learnt
+LOOSE = 1e-2
+#: blocks of the rows in memory, and the rows that each has at least
+PARTS, LEAST = 16, 1024
 
 
 @storable_by_arguments
@@ -137,6 +139,8 @@ class InducingFitter:
     moved : bool
     """
 
+    #: relative change of the bound at which a search ends
+    accuracy: ClassVar[float] = 1e-7
     options: Inducing
     rows: Blocks
     used: Blocks
@@ -172,12 +176,14 @@ class InducingFitter:
         self, setting: Setting, start: InducingFunction | None = None
     ) -> tuple[InducingFunction, Array]:
         """The optimum at fixed parameters, and ∂ bound/∂theta."""
-        latent = self.fit(setting, start)
-        return latent, self.gradient(latent)
+        loose = replace(self.engine, tol=max(self.engine.tol, LOOSE)) if isinstance(self.engine, GaussianKL) else None
+        latent = (replace(self, engine=loose) if loose else self).fit(setting, start)
+        found = gradient_of(latent)
+        return replace(latent, stand_ins=found.stand_ins), found.theta
 
     def gradient(self, latent: InducingFunction) -> Array:
         """∂ bound/∂theta at an optimum."""
-        return gradient_of(latent)[0]
+        return gradient_of(latent).theta
 
     def refined(self, latent: InducingFunction) -> InducingFitter | None:
         """All rows and inputs for the kernel just learnt; then more points, while they gain enough; then moved ones."""
@@ -210,7 +216,7 @@ class InducingFitter:
             here = replace(self, Z=Z).fit(latent.setting, best[0])
             if here.posterior.log_evidence > best[0].posterior.log_evidence:
                 best[0] = here
-            return -here.posterior.log_evidence, -(gradient_of(here)[1] * scale).ravel()
+            return -here.posterior.log_evidence, -(gradient_of(here).inputs * scale).ravel()
 
         minimize(loss, (self.Z / scale).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.options.moves})
         return best[0].basis.Z
@@ -228,7 +234,7 @@ class InducingFitter:
 
 def _blocks(X: Array, y: Array) -> LocalBlocks:
     """Rows in memory, in blocks whose kernel rows are worked on by one thread each."""
-    return LocalBlocks.of(X, y, rows=max(1024, ENTRIES // MOST))
+    return LocalBlocks.of(X, y, rows=max(LEAST, -(-len(X) // PARTS)))
 
 
 def _held(blocks: Blocks) -> tuple[Array, Array] | None:

@@ -16,6 +16,9 @@ derivatives of ⟨log φ_n⟩ in mean and variance,
     ∂bound/∂k_u(x_n) = L⁻ᵀg_n,   ∂bound/∂k(x_n, x_n) = b_n,   ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ_n g_n h_nᵀ) L⁻¹, symmetrised,
 
 where Φ keeps the lower triangle and halves the diagonal.
+
+The sites' stand-ins γ_n = −2b_n and ν_n = a_n + γ_n h_nᵀm hardly change with the kernel (they are the dual parameters
+of Adam, Chang, Khan and Solin, 2021), so that the next kernel starts from S⁻¹ = I + Σγ_n h_n h_nᵀ, S⁻¹m = Σν_n h_n.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from scipy.linalg import lapack
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, widened
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, slices, tree, widened
+from latlin.distributed.threads import side_by_side
 from latlin.gp.kernel_gradients import cross, pull, pull_diagonal
 from latlin.gp.latent import MAX_JITTER, row_blocks
 from latlin.gp.setting import Setting
@@ -43,14 +47,16 @@ from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import cholesky, gram, symmetrise, times_upper
+from latlin.numerics.linalg import Cholesky, cholesky, gram, symmetrise, times_upper
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 
 #: share of the mean prior variance that always stands on the diagonal of K_uu, so that the bound is smooth in theta
 JITTER = 1e-10
+#: rows that are made together, where all are kept
+PIECE = 2048
 #: entries of the rows H up to which they are kept in memory for a fit
-HELD = 2**23
+HELD = 2**26
 
 
 @storable
@@ -122,42 +128,79 @@ class KernelRows:
         return np.full(count, self.basis.setting.mean)
 
 
-class _Slopes(NamedTuple):
-    """Sums over rows: gradients by cross kernels in parameters and in Z, by the diagonal, and Σ_n g_n h_nᵀ."""
+class Slopes(NamedTuple):
+    """Sums over rows, of which the gradient is made, and the stand-ins of every row.
+
+    Parameters
+    ----------
+    theta, inputs : ndarray
+        Gradients by cross kernels, in the kernel's parameters and in Z.
+    diagonal : ndarray
+        Gradient by k(x_n, x_n) in the kernel's parameters.
+    pulled, bent : ndarray of shape (M,) and (M, M)
+        Σ a_n h_n and Σ b_n h_n h_nᵀ, its upper triangle.
+    likelihood : tuple of ndarray
+        Gradients in the likelihood's parameters.
+    stand_ins : ndarray of shape (2, n)
+        γ and ν, counted from the prior mean.
+    """
 
     theta: Array
     inputs: Array
     diagonal: Array
-    inner: Array
+    pulled: Array
+    bent: Array
+    likelihood: tuple[Any, ...]
+    stand_ins: Array
+
+    def joined(self, other: Slopes) -> Slopes:
+        """Of both sets of rows, these first."""
+        stand_ins = np.concatenate([self.stand_ins, other.stand_ins], axis=1)
+        theta, inputs, diagonal, pulled, bent = add(self[:5], other[:5])
+        likelihood = add(self.likelihood, other.likelihood)
+        return Slopes(theta, inputs, diagonal, pulled, bent, likelihood, stand_ins)
 
 
-def slope_sums(block: Block, reading: KernelRows, m: Array, excess: Array, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """`_Slopes` of a block, and derivatives in the likelihood's parameters; `excess` is S − I."""
-    basis = reading.basis
-    kernel, template = basis.setting.kernel, reading.kind()
-    shape, amplitude = basis.Z.shape, basis.setting.amplitude**2
-    total: tuple[Any, ...] = _Slopes(
-        np.zeros(kernel.n_dims), np.zeros(shape), np.zeros(kernel.n_dims), np.zeros((shape[0],) * 2)
+def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names: tuple[str, ...]) -> Slopes:
+    """The slopes of a block; `excess` is S − I."""
+    outer = excess @ reading.basis.root.T
+    return tree((_slopes(part, reading, m, excess, outer, names) for part in _parts(block, reading)), Slopes.joined)
+
+
+def _slopes(part: Block, reading: KernelRows, m: Array, excess: Array, outer: Array, names: tuple[str, ...]) -> Slopes:
+    basis, X, observed = reading.basis, widened(part.X), reading(part)
+    kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
+    h, sites = observed.rows, observed.sites
+    variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, h @ excess), 0.0)
+    x = h @ m
+    at = x + sites.offset
+    a, b = observed.potential.expected_log(at, variance)[1:]
+    # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row
+    by_rows = h @ outer
+    by_rows *= 2.0 * amplitude * b[:, None]
+    by_rows += amplitude * a[:, None] * (basis.root @ m)
+    here = ExpectedTerm(at, variance, sites.weight)
+    found = parameter_gradients(here, observed.potential, slice(0, len(at)), sites.weight) if names else {}
+    vectors = {name: np.ndim(reading.kind().value_of(name)) for name in names}
+    return Slopes(
+        *pull(kernel, X, basis.Z, by_rows),
+        amplitude * pull_diagonal(kernel, X, b),
+        a @ h,
+        gram(h, b),
+        tuple(found[name] if vectors[name] else np.sum(found[name]) for name in names),
+        np.stack([-2.0 * b, a - 2.0 * b * x]),
     )
-    total += tuple(np.zeros(np.shape(template.value_of(name))) for name in names)
+
+
+def stand_in_sums(block: Block, reading: KernelRows, stand_ins: Array, rows: int) -> tuple[Array, Array]:
+    """Σ γ_n h_n h_nᵀ, its upper triangle, and Σ ν_n h_n of a block of `rows` rows, the last one shorter."""
+    total: tuple[Any, ...] = (np.zeros((reading.width,) * 2, order="F"), np.zeros(reading.width))
+    start = block.number * rows
     for part in _parts(block, reading):
-        X, observed = widened(part.X), reading(part)
-        h, sites = observed.rows, observed.sites
-        bent = h @ excess
-        variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, bent), 0.0)
-        at = h @ m + sites.offset
-        a, b = observed.potential.expected_log(at, variance)[1:]
-        inner = np.outer(m, a @ h) + 2.0 * excess @ symmetrise(gram(h, b))
-        # L⁻ᵀg_n, one per row
-        outer = amplitude * ((a[:, None] * m + 2.0 * b[:, None] * bent) @ basis.root.T)
-        by_kernel = pull(kernel, X, basis.Z, outer)
-        here = ExpectedTerm(at, variance, sites.weight)
-        found = parameter_gradients(here, observed.potential, slice(0, len(at)), sites.weight) if names else {}
-        slopes = _Slopes(*by_kernel, amplitude * pull_diagonal(kernel, X, b), inner)
-        shapes = (np.shape(template.value_of(name)) for name in names)
-        of_names = tuple(found[n] if s else np.sum(found[n]) for n, s in zip(names, shapes, strict=True))
-        total = add(total, (*slopes, *of_names))
-    return total
+        h, span = reading.basis.rows(widened(part.X)), slice(start, start + part.n_rows)
+        total = add(total, (gram(h, stand_ins[0, span]), stand_ins[1, span] @ h))
+        start = span.stop
+    return total[0], total[1]
 
 
 def leave_one_out_of(block: Block, reading: KernelRows, m: Array, excess: Array) -> Array:
@@ -211,12 +254,15 @@ class InducingFunction:
         The training rows.
     one : label, optional
         The class that counts as one, where targets are labels.
+    stand_ins : ndarray of shape (2, n), optional
+        γ and ν of every row, to start from at other parameters.
     """
 
     basis: Basis
     posterior: Posterior
     blocks: Blocks
     one: Any = None
+    stand_ins: Array | None = None
 
     @property
     def setting(self) -> Setting:
@@ -265,8 +311,24 @@ class InducingFunction:
         """The same with another word on its posterior."""
         return replace(self, posterior=posterior)
 
-    def carried(self, basis: Basis) -> Posterior:
-        """The posterior in the coordinates of another basis, to start from there."""
+    def start_at(self, basis: Basis, blocks: Blocks) -> Posterior | None:
+        """Where to start in another basis: from the stand-ins of the same rows, or from this posterior's function."""
+        if self.stand_ins is None or blocks is not self.blocks or not isinstance(blocks, LocalBlocks):
+            return self._carried(basis)
+        reading = KernelRows(basis, self.one)
+        precision, linear = blocks.total(stand_in_sums, reading, self.stand_ins, blocks.rows)
+        precision[np.diag_indices(len(linear))] += 1.0
+        try:
+            found = cholesky(precision)
+        except ValueError:
+            return self._carried(basis)
+        return self._replaced(found.solve(linear), found)
+
+    def _replaced(self, mean: Array, precision: Cholesky) -> Posterior:
+        structure = PrecisionCovariance(DiagonalWhitening(np.ones(len(mean))), precision)
+        return replace(self.posterior, density=Gaussian(mean, structure), sites=None)
+
+    def _carried(self, basis: Basis) -> Posterior | None:
         if basis.Z.shape == self.basis.Z.shape and np.array_equal(basis.Z, self.basis.Z):
             return self.posterior
         h = self.basis.rows(basis.Z)
@@ -277,9 +339,8 @@ class InducingFunction:
         try:
             precision = cholesky(cholesky(covariance).inverse())
         except ValueError:
-            return self.posterior
-        structure = PrecisionCovariance(DiagonalWhitening(np.ones(len(mean))), precision)
-        return replace(self.posterior, density=Gaussian(mean, structure), sites=None)
+            return None
+        return self._replaced(mean, precision)
 
 
 def fit_inducing(
@@ -287,9 +348,8 @@ def fit_inducing(
 ) -> InducingFunction:
     """The optimum over N(m, S) at fixed parameters."""
     model = model_of(basis, blocks, one)
-    before = None if start is None else start.carried(basis)
-    usable = before if before is not None and len(before.mean) == len(basis.Z) else None
-    posterior = infer(model, engine, start=usable, verbose=verbose)
+    known = None if start is None or model.gaussian else start.start_at(basis, blocks)
+    posterior = infer(model, engine, start=known, verbose=verbose)
     kind = "lower bound" if posterior.evidence_kind == "exact" else posterior.evidence_kind
     note = f"{posterior.message}; {len(basis.Z)} inducing points, whose evidence is a lower bound on the exact one"
     return InducingFunction(basis, replace(posterior, evidence_kind=kind, message=note), blocks, one)
@@ -299,22 +359,47 @@ def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
     """The latent linear model of a basis: rows in memory where they are few, else in blocks."""
     prior, reading = GaussianFactor(dim=len(basis.Z)), KernelRows(basis, one)
     whole = blocks.whole if isinstance(blocks, LocalBlocks) else None
-    if whole is not None and whole.n_rows * len(basis.Z) <= HELD:
-        rows, potential, _, offset, extra = reading(whole)
-        return LatentLinearModel([prior, SiteFactor(rows, potential, offset=offset, extra_variance=extra)])
-    return BlockModel(LatentLinearModel([prior]), blocks, reading)
+    if whole is None or whole.n_rows * len(basis.Z) > HELD:
+        return BlockModel(LatentLinearModel([prior]), blocks, reading)
+    rows, extra = _held_rows(basis, whole.X)
+    potential = reading.observed(whole)
+    return LatentLinearModel([prior, SiteFactor(rows, potential, offset=basis.setting.mean, extra_variance=extra)])
 
 
-def gradient_of(latent: InducingFunction) -> tuple[Array, Array]:
-    """Gradients of the bound in theta, and in the inducing inputs, with N(m, S) at its optimum: one pass."""
-    basis, setting = latent.basis, latent.setting
+def _held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
+    """All rows h_n and what they leave out, made a piece at a time."""
+    rows, extra = np.empty((len(X), len(basis.Z))), np.empty(len(X))
+    spans = list(slices(len(X), PIECE))
+
+    def fill(span: slice) -> None:
+        part = widened(X[span])
+        rows[span] = basis.rows(part)
+        extra[span] = basis.left_out(part, rows[span])
+
+    for _ in side_by_side(fill, spans, len(spans)):
+        pass
+    return rows, extra
+
+
+class Gradient(NamedTuple):
+    """Of the bound in theta and in the inducing inputs, and the stand-ins of every row, which come along."""
+
+    theta: Array
+    inputs: Array
+    stand_ins: Array
+
+
+def gradient_of(latent: InducingFunction) -> Gradient:
+    """The gradient of the bound, with N(m, S) at its optimum: one pass."""
+    basis, setting, m, excess = latent.basis, latent.setting, latent.posterior.mean, latent.excess
     names = setting.likelihood.free
-    shared = (latent.posterior.mean, latent.excess, names)
-    theta, inputs, diagonal, inner, *found = latent.blocks.total(slope_sums, latent.reading, *shared)
+    parts = latent.blocks.each(slopes_of, latent.reading, m, excess, names)
+    theta, inputs, diagonal, pulled, bent, found, stand_ins = tree(parts, Slopes.joined)
+    inner = np.outer(m, pulled) + 2.0 * excess @ symmetrise(bent)
     # ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ g hᵀ) L⁻¹, and L⁻ᵀ = C⁻¹
     half = np.tril(inner, -1) + 0.5 * np.diag(np.diagonal(inner))
     outer = -(setting.amplitude**2) * (basis.root @ half @ basis.root.T)
     own = pull(setting.kernel, basis.Z, basis.Z, 0.5 * (outer + outer.T))
     of_likelihood = setting.likelihood.pull(dict(zip(names, found, strict=True)))
     # both arguments of K_uu move with Z
-    return np.concatenate([theta + diagonal + own.theta, of_likelihood]), inputs + 2.0 * own.inputs
+    return Gradient(np.concatenate([theta + diagonal + own.theta, of_likelihood]), inputs + 2.0 * own.inputs, stand_ins)

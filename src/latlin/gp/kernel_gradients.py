@@ -81,7 +81,18 @@ def pull(kernel: Kernel, X: Array, Z: Array, G: Array) -> Pull:
 
 
 def pull_diagonal(kernel: Kernel, X: Array, g: Array) -> Array:
-    """Gradient of Σ_n g_n k(x_n, x_n) in the free parameters, by differences."""
+    """Gradient of Σ_n g_n k(x_n, x_n), white noise included, in the free parameters."""
+    if isinstance(kernel, Sum):
+        return np.concatenate([pull_diagonal(kernel.k1, X, g), pull_diagonal(kernel.k2, X, g)])
+    if isinstance(kernel, Product):
+        first, second = kernel.k1.diag(X), kernel.k2.diag(X)
+        return np.concatenate([pull_diagonal(kernel.k1, X, g * second), pull_diagonal(kernel.k2, X, g * first)])
+    if isinstance(kernel, ConstantKernel):
+        return np.full(kernel.n_dims, kernel.constant_value * float(g.sum()))
+    if isinstance(kernel, WhiteKernel):
+        return np.full(kernel.n_dims, kernel.noise_level * float(g.sum()))
+    if _is_stationary(kernel):
+        return np.zeros(kernel.n_dims)
     return _in_parameters(kernel, lambda there: float(g @ there.diag(X)))
 
 

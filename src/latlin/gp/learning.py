@@ -196,7 +196,7 @@ def _search(
     found = maximise_evidence(setting, fitter, *steps)
     while (better := fitter.refined(found.latent)) is not None:
         fitter, before = better, found
-        found = maximise_evidence(before.setting, fitter, optimizer, 0, *steps[2:], before.latent)
+        found = maximise_evidence(before.setting, fitter, optimizer, 0, *steps[2:], before)
         found = replace(found, trace=np.concatenate([before.trace, found.trace]), n_iter=before.n_iter + found.n_iter)
     said = (found.message, getattr(fitter, "note", ""), search.reason)
     return fitter, replace(found, message="; ".join(filter(None, said)))
