@@ -12,10 +12,9 @@ import numpy as np
 from latlin.additive.problem import Problem
 from latlin.hyper import Learnt, Space, averaged_posterior, integrate, maximise
 from latlin.hyper.learn import Component
-from latlin.hyper.objective import Evaluation, Point
+from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import Optimum
-from latlin.hyper.space import Hyperparameter
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluation, Hyperparameter, Point
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.exact import Exact

@@ -14,8 +14,7 @@ from scipy import sparse
 
 from latlin.additive.family import Family, Observed, hyperparameters, parameter_names
 from latlin.additive.term import Part, Rows, Values
-from latlin.hyper.objective import Evaluation
-from latlin.hyper.space import Hyperparameter
+from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.infer import infer

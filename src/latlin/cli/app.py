@@ -134,7 +134,7 @@ def fit(
             model = fit_model(prepare(table, choices, _answer()), how)
         else:
             from latlin.cli import schedulers
-            from latlin.cli.blocks import fit_blocks
+            from latlin.cli.fit import fit_blocks
 
             with schedulers.scheduler(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
@@ -159,7 +159,7 @@ def predict(
     """Predict the rows of a table, with intervals."""
     with one_sentence(debug):
         from latlin.cli.formula import additive_of, predict_formula
-        from latlin.cli.model_file import load_model
+        from latlin.cli.models import load_model
         from latlin.cli.predict import Asking, predict_files
         from latlin.datasets.parts import appending, table_files
         from latlin.datasets.table import guard_text
@@ -255,7 +255,7 @@ def report(
     """Write one HTML page about a model: no network, no script, for screens, phones and paper."""
     with one_sentence(debug):
         from latlin.cli.formula import additive_of, report_formula
-        from latlin.cli.model_file import load_model
+        from latlin.cli.models import load_model
         from latlin.numerics.atomic import write_text
         from latlin.report.page import render
 
@@ -280,8 +280,7 @@ def summary(
     with one_sentence(debug):
         from latlin.cli.fit import tell
         from latlin.cli.formula import additive_of
-        from latlin.cli.model_file import load_model
-        from latlin.cli.models import checked_interval
+        from latlin.cli.models import checked_interval, load_model
 
         if (additive := additive_of(model)) is not None:
             found = additive.estimator.summary(checked_interval(interval))

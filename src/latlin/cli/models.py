@@ -1,7 +1,8 @@
-"""From a table and a few words to an estimator ready to fit."""
+"""From a table and a few words to an estimator ready to fit, and models on disk."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin import linear
-from latlin.datasets.columns import Levelling, told
-from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
+from latlin.datasets.columns import Levelling, listed
+from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -24,7 +25,8 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
-from latlin.report.facts import VERDICT
+from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.report.facts import VERDICT, Facts
 
 ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
@@ -95,7 +97,7 @@ def must_be_told(guess: Guess) -> str:
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told) -> Prepared:
     """Encode a table; `ask` is called when the family cannot be told from the target."""
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     refuse_unknown(frame.columns, choices.others)
     left = (*choices.drop, *choices.others)
     encoding = learn_encoding(
@@ -129,7 +131,7 @@ def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
     """Columns that are named but not there."""
     for name in names:
         if name not in columns:
-            raise ValueError(f"the table has no column {name!r}; it has {told(columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {listed(columns)}")
 
 
 def with_columns(target: Target, choices: Choices) -> Target:
@@ -188,7 +190,7 @@ def scale_of(words: str) -> float | str:
 
 def checked_engine(engine: str) -> str:
     if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {told(ENGINES)}, got {engine!r}")
+        raise ValueError(f"engine must be one of {listed(ENGINES)}, got {engine!r}")
     return engine
 
 
@@ -254,14 +256,61 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     """What became of missing values and of columns that say nothing."""
     notes = []
     if gaps and encoding.missing == "drop":
-        notes.append(f"{dropped} rows with missing values were left out ({told_gaps(gaps)}).")
+        notes.append(f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}).")
     if gaps and encoding.missing == "impute":
-        notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
+        notes.append(f"Missing values became the mean or the most frequent level of their column: {listed_gaps(gaps)}.")
     if encoding.left_out:
-        notes.append(f"Left out, because they are the same in every row: {told(encoding.left_out)}.")
+        notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
     if not notes:
         notes.append("No values are missing.")
     compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}
     if compared:
         notes.append(f"Levels are compared: {', '.join(f'{name} with {to}' for name, to in compared.items())}.")
     return notes
+
+
+# --- A model on disk: the estimator's archive, with a card inside that says how rows become numbers and what was found.
+#
+# The card is part of the archive's header, so that `latlin.load` reads the same file and finds the estimator.
+
+
+FORMAT = 1
+
+
+class Model(NamedTuple):
+    """A fitted estimator with the way to it from a table, and what is known about the fit."""
+
+    estimator: Any
+    encoding: Encoding
+    target: Target
+    facts: Facts
+
+
+def save_model(path: str | os.PathLike[str], model: Model) -> None:
+    """Write a model, all or nothing."""
+    card = {
+        "format": FORMAT,
+        "encoding": model.encoding.to_json(),
+        "target": model.target.to_json(),
+        "facts": model.facts.to_json(),
+    }
+    save_with_card(path, model.estimator, card)
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model; a file that is none, or of a later format, gets a sentence, and nothing in it is run."""
+    where = os.fspath(path)
+    try:
+        estimator, card = load_with_card(path)
+    except ValueError as error:
+        raise ValueError(f"{where} is not a model written by 'latlin fit': {error}") from error
+    if not isinstance(card, dict) or not isinstance(card.get("format"), int):
+        raise ValueError(f"{where} is not a model written by 'latlin fit': it has no card")
+    if card["format"] > FORMAT:
+        raise ValueError(f"{where} has format {card['format']}, and this latlin reads up to {FORMAT}: upgrade it")
+    try:
+        encoding, target = Encoding.from_json(card["encoding"]), Target.from_json(card["target"])
+        facts = Facts.from_json(card["facts"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{where} has a card that cannot be read: {error}") from error
+    return Model(estimator, encoding, target, facts)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.cli.model_file import Model
-from latlin.cli.models import checked_interval, log_exposure
+from latlin.cli.models import Model, checked_interval, log_exposure
 from latlin.datasets.columns import as_text
 from latlin.datasets.parts import Part, read_parts
 from latlin.datasets.table import Frame, need_pandas

@@ -1,7 +1,7 @@
 """One column of a table as columns of numbers: as it is, or as indicators of its levels.
 
 What a column looked like when the model was fitted (its levels, what fills a gap) is kept, so that new rows are
-encoded in the same way, and a cell that does not fit is told by row and column.
+encoded in the same way, and a cell that does not fit is named by row and column.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class LevelColumn:
             row = unknown[0]
             raise ValueError(
                 f"column {self.name!r} has the level {texts[place[row]]!r} in row {row + 1}, which the model has never "
-                f"seen; it knows {told(self.levels)}"
+                f"seen; it knows {listed(self.levels)}"
             )
         # the last row is that of what is missing, place −1
         table = [self._row(text) for text in texts]
@@ -133,10 +133,10 @@ class Levelling(NamedTuple):
     def column(self, name: str, counts: Mapping[str, int]) -> LevelColumn:
         """For levels that occurred so often."""
         if self.coding not in CODINGS:
-            raise ValueError(f"coding must be one of {told(CODINGS)}, got {self.coding!r}")
+            raise ValueError(f"coding must be one of {listed(CODINGS)}, got {self.coding!r}")
         reference, levels = self.references.get(name, ""), tuple(in_order(counts))
         if reference and reference not in levels:
-            raise ValueError(f"the reference of {name!r} must be one of {told(levels)}, got {reference!r}")
+            raise ValueError(f"the reference of {name!r} must be one of {listed(levels)}, got {reference!r}")
         return LevelColumn(name, levels, max(counts, key=lambda level: counts[level]), self.coding, reference)
 
 
@@ -256,7 +256,7 @@ def in_order(texts: Any) -> list[str]:
         return sorted(texts)
 
 
-def told(names: Any, most: int = 12) -> str:
+def listed(names: Any, most: int = 12) -> str:
     """A list of names in a sentence, cut where it gets long."""
     names = list(names)
     return ", ".join(repr(name) for name in names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")

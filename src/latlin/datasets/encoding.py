@@ -18,7 +18,7 @@ from latlin.datasets.columns import (
     column_of_numbers,
     learn_column,
     level_counts,
-    told,
+    listed,
 )
 from latlin.datasets.table import Frame, need_pandas
 from latlin.numerics.stored import storable
@@ -159,7 +159,7 @@ class Encoding:
         missing = checked_missing(missing or self.missing)
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
-            raise ValueError(f"the table lacks {told(absent)}, which the model was fitted with")
+            raise ValueError(f"the table lacks {listed(absent)}, which the model was fitted with")
         plain, values = _plain_numbers(frame, [c.name for c in self.columns if isinstance(c, NumberColumn)])
         known = {name: values[:, [k]] for k, name in enumerate(plain)}
         blocks = [known[c.name] if c.name in known else c.encode(frame[c.name]) for c in self.columns]
@@ -167,7 +167,7 @@ class Encoding:
         gaps = {c.name: int(n) for c, n in zip(self.columns, holes.sum(axis=0), strict=True) if n}
         if gaps and missing == "error":
             raise ValueError(
-                f"there are missing values: {told_gaps(gaps)} of {len(frame)} rows; say what to do with them: "
+                f"there are missing values: {listed_gaps(gaps)} of {len(frame)} rows; say what to do with them: "
                 "missing 'drop' or 'impute' (--missing)"
             )
         for column, block, hole in zip(self.columns, blocks, holes.T, strict=True):
@@ -218,7 +218,7 @@ def learn_encoding(
     goal = () if target is None else (target,)
     for name in (*goal, *drop, *categorical, *levelling.references):
         if name not in frame.columns:
-            raise ValueError(f"the table has no column {name!r}; it has {told(frame.columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {listed(frame.columns)}")
     names = [name for name in frame.columns if name != target and name not in drop]
     learnt = _learnt(frame, names, categorical, levelling)
     columns = tuple(column for column in learnt.values() if column is not None)
@@ -268,11 +268,11 @@ def _learnt(
 
 def checked_missing(missing: str) -> str:
     if missing not in MISSING:
-        raise ValueError(f"missing must be one of {told(MISSING)}, got {missing!r}")
+        raise ValueError(f"missing must be one of {listed(MISSING)}, got {missing!r}")
     return missing
 
 
-def told_gaps(gaps: Mapping[str, int]) -> str:
+def listed_gaps(gaps: Mapping[str, int]) -> str:
     """Missing values by column, in a sentence."""
     return ", ".join(f"{name!r} {count}" for name, count in gaps.items())
 

@@ -22,11 +22,9 @@ from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.arrays import Array, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
 #: share of wrong labels that "step" allows for

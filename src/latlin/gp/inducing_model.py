@@ -40,7 +40,7 @@ from latlin.gp.latent import MAX_JITTER, row_blocks
 from latlin.gp.setting import Setting
 from latlin.inference.blocks import BlockModel, Observed, pieces
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.sites import parameter_gradients
+from latlin.inference.evidence.gradient import parameter_gradients
 from latlin.inference.evidence.terms import ExpectedTerm
 from latlin.inference.forms.sites import cavity
 from latlin.inference.infer import infer

@@ -27,10 +27,9 @@ from latlin.gp.search import Found, maximise_evidence
 from latlin.gp.setting import Setting
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate
-from latlin.hyper.objective import Evaluation
+from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import bound_message, touching
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior

@@ -19,14 +19,12 @@ from latlin.gp.process import Process, default_kernel, given_kernel, resolve_eng
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
 from latlin.gp.validation import choose_on_validation
-from latlin.hyper.table import HyperparameterTable
+from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from latlin.hyper import importance, rules
-from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
-from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
-from latlin.hyper.objective import Evaluate, Objective, Point
+from latlin.hyper import rules
+from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_of, normal_marginal, row_of
 from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
-from latlin.hyper.space import Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
+from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import progress
@@ -106,7 +104,7 @@ def maximise(
     ----------
     space : Space
     evaluate : callable
-        See `latlin.hyper.objective.Evaluate`.
+        See `latlin.hyper.space.Evaluate`.
     gradient, gain : float
         How far the search goes; see `find_optimum`.
     curvature : bool
@@ -165,7 +163,7 @@ def integrate(
     ----------
     space : Space
     evaluate : callable
-        See `latlin.hyper.objective.Evaluate`.
+        See `latlin.hyper.space.Evaluate`.
     method : {"auto", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
         sampling beyond.
@@ -187,7 +185,7 @@ def integrate(
         elif chosen == "composite":
             rule = rules.composite(objective, axes, optimum.point)
         else:
-            rule = importance.sample(objective, axes, random_state)
+            rule = rules.importance(objective, axes, random_state)
     _tell(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from latlin.hyper.objective import Objective, Point
-from latlin.hyper.space import Space
+from latlin.hyper.space import Objective, Point, Space
 from latlin.numerics.arrays import Array
 
 #: evaluations of a search at most

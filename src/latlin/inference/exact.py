@@ -27,7 +27,7 @@ from latlin.densities.precision import SubspaceCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
-from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import needs_sparse

@@ -25,11 +25,9 @@ from latlin.inference.arguments import (
     positive_array,
     positive_int,
 )
-from latlin.numerics.arrays import Array
-from latlin.numerics.constraints import independent_rows
-from latlin.numerics.intrinsic import generalised_log_det
+from latlin.numerics.arrays import Array, countable
+from latlin.numerics.intrinsic import generalised_log_det, independent_rows
 from latlin.numerics.linalg import cholesky
-from latlin.numerics.magnitude import countable
 from latlin.potentials.base import Potential
 
 #: why a question about a covariance has no answer

@@ -21,24 +21,19 @@ from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._block_table import Table, describe
-from latlin.linear._coding import Coding, Numbers
+from latlin.linear._checks import Coding, Numbers
 from latlin.linear._description import Description
-from latlin.linear._design import Design, design_of, design_of_moments
-from latlin.linear._evidence import Fit
-from latlin.linear._families import Targets
+from latlin.linear._design import Design, as_pandas, design_of, design_of_moments, encoded, learn, needs_encoding
 from latlin.linear._fitting import fit_problem, numbered, settled
-from latlin.linear._learning import Learning, fixed_table, learning
+from latlin.linear._learning import Fit, Learning, fixed_table, learning
 from latlin.linear._model_checks import checks_of_searches
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
-from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
-from latlin.linear._tables import as_pandas, encoded, learn, needs_encoding
+from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)

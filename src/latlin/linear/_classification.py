@@ -18,8 +18,7 @@ from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
-from latlin.linear._coding import Coding, class_index
-from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._checks import Coding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
 from latlin.linear._model_checks import checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import Summarised
@@ -178,10 +177,3 @@ class Classification(ClassifierMixin, LinearEstimator):
 def _classes(y: NDArray[Any], weight: Array | None) -> NDArray[Any]:
     """The labels of the rows that count; at least two."""
     return at_least_two(np.unique(y if weight is None else y[weight > 0.0]))
-
-
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
-    """The classes, if there is something to tell apart."""
-    if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
-    return classes

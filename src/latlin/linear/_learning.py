@@ -24,16 +24,83 @@ import numpy as np
 
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate, maximise
-from latlin.hyper.objective import Evaluate, Evaluation
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.marginals import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import Accuracy, Fit, Share, ranges_of
 from latlin.linear._exact import Spectrum
 from latlin.linear._problem import Problem
-from latlin.potentials.ranges import Above, Between, Increasing, Range
+from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
+from latlin.potentials.ranges import Above, Between, Increasing, Positive, Range
 from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
+
+# --- What a linear fit is: a posterior with its hyperparameters, how far a search for these goes, and where they lie.
+
+
+class Accuracy(NamedTuple):
+    """How far a search goes.
+
+    Parameters
+    ----------
+    gradient : float
+        Largest derivative of the log evidence in a log hyperparameter at the end, in nat.
+    gain : float
+        Least relative gain in log evidence that is worth another fit.
+    """
+
+    gradient: float = 1e-2
+    gain: float = 1e-10
+
+
+PLAIN = Accuracy()
+
+
+@storable
+class Share(NamedTuple):
+    """One component of a posterior that is averaged over hyperparameters: its weight and their values."""
+
+    weight: float
+    values: dict[str, Any]
+
+
+@storable
+class Fit(NamedTuple):
+    """A posterior and the hyperparameters it belongs to.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        A mixture where hyperparameters are integrated.
+    values : dict
+        Hyperparameters by name: given, at their optimum, or their posterior means.
+    n_fits : int
+    shares : tuple of Share
+        Those of the components of a mixture, in their order; empty otherwise.
+    table : HyperparameterTable or None
+    """
+
+    posterior: Posterior
+    values: dict[str, Any]
+    n_fits: int = 1
+    shares: tuple[Share, ...] = ()
+    table: HyperparameterTable | None = None
+
+    @property
+    def weights(self) -> Array:
+        """Those of the components of a mixture."""
+        return np.array([share.weight for share in self.shares])
+
+
+def ranges_of(problem: Problem) -> dict[str, Range]:
+    """Where each hyperparameter is sought."""
+    unit = problem.unit
+    return {
+        "prior_scale": Positive(unit, 1e-4 * unit, 1e3 * unit),
+        **problem.family.ranges(unit),
+        **problem.prior.ranges(),
+    }
+
 
 Manner = Literal["auto", "maximise", "integrate", "fixed"]
 #: hyperparameter → the estimator's argument

@@ -17,11 +17,9 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.model import GaussianFactor
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.linear import _checks
-from latlin.linear._classification import at_least_two
-from latlin.linear._coding import class_index
-from latlin.linear._evidence import Fit
+from latlin.linear._checks import at_least_two, class_index
 from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
-from latlin.linear._learning import Learning
+from latlin.linear._learning import Fit, Learning
 from latlin.linear._problem import Problem
 from latlin.numerics.arrays import Array
 

@@ -10,8 +10,8 @@ from scipy.special import expit, ndtr
 
 from latlin.distributed.answers import rowwise
 from latlin.linear import _checks
+from latlin.linear._checks import Coding, Positive
 from latlin.linear._classification import Classification
-from latlin.linear._coding import Coding, Positive
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.arrays import Array

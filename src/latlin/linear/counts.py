@@ -8,10 +8,10 @@ import numpy as np
 
 from latlin.inference.engine import Engine
 from latlin.linear._checks import exposed
-from latlin.linear._choice import AUTO, ExposedFamily
-from latlin.linear._families import COUNTS
 from latlin.linear._model_checks import BEYOND, Dispersed
 from latlin.linear._predict import predictive, tails
+from latlin.linear._problem import COUNTS
+from latlin.linear._regression import AUTO, ExposedFamily
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
+from latlin.linear._checks import Coding, Place
 from latlin.linear._classification import Classification
-from latlin.linear._coding import Coding, Place
 from latlin.linear._predict import Latent, draw_observations, draw_weights, levels, log_density, tails
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
-from latlin.linear._choice import AUTO, ChosenFamily
-from latlin.linear._families import SURVIVAL
 from latlin.linear._predict import Latent, log_density, predictive
+from latlin.linear._problem import SURVIVAL
+from latlin.linear._regression import AUTO, ChosenFamily
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.factor.mixed.kernels import BINARY, COUNT, ORDINAL, REAL
+from latlin.numerics.arrays import summable
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
 from latlin.numerics.stored import storable
 
 KINDS = {"real": REAL, "binary": BINARY, "count": COUNT, "ordinal": ORDINAL, "categorical": BINARY}
@@ -129,7 +129,7 @@ def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame, told by what it can do."""
+    """Whether X is a data frame, by what it can do."""
     return hasattr(X, "columns") and hasattr(X, "isna") and hasattr(X, "assign")
 
 

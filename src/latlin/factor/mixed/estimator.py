@@ -18,11 +18,11 @@ from latlin.factor.mixed.fit import Problem, climb, cold_posterior, make_engine
 from latlin.factor.mixed.kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
 from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
 ENGINES = ("gkl", "laplace", "ep")
@@ -44,8 +44,8 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         Number of latents K.
     types : dict, sequence or None
         "real", "binary", "count", "ordinal" or "categorical" by name (or position) for some columns, or one a column.
-        The rest is told by dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other categories
-        and text: categorical; integers of a data frame: count; anything else: real.
+        The rest follows from the dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other
+        categories and text: categorical; integers of a data frame: count; anything else: real.
     engine : {"gkl", "laplace", "ep"}
         How the posteriors of the rows are approximated. Only "gkl" gives a bound that never falls.
     latents : {"gaussian", "laplace", "student-t"}

@@ -19,7 +19,6 @@ from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
-from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.verdict import (
     FEWEST_EFFECTIVE,
     Findings,
@@ -30,7 +29,7 @@ from latlin.diagnostics.verdict import (
     judge,
     moment_gap,
 )
-from latlin.diagnostics.weights import DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
+from latlin.diagnostics.weights import LARGEST_K, DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.diagnosis.proposals import Approximation, Draws, draws_for
 from latlin.inference.model import in_memory

@@ -11,10 +11,10 @@ from scipy.special import logsumexp
 
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.averaged import AveragedModel
-from latlin.inference.forms.gaussian_part import factor_whitening
 from latlin.inference.forms.prior import (
     expected_log_gaussians,
     factor_precision,
+    factor_whitening,
     log_integral,
     needs_sparse,
     quadratic_of,

@@ -25,9 +25,8 @@ from latlin.inference.forms.site import dense_form, site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, summable
 from latlin.numerics.linalg import Cholesky, cholesky
-from latlin.numerics.magnitude import summable
 
 
 class Sums(NamedTuple):

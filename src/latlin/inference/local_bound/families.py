@@ -17,7 +17,7 @@ from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm
 from latlin.inference.local_bound.double_loop import Fit
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.lanczos import lanczos
+from latlin.numerics.conjugate_gradients import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
 
 

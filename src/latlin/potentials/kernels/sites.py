@@ -22,8 +22,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.exp_kernels import FUSED, LOG1P, exp_minus
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
+from latlin.numerics.special import FUSED, LOG1P, exp_minus
 from latlin.numerics.threads import share_out
 
 CHUNK = 512
