@@ -42,7 +42,7 @@ def test_all_neighbours_are_the_exact_process(likelihood, engine):
     for one, other in zip(answers(exact, new), answers(all_of_them, new), strict=True):
         np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance)
     assert all_of_them.evidence_kind_ == exact.evidence_kind_
-    assert "another model" in all_of_them.posterior_.message
+    assert "another model" in all_of_them.message_
 
 
 @pytest.mark.parametrize(("likelihood", "engine"), FITS)

@@ -68,7 +68,11 @@ class LatentFunction(Protocol):
 
 
 class Fitter(Protocol):
-    """Training rows prepared for fits at many parameters."""
+    """Training rows prepared for fits at many parameters.
+
+    An attribute `note`, where there is one, joins the message of the fit; `accuracy` is the relative change of the
+    evidence at which a search over parameters ends.
+    """
 
     @property
     def X(self) -> Array:

@@ -10,12 +10,14 @@ from typing import Any
 
 from sklearn.gaussian_process import kernels
 
+from latlin.gp import state_space
 from latlin.gp.approximation import Fitter, LatentFunction
 from latlin.gp.conditionals import Neighbourhoods
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.process import Process
 from latlin.gp.search import Found
 from latlin.gp.setting import Setting
+from latlin.gp.state_space import StateSpaceLatent
 from latlin.gp.vecchia import VecchiaLatent, model_of
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters
@@ -118,9 +120,36 @@ def _put_vecchia_together(
     return VecchiaLatent(setting, hoods, given, posterior)
 
 
+def _take_line_apart(latent: StateSpaceLatent) -> dict[str, Any]:
+    posterior = latent.posterior
+    return {
+        "setting": latent.setting,
+        "times": latent.times,
+        "state": latent.state,
+        "potential": latent.factor.potential,
+        "sites": posterior.sites,
+        "trace": posterior.trace,
+        "numbers": {name: getattr(posterior, name) for name in KEPT},
+    }
+
+
+def _put_line_together(
+    setting: Setting,
+    times: Array,
+    state: Any,
+    potential: Potential,
+    sites: SiteParameters,
+    trace: Array,
+    numbers: Mapping[str, Any],
+) -> StateSpaceLatent:
+    posterior = _posterior(state_space.model_of(setting, times, state, potential), sites, trace, numbers)
+    return StateSpaceLatent(setting, times, state, posterior)
+
+
 storable_as(Process, _take_apart, _put_together)
 storable_as(Latent, _take_latent_apart, _put_latent_together)
 storable_as(VecchiaLatent, _take_vecchia_apart, _put_vecchia_together)
+storable_as(StateSpaceLatent, _take_line_apart, _put_line_together)
 for _kernel in vars(kernels).values():
     if isinstance(_kernel, type) and issubclass(_kernel, kernels.Kernel) and _kernel.__module__ == kernels.__name__:
         storable_by_arguments(_kernel, lambda kernel: kernel.get_params(deep=False))

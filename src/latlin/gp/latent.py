@@ -19,6 +19,7 @@ import numpy as np
 from scipy import linalg
 
 from latlin.densities.precision import kernel_weights
+from latlin.gp.approximation import LatentFunction
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
@@ -218,6 +219,20 @@ def condition(
     model = LatentLinearModel([prior, SiteFactor(None, potential)])
     posterior = with_sites(infer(model, engine, start=start, verbose=verbose))
     return Latent(X, setting, prior.cov, jitter, potential, posterior)
+
+
+def warm_start(start: LatentFunction | None, model: LatentLinearModel) -> Posterior | None:
+    """The posterior of another fit where it is one of the same coordinates and sites."""
+    if start is None or start.posterior.sites is None:
+        return None
+    posterior, count = start.posterior, model.site_count(model.sites[0])
+    same = posterior.model.dim == model.dim and len(start.posterior.sites.gamma) == count
+    return posterior if same else None
+
+
+def accuracy_for(rows: int) -> float:
+    """Relative change of the evidence at which a search ends: some thousandth of its unit, whatever the rows."""
+    return float(np.clip(1e-3 / rows, 1e-9, 1e-7))
 
 
 def with_sites(posterior: Posterior) -> Posterior:

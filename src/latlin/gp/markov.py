@@ -10,14 +10,15 @@ times the variance. The integrals of e^−2τ τᵏ are incomplete gamma functio
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import factorial, gammainc
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, Product, Sum
 
-from latlin.gp.columns import Columns
 from latlin.densities.chain import Chain
+from latlin.gp.columns import Columns
 from latlin.numerics.arrays import Array
 
 
@@ -140,7 +141,7 @@ def stationary(part: Part) -> Array:
 def blocks_of(parts: list[Part]) -> list[slice]:
     """Where the states of the parts stand in a state of their sum."""
     edges = np.cumsum([0, *(len(SHAPES[part.nu].F) for part in parts)])
-    return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def steps_between(parts: list[Part], spacing: Array) -> tuple[Array, Array]:

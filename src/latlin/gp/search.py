@@ -19,6 +19,10 @@ from latlin.numerics.progress import Progress, progress
 
 #: half width, in logarithms, of the box around the first parameters from which restarts are drawn
 SPREAD = 2.0
+#: relative change of the evidence at which a search ends, unless a fitter has an `accuracy` of its own
+ACCURACY = 1e-9
+#: smallest and largest length over which the evidence may bend
+UNITS = (1e-3, 0.1)
 #: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start
 NEAR = 1.0
 Optimizer = Callable[..., tuple[Array, float]]
@@ -26,7 +30,10 @@ Optimizer = Callable[..., tuple[Array, float]]
 
 @dataclass(frozen=True)
 class Found:
-    """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went."""
+    """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went.
+
+    `units` are lengths over which the evidence bends in each parameter, as the search saw them.
+    """
 
     setting: Setting
     latent: LatentFunction
@@ -34,6 +41,7 @@ class Found:
     converged: bool
     n_iter: int
     message: str
+    units: Array | None = None
 
 
 @dataclass
@@ -44,6 +52,7 @@ class _Climb:
     fitter: Fitter
     bar: Progress
     space: Space | None = None
+    units: Array | None = None
     trace: list[float] = field(default_factory=list)
     last: tuple[Array, LatentFunction] | None = None
     best: tuple[float, Array, LatentFunction | None] = (-np.inf, np.zeros(0), None)
@@ -91,9 +100,13 @@ def maximise_evidence(
     rng: np.random.Generator,
     verbose: bool,
     space: Space | None = None,
-    start: LatentFunction | None = None,
+    before: Found | None = None,
 ) -> Found:
-    """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None."""
+    """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None.
+
+    `before` is a search with another fitter that ended at `setting`: its latent function and its units are taken over.
+    """
+    start = None if before is None else before.latent
     if optimizer is None or not len(setting.theta):
         latent = fitter.fit(setting, start, verbose)
         post = latent.posterior
@@ -101,8 +114,8 @@ def maximise_evidence(
     run = _resolve(optimizer, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
-        climb = _Climb(setting, fitter, bar, space)
-        outcomes = [_climbed(climb, run, start) for start in starts]
+        climb = _Climb(setting, fitter, bar, space, None if before is None else before.units)
+        outcomes = [_climbed(climb, run, first, start if not n else None) for n, first in enumerate(starts)]
     _, theta, nearest = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
     best = setting.at(theta)
@@ -110,7 +123,8 @@ def maximise_evidence(
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
     message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} starts"
-    return Found(best, latent, np.array(climb.trace), ended.converged, max(ended.n_iter, 1), message)
+    n_iter = max(ended.n_iter, 1)
+    return Found(best, latent, np.array(climb.trace), ended.converged, n_iter, message, ended.units)
 
 
 @dataclass(frozen=True)
@@ -119,11 +133,14 @@ class _Outcome:
     converged: bool
     n_iter: int
     message: str
+    units: Array | None = None
 
 
-def _climbed(climb: _Climb, run: Callable[[_Climb, Array], _Outcome], start: Array) -> _Outcome:
-    climb.last = None
-    return run(climb, start)
+def _climbed(
+    climb: _Climb, run: Callable[[_Climb, Array], _Outcome], theta: Array, start: LatentFunction | None
+) -> _Outcome:
+    climb.last = None if start is None else (theta, start)
+    return run(climb, theta)
 
 
 def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Array], _Outcome]:
@@ -138,11 +155,22 @@ def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Arr
         raise ValueError(f"optimizer must be 'l-bfgs-b', None or a callable, got {optimizer!r}")
 
     def by_scipy(climb: _Climb, start: Array) -> _Outcome:
-        options = {"maxiter": max_iter, "ftol": 1e-9}
-        found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
+        options = {"maxiter": max_iter, "ftol": getattr(climb.fitter, "accuracy", ACCURACY)}
+        units, origin = np.ones(len(start)), np.zeros(len(start))
+        if climb.units is not None:
+            units, origin = climb.units, start
+
+        def scaled(point: Array) -> tuple[float, Array]:
+            value, slope = climb(origin + units * point)
+            return value, units * slope
+
+        ends = (climb.setting.bounds - origin[:, None]) / units[:, None]
+        found = minimize(scaled, start - origin, jac=True, method="L-BFGS-B", bounds=ends, options=options)
         # a line search that finds nothing better within rounding has arrived too
         arrived = bool(found.success) or found.status == 2
-        return _Outcome(-float(found.fun), arrived, int(found.nit), str(found.message).lower())
+        seen = units * np.sqrt(np.diagonal(found.hess_inv.todense()))
+        lengths = np.clip(seen, *UNITS)
+        return _Outcome(-float(found.fun), arrived, int(found.nit), str(found.message).lower(), lengths)
 
     return by_scipy
 

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from latlin.densities.chain import ChainCovariance, Smoothed, smooth
 from latlin.gp.approximation import LatentFunction
-from latlin.gp.latent import left_out, with_sites
+from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
 from latlin.gp.markov import Part, chain_of, parts_of, pull_back, steps_between
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
@@ -33,6 +33,9 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.chain_kernels import chain_slopes
 from latlin.numerics.stored import storable, storable_by_arguments
 from latlin.potentials.base import Potential
+
+#: rows of the run that a first search for the parameters is made on, and how many times as many there must be
+RUN, MANY = 3000, 3
 
 
 @storable_by_arguments
@@ -65,9 +68,16 @@ class StateSpace:
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> StateSpaceFitter:
-        """Inputs sorted."""
-        times, state = np.unique(X[:, 0], return_inverse=True)
-        return StateSpaceFitter(X, y, engine, times, state.ravel())
+        """Inputs sorted; of many rows first a run of them, which says where the parameters are."""
+        if len(X) < MANY * RUN or not len(setting.theta):
+            return _sorted(X, y, engine)
+        middle = np.argsort(X[:, 0], kind="stable")[(len(X) - RUN) // 2 :][:RUN]
+        return replace(_sorted(X[middle], y[middle], engine), larger=(X, y))
+
+
+def _sorted(X: Array, y: Array, engine: Engine) -> StateSpaceFitter:
+    times, state = np.unique(X[:, 0], return_inverse=True)
+    return StateSpaceFitter(X, y, engine, times, state.ravel())
 
 
 @storable
@@ -84,6 +94,8 @@ class StateSpaceFitter:
         Distinct inputs, increasing.
     state : ndarray of int, shape (n,)
         Which of them every row has.
+    larger : tuple of ndarray or None
+        X and y of all rows, where these are a run of them.
     """
 
     X: Array
@@ -91,12 +103,17 @@ class StateSpaceFitter:
     engine: Engine
     times: Array
     state: NDArray[np.int64]
+    larger: tuple[Array, Array] | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """Relative change of the evidence at which a search ends."""
+        return accuracy_for(len(self.X))
 
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> StateSpaceLatent:
         """The posterior at fixed parameters."""
         model = model_of(setting, self.times, self.state, setting.likelihood.observe(self.y))
-        near = None if start is None else start.posterior
-        posterior = with_sites(infer(model, self.engine, start=near, verbose=verbose))
+        posterior = with_sites(infer(model, self.engine, start=warm_start(start, model), verbose=verbose))
         return StateSpaceLatent(setting, self.times, self.state, posterior)
 
     def fit_with_gradient(
@@ -121,9 +138,9 @@ class StateSpaceFitter:
         own = pull_back(latent.parts, self.times, chain, by_w, by_phi, setting.kernel.n_dims)
         return np.concatenate([own, setting.likelihood.pull(found.sites[0])])
 
-    def refined(self, latent: LatentFunction) -> None:
-        """There is nothing to refine."""
-        return None
+    def refined(self, latent: LatentFunction) -> StateSpaceFitter | None:
+        """All rows after a run of them."""
+        return None if self.larger is None else _sorted(*self.larger, self.engine)
 
 
 def model_of(setting: Setting, times: Array, state: NDArray[np.int64], potential: Potential) -> LatentLinearModel:
@@ -140,9 +157,7 @@ def model_of(setting: Setting, times: Array, state: NDArray[np.int64], potential
 
 def scaled_parts(setting: Setting) -> list[Part]:
     """The parts of the kernel in the units of the latent function."""
-    return [
-        part._replace(variance=setting.amplitude**2 * part.variance) for part in parts_of(setting.kernel)
-    ]
+    return [part._replace(variance=setting.amplitude**2 * part.variance) for part in parts_of(setting.kernel)]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.conditionals import Conditionals, Neighbourhoods
-from latlin.gp.latent import left_out, with_sites
+from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
@@ -169,14 +169,21 @@ class VecchiaFitter:
     def X(self) -> Array:
         return self.data.X
 
+    @property
+    def note(self) -> str:
+        """What the evidence is."""
+        return ANOTHER.format(self.hoods.count)
+
+    @property
+    def accuracy(self) -> float:
+        """Relative change of the evidence at which a search ends."""
+        return accuracy_for(len(self.X))
+
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> VecchiaLatent:
         """The posterior at fixed parameters."""
         given = self.hoods.conditionals(setting.kernel, setting.amplitude)
         model = model_of(setting, given, self.rows, setting.likelihood.observe(self.data.y))
-        near = None if start is None else start.posterior
-        posterior = with_sites(infer(model, self.data.engine, start=near, verbose=verbose))
-        note = ANOTHER.format(self.hoods.count)
-        posterior = replace(posterior, message="; ".join(filter(None, (posterior.message, note))))
+        posterior = with_sites(infer(model, self.data.engine, start=warm_start(start, model), verbose=verbose))
         return VecchiaLatent(setting, self.hoods, given, posterior)
 
     def fit_with_gradient(self, setting: Setting, start: LatentFunction | None = None) -> tuple[VecchiaLatent, Array]:

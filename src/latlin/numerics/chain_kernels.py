@@ -219,9 +219,7 @@ def state_covariances(phi: Array, P: Array, N: Array) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def times_rows(
-    start: int, stop: int, phi: Array, h: Array, gamma: Array, P: Array, v: Array, x: Array
-) -> None:
+def times_rows(start: int, stop: int, phi: Array, h: Array, gamma: Array, P: Array, v: Array, x: Array) -> None:
     """x = Sv for the vectors start … stop − 1 of shape (steps, d)."""
     steps, d = v.shape[1:]
     m, before, back, ahead = np.zeros((steps, d)), np.zeros(d), np.zeros(d), np.zeros(d)

@@ -19,7 +19,7 @@ from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, ev
 from latlin.inference.evidence.engine_terms import TiltedEvidence
 from latlin.inference.forms.chain import ChainForm
 from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
-from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sites import SiteParameters, refuse_extra_variance
 from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -91,6 +91,7 @@ class ExpectationPropagation:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         form = site_form(model)
         first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))

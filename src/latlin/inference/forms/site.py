@@ -156,7 +156,7 @@ __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_pa
 
 
 def site_form(model: Model) -> SiteForm:
-    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of its two spaces."""
+    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
     model = in_memory(model)
     return chain_form(model) or sparse_form(model) or dense_form(model)
 
