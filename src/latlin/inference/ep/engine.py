@@ -17,8 +17,9 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate
 from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.forms.chain import ChainForm
 from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
-from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sites import SiteParameters, refuse_extra_variance
 from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -90,6 +91,7 @@ class ExpectationPropagation:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         form = site_form(model)
         first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))
@@ -118,7 +120,7 @@ class ExpectationPropagation:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
-        sweep = Parallel(form) if isinstance(form, SparseForm) else SCHEDULES[self.schedule](form)
+        sweep = Parallel(form) if isinstance(form, SparseForm | ChainForm) else SCHEDULES[self.schedule](form)
 
         def step(state: State) -> tuple[State, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)

@@ -13,6 +13,7 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import KernelPrecision, MarginalCovariance, kernel_weights
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
+from latlin.inference.forms.chain import chain_form
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, reference_point
 from latlin.inference.forms.projections import (
     DenseProjections,
@@ -155,9 +156,9 @@ __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_pa
 
 
 def site_form(model: Model) -> SiteForm:
-    """The family for a model whose rows are in memory: with a sparse precision, or in the smaller of its two spaces."""
+    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
     model = in_memory(model)
-    return sparse_form(model) or dense_form(model)
+    return chain_form(model) or sparse_form(model) or dense_form(model)
 
 
 def dense_form(model: LatentLinearModel) -> SiteForm:

@@ -271,7 +271,7 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
     starts = [_expand_mode(form)] if model.smooth else []
     if model.smooth and model.log_concave:
         return starts
-    bounded = not model.log_concave and all(potential.super_gaussian for potential in model.potentials)
+    bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
     other = [_match_local_bound(form)] if bounded else []
     other += [_match_diagonal(form, model)] if not model.log_concave and _is_independent(model) else []
     return [*starts, *other, _expand_centres(form)]
