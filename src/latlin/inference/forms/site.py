@@ -27,6 +27,9 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
 from latlin.numerics.magnitude import summable
 
+#: entries of sparse rows without a proper prior up to which they are made dense
+FEW_ENTRIES = 2**18
+
 __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
 
 
@@ -126,8 +129,10 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
 def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
     """Without a proper prior: whiten by the precision that the sites' own curvature gives at their centres.
 
-    Sparse rows are scaled by its diagonal alone, so that they stay sparse.
+    Many sparse rows are scaled by its diagonal alone, so that they stay sparse. Few are not worth it: noise that is
+    small beside the prior's scale would leave a precision of a condition that costs digits.
     """
+    rows = rows.toarray() if sparse.issparse(rows) and np.prod(rows.shape) <= FEW_ENTRIES else rows
     measured = part.measured_rows
     quadratic = symmetrise(gram(measured)) if len(measured) else np.zeros((measured.shape[1],) * 2)
     plain = whitened_projections(rows, DiagonalWhitening(np.ones(measured.shape[1])))
