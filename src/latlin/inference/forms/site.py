@@ -29,6 +29,8 @@ from latlin.numerics.magnitude import summable
 
 #: entries of sparse rows without a proper prior up to which they are made dense
 FEW_ENTRIES = 2**18
+#: a row that has less of itself than this outside the span of others depends on them
+DEPENDENT = 1e-12
 
 __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
 
@@ -106,8 +108,7 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
     dense = whitening.rows(rows)
     dense = dense.toarray() if sparse.issparse(dense) else dense
     measured = whitening.rows(part.measured_rows)
-    basis, triangle = qr(np.concatenate([measured, dense]).T, mode="economic", check_finite=False)
-    reduced = np.ascontiguousarray(triangle.T)
+    basis, reduced = _span(np.concatenate([measured, dense]))
     residual = part.measured_values - part.measured_rows @ part.mean
     split = len(residual)
     quadratic, linear, constant = _measured_terms(part, reduced[:split], residual)
@@ -123,7 +124,26 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
         _moved(sites, rows, part.mean),
         rows,
     )
-    return form if split else by_kernel(form, triangle)
+    square = reduced.shape[0] == reduced.shape[1]
+    return by_kernel(form, reduced.T) if square and not split else form
+
+
+def _span(rows: Array) -> tuple[Array, Array]:
+    """Q with orthonormal columns and R with H̃ = RQᵀ, lower triangular where no row depends on the others.
+
+    Repeated rows would leave coordinates that nothing informs, and their unit precisions are lost in rounding beside
+    sharp sites.
+    """
+    basis, triangle = qr(rows.T, mode="economic", check_finite=False)
+    sizes = np.abs(np.diagonal(triangle))
+    if sizes.min() > DEPENDENT * sizes.max():
+        return basis, np.ascontiguousarray(triangle.T)
+    basis, triangle, order = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+    sizes = np.abs(np.diagonal(triangle))
+    rank = max(int(np.sum(sizes > DEPENDENT * sizes[0])), 1)
+    reduced = np.empty((len(rows), rank))
+    reduced[order] = triangle[:rank].T
+    return np.ascontiguousarray(basis[:, :rank]), reduced
 
 
 def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
