@@ -81,7 +81,7 @@ def _sums(log_w: Array, peak: float, first: float, step: float) -> tuple[float, 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract", "nsz"})
 def _halves(x: float, z: float, s: float, step: float, count: int) -> tuple[float, float, float]:
-    """Σ w, Σ wt and Σ wt² of w = σ(x + st) e^{−½t² − zt} at t = step, 2·step, …: both exponentials by products alone."""
+    """Σ w, Σ wt and Σ wt² of w = σ(x + st) e^{−½t² − zt} at t = step, 2·step, …, the exponentials by products alone."""
     decay, shrink = math.exp(-s * step), math.exp(-step * step)
     growth, weight, odds = math.exp(-0.5 * step * step - z * step), 1.0, math.exp(-x)
     total, linear, square = 0.0, 0.0, 0.0
