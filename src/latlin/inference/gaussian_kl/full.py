@@ -32,7 +32,7 @@ from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
-from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
 from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
@@ -297,7 +297,7 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
     rules = Rules(monotone=True, max_iter=300)
-    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
 
