@@ -292,5 +292,5 @@ def noise_slope(posterior: Posterior) -> float | None:
 
 def _expand(sites: Sites, x: Array) -> tuple[SiteParameters, float]:
     """Gaussian sites about x: log φ(x + t) = ψ(x) + νt − ½γt², and Σ ψ(x)."""
-    slope, curvature, _ = sites.derivatives(x)
+    slope, curvature = sites.slopes(x)
     return SiteParameters(-curvature, slope), float(np.sum(sites.log_density(x)))

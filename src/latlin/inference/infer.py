@@ -79,7 +79,7 @@ def choose(model: Model) -> tuple[Engine, str]:
     model = in_memory(model)
     sites = Sites.of(model)
     n, d = len(sites), model.dim
-    if _is_independent(model):
+    if sites.extra is None and _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
     plan = filling_plan(model) if can_be_estimated(model) else None
     if plan is not None:
@@ -93,6 +93,8 @@ def choose(model: Model) -> tuple[Engine, str]:
         return _structured(model, sites)
     if sites.gaussian:
         return GaussianKL(), "every factor is Gaussian, so Gaussian KL is exact"
+    if sites.extra is not None:
+        return GaussianKL(), f"{n} sites with an extra variance in {d} dimensions: a full covariance is affordable"
     rough = not sites.log_concave or not all(potential.smooth for potential in sites.potentials)
     if d <= SMALL and rough:
         return AffineKL(), f"sites with kinks or heavy tails in {d} dimensions, where a Gaussian is too stiff"

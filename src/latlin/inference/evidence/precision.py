@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
@@ -29,6 +30,8 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.sparse_cholesky import analyse
+
+Index = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,21 @@ class PrecisionSlopes:
             return slope + 0.5 * _mean_square(self._prior, change, rows, gaussian.mean)
         given = _log_det_slope(gaussian.precision, gaussian.rank, change) if log_det_slope is None else log_det_slope
         return slope + 0.5 * given
+
+    def moments(self, i: Index, j: Index) -> Array:
+        """M_ij of a factor on w itself, with which d log Z = ½ d log |Q|₊ − ½ Σ_ij dQ_ij M_ij.
+
+        S_ij + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
+        """
+        density, model = self._density(), in_memory(self.posterior.model)
+        structure = density.structure
+        if not isinstance(structure, SparsePrecisionCovariance):
+            raise ValueError("moments need a posterior with a sparse precision")
+        residual = density.mean - model.gaussians[0].mean
+        found = structure.entries(i, j) + residual[i] * residual[j]
+        if self._move is not None:
+            found += self._move[i] * residual[j] + residual[i] * self._move[j]
+        return found
 
     @cached_property
     def _prior(self) -> Gaussian | None:

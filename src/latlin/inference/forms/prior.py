@@ -158,7 +158,7 @@ class Quadratic(NamedTuple):
 
 def needs_sparse(model: LatentLinearModel) -> bool:
     """Whether no other form can do: a precision matrix, constraints, or a prior to be normalised."""
-    by_precision = any(factor.precision is not None for factor in model.gaussians)
+    by_precision = any(factor.by_precision for factor in model.gaussians)
     return by_precision or bool(model.constraints) or model.normalise_prior
 
 
@@ -195,7 +195,7 @@ def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array
 def reference_point(model: LatentLinearModel) -> Array:
     """The point from which site parameters count w: the prior mean, moved onto the constraints."""
     direct = [factor for factor in model.gaussians if factor.H is None]
-    if all(factor.precision is None for factor in direct):
+    if not any(factor.by_precision for factor in direct):
         origin = product_of(direct, model.dim)[0]
     elif len(direct) == 1:
         origin = np.broadcast_to(direct[0].mean, model.dim).astype(float)

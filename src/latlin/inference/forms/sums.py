@@ -44,13 +44,13 @@ Terms = Callable[..., Sums]
 
 def point_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """ψ, ψ′ and −ψ″ at x."""
-    first, second, _ = sites.derivatives(x)
+    first, second = sites.slopes(x)
     return _summed(projections, sites.log_density(x), first, -second)
 
 
 def steady_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """As `point_terms`, with |ψ″|, at least a share of a typical curvature, where −ψ″ may be negative."""
-    first, second, _ = sites.derivatives(x)
+    first, second = sites.slopes(x)
     gamma = np.maximum(np.abs(second), STEADY * sites.typical_precision())
     return _summed(projections, sites.log_density(x), first, gamma)
 

@@ -38,8 +38,8 @@ from latlin.numerics.stored import storable_by_arguments
 #: covariances that have a name, and the options that may stand beside it
 NAMED = (Full, Estimated, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
 OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
-#: relative gain of the bound below which a converged step ends a fit
-LEAST_GAIN = 1e-9
+#: largest relative change of the bound at convergence, in units of `tol`
+STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
@@ -120,9 +120,9 @@ class GaussianKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
-        # what is left of the gradient changes the bound by its square
-        gain = max(LEAST_GAIN, self.tol**2)
-        rules = Rules(gradient_tol=self.tol, objective_tol=gain, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        # a rough fit need not wait for the last digits of its bound either
+        still = max(Rules.objective_tol, STILL * self.tol)
+        rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
         if isinstance(structure, Estimated):

@@ -34,7 +34,7 @@ from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
-from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
 from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
@@ -315,7 +315,7 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
     starts = [_expand_mode(form)] if model.smooth else []
     if model.smooth and model.log_concave:
         return starts
-    bounded = not model.log_concave and all(potential.super_gaussian for potential in model.potentials)
+    bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
     other = [_match_local_bound(form)] if bounded else []
     other += [_match_diagonal(form, model)] if not model.log_concave and _is_independent(model) else []
     return [*starts, *other, _expand_centres(form)]
@@ -340,7 +340,7 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
     rules = Rules(monotone=True, max_iter=300)
-    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
 
