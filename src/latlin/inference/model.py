@@ -17,9 +17,11 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.arguments import (
+    Sealed,
     checked_matrix,
     checked_precision,
     checked_projection,
+    common_dim,
     dense_operator,
     finite_array,
     positive_array,
@@ -37,19 +39,7 @@ BY_PRECISION = (
 )
 
 
-class _Sealed:
-    """What is built once and then only read; arrays such as H are kept as they came, not copied."""
-
-    def _seal(self) -> None:
-        self.__dict__["_sealed"] = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if "_sealed" in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
-        super().__setattr__(name, value)
-
-
-class GaussianFactor(_Sealed):
+class GaussianFactor(Sealed):
     """N(Hw | mean, cov), or the same by its precision.
 
     Parameters
@@ -187,7 +177,7 @@ class GaussianFactor(_Sealed):
         return f"GaussianFactor({kind} covariance on {on})"
 
 
-class Constraint(_Sealed):
+class Constraint(Sealed):
     """A w = e, exactly.
 
     Parameters
@@ -215,7 +205,7 @@ class Constraint(_Sealed):
         return f"Constraint({rows} row{'s' if rows > 1 else ''} on {self.dim} coordinates)"
 
 
-class SiteFactor(_Sealed):
+class SiteFactor(Sealed):
     """∏_n φ_n(h_nᵀw + offset_n)^{weight_n}, or expectations of these logarithms.
 
     Parameters
@@ -399,7 +389,7 @@ class LatentLinearModel(SiteTraits):
         held = _checked_constraints(constraints)
         object.__setattr__(self, "gaussians", tuple(f for f in listed if isinstance(f, GaussianFactor)))
         object.__setattr__(self, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
-        object.__setattr__(self, "dim", _common_dim([*listed, *held]))
+        object.__setattr__(self, "dim", common_dim([*listed, *held]))
         object.__setattr__(self, "constraints", held)
         object.__setattr__(self, "normalise_prior", bool(normalise_prior))
         self.constraint_rows()
@@ -458,13 +448,3 @@ def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint,
         if not isinstance(constraint, Constraint):
             raise ValueError(f"constraints must be a list of Constraint, got a {type(constraint).__name__} in it")
     return held
-
-
-def _common_dim(factors: list[GaussianFactor | SiteFactor | Constraint]) -> int:
-    dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
-    if not dims:
-        raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
-    if len({dim for _, dim in dims}) > 1:
-        said = ", ".join(f"{name} has {dim}" for name, dim in dims)
-        raise ValueError(f"factors differ in the dimension of w: {said}")
-    return int(dims[0][1])
