@@ -13,10 +13,11 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from scipy.optimize import minimize
 
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, widened
+from latlin.distributed.blocks import Blocks, LocalBlocks
 from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, gradient_of, model_of
 from latlin.gp.placement import Placement, place
 from latlin.gp.setting import Setting
+from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
 from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact
@@ -26,16 +27,12 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable_as, storable_by_arguments
 
-#: rows on which parameters are learnt first, and from which inducing inputs are chosen
-SAMPLE = 10_000
 #: points at first, and the most that "auto" takes
 FIRST, MOST = 100, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt
 LOOSE = 1e-2
-#: blocks of the rows in memory, and the rows that each has at least
-PARTS, LEAST = 16, 1024
 
 
 @storable_by_arguments
@@ -70,6 +67,7 @@ class Inducing:
     """
 
     name: ClassVar[str] = "inducing"
+    takes_blocks: ClassVar[bool] = True
     n_inducing: int | str = "auto"
     inputs: Any = "conditional-variance"
     moves: int = 0
@@ -102,7 +100,7 @@ class Inducing:
         """A sample of the rows and few points, or all of them where inducing inputs are given."""
         if not isinstance(engine, GaussianKL | Exact):
             raise ValueError(f"inducing points need engine 'gkl' or 'exact', got {engine.name!r}")
-        rows = X if y is None else _blocks(X, y)
+        rows = X if y is None else local_blocks(X, y)
         seed = int(rng.integers(2**31))
         if not isinstance(self.inputs, str):
             Z = np.ascontiguousarray(self.inputs, dtype=float)
@@ -232,39 +230,11 @@ class InducingFitter:
         return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"
 
 
-def _blocks(X: Array, y: Array) -> LocalBlocks:
-    """Rows in memory, in blocks whose kernel rows are worked on by one thread each."""
-    return LocalBlocks.of(X, y, rows=max(LEAST, -(-len(X) // PARTS)))
-
-
 def _held(blocks: Blocks) -> tuple[Array, Array] | None:
     """X and y of rows that are in memory."""
     if not isinstance(blocks, LocalBlocks) or type(blocks.whole.X) is not np.ndarray:
         return None
     return blocks.whole.X, blocks.whole.y
-
-
-def count_rows(blocks: Blocks) -> int:
-    """Rows of all blocks."""
-    return blocks.whole.n_rows if isinstance(blocks, LocalBlocks) else int(blocks.total(_rows_of)[0])
-
-
-def _rows_of(block: Block) -> tuple[int]:
-    return (block.n_rows,)
-
-
-def sample_rows(blocks: Blocks, count: int, seed: int) -> LocalBlocks:
-    """About `count` rows drawn from all blocks, without replacement; all of them where there are fewer."""
-    total = count_rows(blocks)
-    parts = blocks.each(_drawn, min(count / total, 1.0), seed)
-    X, y = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _blocks(X, y)
-
-
-def _drawn(block: Block, share: float, seed: int) -> tuple[Array, Any]:
-    take = round(share * block.n_rows) if share < 1.0 else block.n_rows
-    chosen = np.sort(np.random.default_rng([seed, block.number]).permutation(block.n_rows)[: max(take, 1)])
-    return widened(np.asarray(block.X)[chosen]), np.asarray(block.y)[chosen]
 
 
 def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
@@ -275,7 +245,7 @@ def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
 
 
 def _stored_rows(X: Array | None, y: Any, width: int) -> Any:
-    return AbsentBlocks(width) if X is None else _blocks(X, y)
+    return AbsentBlocks(width) if X is None else local_blocks(X, y)
 
 
 def _put_fitter_together(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> InducingFitter:
