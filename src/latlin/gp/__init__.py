@@ -1,8 +1,19 @@
 """Floor 3: Gaussian processes with non-Gaussian likelihoods, and evidence maximisation."""
 
 from latlin.gp.classifier import GaussianProcessClassifier
+from latlin.gp.columns import Columns
 from latlin.gp.dense import Dense
 from latlin.gp.inducing import Inducing
 from latlin.gp.regressor import GaussianProcessRegressor
+from latlin.gp.state_space import StateSpace
+from latlin.gp.vecchia import Vecchia
 
-__all__ = ["Dense", "GaussianProcessClassifier", "GaussianProcessRegressor", "Inducing"]
+__all__ = [
+    "Columns",
+    "Dense",
+    "GaussianProcessClassifier",
+    "GaussianProcessRegressor",
+    "Inducing",
+    "StateSpace",
+    "Vecchia",
+]

@@ -8,9 +8,11 @@ from latlin.gp.approximation import Approximation
 from latlin.gp.dense import Dense
 from latlin.gp.inducing import Inducing
 from latlin.gp.setting import Setting
+from latlin.gp.state_space import StateSpace
+from latlin.gp.vecchia import Vecchia
 
 #: short name → approximation with its default options
-APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Inducing)}
+APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Inducing, StateSpace, Vecchia)}
 #: rows up to which "auto" is exact: kernel matrices of 32 MB
 EXACT_ROWS = 2000
 

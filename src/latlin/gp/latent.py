@@ -19,6 +19,7 @@ import numpy as np
 from scipy import linalg
 
 from latlin.densities.precision import kernel_weights
+from latlin.gp.approximation import LatentFunction
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
@@ -185,13 +186,18 @@ class Latent:
         integrated in one dimension. Exact for Gaussian noise.
         """
         x, variance = self.posterior.mean - self.mean, self.posterior.variance
-        proper, centre, spread = cavity(*self.sites, x, variance, power=1.0)
-        if not proper.all():
-            raise ValueError(
-                f"the posterior without its own site is no density at {int((~proper).sum())} of {len(x)} observations "
-                "(outliers close to each other under a heavy-tailed likelihood); use a log-concave likelihood"
-            )
-        return self.potential.tilted_moments(self.mean + centre, spread).log_z
+        return left_out(self.potential, self.sites, x, variance, self.mean)
+
+
+def left_out(potential: Potential, sites: SiteParameters, x: Array, variance: Array, mean: float) -> Array:
+    """log p(y_n | all other y) from the marginals of the sites about the prior mean; see `Latent.leave_one_out`."""
+    proper, centre, spread = cavity(*sites, x, variance, power=1.0)
+    if not proper.all():
+        raise ValueError(
+            f"the posterior without its own site is no density at {int((~proper).sum())} of {len(x)} observations "
+            "(outliers close to each other under a heavy-tailed likelihood); use a log-concave likelihood"
+        )
+    return potential.tilted_moments(mean + centre, spread).log_z
 
 
 def row_blocks(new: Array) -> Iterator[Array]:
@@ -211,13 +217,32 @@ def condition(
     """The posterior of N(w | mean, K) ∏ φ_n(w_n) by an engine."""
     (prior, jitter), potential = prior_of(K, setting.mean), setting.likelihood.observe(y)
     model = LatentLinearModel([prior, SiteFactor(None, potential)])
-    posterior = infer(model, engine, start=start, verbose=verbose)
+    posterior = with_sites(infer(model, engine, start=start, verbose=verbose))
+    return Latent(X, setting, prior.cov, jitter, potential, posterior)
+
+
+def warm_start(start: LatentFunction | None, model: LatentLinearModel) -> Posterior | None:
+    """The posterior of another fit where it is one of the same coordinates and sites."""
+    if start is None or start.posterior.sites is None:
+        return None
+    posterior, count = start.posterior, model.site_count(model.sites[0])
+    same = posterior.model.dim == model.dim and len(start.posterior.sites.gamma) == count
+    return posterior if same else None
+
+
+def accuracy_for(rows: int) -> float:
+    """Relative change of the evidence at which a search ends: some thousandth of its unit, whatever the rows."""
+    return float(np.clip(1e-3 / rows, 1e-9, 1e-7))
+
+
+def with_sites(posterior: Posterior) -> Posterior:
+    """A posterior that has stand-ins of the sites; a sentence for one that has none."""
     if posterior.sites is None:
         raise ValueError(
             f"engine {posterior.engine!r} gives no Gaussian stand-ins of the sites, which prediction needs; "
             "use 'laplace', 'lvb', 'ep' or 'gkl' (with full covariance)"
         )
-    return Latent(X, setting, prior.cov, jitter, potential, posterior)
+    return posterior
 
 
 def prior_of(K: Array, mean: float) -> tuple[GaussianFactor, float]:
