@@ -11,16 +11,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from latlin.additive import learning, predict, variances
-from latlin.additive.curves import curve_rows
-from latlin.additive.effects import Effects, checked_share, differences_of, effects_of
+from latlin.additive import effects, learning, predict
+from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.expression import evaluate
 from latlin.additive.family import BINARY, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
-from latlin.additive.marginal_means import marginal_rows
 from latlin.additive.problem import Problem, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
@@ -54,8 +52,8 @@ class AdditiveModel(Archived, BaseEstimator):
         The response, and what is added to the linear predictor, when there is no formula.
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
-        responses, else expectation propagation where the family is log-concave and there are up to 30,000 rows, and
-        Gaussian KL elsewhere.
+        responses, else expectation propagation where the family is log-concave and there are up to 3,000 distinct
+        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while
@@ -309,7 +307,7 @@ class AdditiveModel(Archived, BaseEstimator):
         The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
         """
         check_is_fitted(self, "posterior_")
-        return variances.components(self._components, self._parts, self._family, self._average, coverage)
+        return effects.components(self._components, self._parts, self._family, self._average, coverage)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
         """The share of a group in the variance of groups and noise: how alike two rows of one group are."""
@@ -377,7 +375,7 @@ class AdditiveModel(Archived, BaseEstimator):
         parts, _, _ = self._asked(frame, marginal)
         rows = blank(self._read_.response, self._family, frame)
         if self._family.name == "gaussian":
-            return variances.gaussian_quantiles(parts, self._family, rows, q).T
+            return effects.gaussian_quantiles(parts, self._family, rows, q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
         if self._family.counts:
             return np.asarray(np.quantile(draws, q, axis=0, method="inverted_cdf").T)

@@ -10,8 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from latlin.cli.fit import Fitting, fit_model, tell_assessment, tell_coefficients
-from latlin.cli.model_file import save_model
-from latlin.cli.models import Choices, Prepared, make_estimator, prepare
+from latlin.cli.models import Choices, Prepared, make_estimator, prepare, save_model
 from latlin.cli.screen import decimal, steps, table
 from latlin.datasets.bundled import load_dataset
 from latlin.datasets.table import need_pandas, read_table, write_table

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.datasets.columns import told
+from latlin.datasets.columns import listed
 from latlin.numerics.arrays import Array
 
 FILES = {
@@ -59,7 +59,7 @@ def load_dataset(name: str) -> DataSet:
     if name in FILES:
         return _bundled(*FILES[name])
     if name not in NAMES:
-        raise ValueError(f"name must be one of {told(NAMES)}, got {name!r}")
+        raise ValueError(f"name must be one of {listed(NAMES)}, got {name!r}")
     return _from_sklearn(name)
 
 

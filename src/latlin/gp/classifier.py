@@ -12,19 +12,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin import potentials
+from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.choice import choose
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
+from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.arrays import Array, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
 #: share of wrong labels that "step" allows for
@@ -49,6 +49,9 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         up to a hundredth that are wrong; it works with engines "ep" (best as `Step(1, 0)`) and "gkl".
     engine : {"auto", "laplace", "lvb", "ep", "gkl"} or engine
         "auto" is Gaussian KL: the evidence is a lower bound.
+    approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
+        How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
+        up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -77,6 +80,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     jitter_ : float
         Largest jitter added to a kernel matrix.
     hyperparameters_ : list of HyperparameterTable, one per binary problem
+    approximation_ : Approximation
+        The one that served; `messages_` say why "auto" took it.
     converged_, n_iter_, messages_, traces_
 
     Examples
@@ -88,7 +93,14 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     ('lower bound', True)
     """
 
-    _saved = ("processes_", "_targets", "hyperparameters_", "classes_[C]", "n_features_in_", "feature_names_in_?[D]")
+    _saved = (
+        "processes_",
+        "approximation_",
+        "hyperparameters_",
+        "classes_[C]",
+        "n_features_in_",
+        "feature_names_in_?[D]",
+    )
 
     def __init__(
         self,
@@ -96,6 +108,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         *,
         link: str | Potential = "logit",
         engine: str | Engine = "auto",
+        approximation: str | Approximation = "auto",
         optimizer: str | Optimizer | None = "l-bfgs-b",
         n_restarts: int = 0,
         max_iter: int = 100,
@@ -108,6 +121,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.kernel = kernel
         self.link = link
         self.engine = engine
+        self.approximation = approximation
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.max_iter = max_iter
@@ -134,19 +148,21 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_.tolist()[0]!r}")
         rng = generator(self.random_state)
         template = _template(self.link)
-        self._engine = resolve_engine(self.engine, template)
+        engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        self._targets = [(labels == one).astype(float) for one in ones]
+        tasks = [(labels == one).astype(float) for one in ones]
         wanted = wish(self.hyperparameters, self.priors)
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
-        search = Search(self._engine, self.optimizer, restarts, steps)
+        choice = choose(self.approximation, setting, *inputs.shape)
+        search = Search(choice.approximation, engine, self.optimizer, restarts, steps, choice.reason)
         found = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(fit_process)(setting, inputs, targets, search, own, wanted, self.verbose)
-            for targets, own in zip(self._targets, rng.spawn(len(ones)), strict=True)
+            for targets, own in zip(tasks, rng.spawn(len(ones)), strict=True)
         )
         self.hyperparameters_ = [table for _, table in found]
+        self.approximation_ = choice.approximation
         self._store([process for process, _ in found])
         return self
 
@@ -170,7 +186,6 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         return options_to_save(super()._options_to_save())
 
     def _after_loading(self) -> None:
-        self._engine = resolve_engine(self.engine, self.processes_[0].setting.likelihood.template)
         self._store(list(self.processes_))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -223,14 +238,13 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         value, slope = 0.0, np.zeros(self.processes_[0].setting.kernel.n_dims)
-        for process, y in zip(self.processes_, self._targets, strict=True):
-            setting, latent = process.setting, process.found.latent
+        for process in self.processes_:
+            latent = process.found.latent
             if theta is not None:
-                setting = setting.at(np.asarray(theta, float))
-                latent = fit_latent(setting, process.X, y, self._engine, latent.posterior)
+                latent = process.fitter.fit(process.setting.at(np.asarray(theta, float)), latent)
             value += latent.posterior.log_evidence
             if eval_gradient:
-                slope = slope + log_evidence_gradient(setting, process.X, latent)
+                slope = slope + process.fitter.gradient(latent)
         return (value, slope) if eval_gradient else value
 
     def _checked(self, X: ArrayLike) -> Array:

@@ -10,21 +10,21 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.choice import choose
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
+from latlin.gp.setting import Setting
 from latlin.gp.validation import choose_on_validation
-from latlin.hyper.table import HyperparameterTable
+from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
@@ -44,6 +44,9 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         targets.
     engine : {"auto", "laplace", "lvb", "ep", "gkl"} or engine
         "auto" is exact for Gaussian noise and Gaussian KL, a lower bound on the evidence, otherwise.
+    approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
+        How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
+        up to 2000 rows and beyond takes what suits rows, columns and kernel; `message_` says which and why.
     likelihood_params : dict, optional
         First values of a named likelihood's parameters, such as {"scale": 0.1, "df": 3}, in the units of y. By default
         the scale is 0.3 standard deviations of y and df is 4.
@@ -89,6 +92,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         Free parameters, the kernel's first, as `log_marginal_likelihood` takes them.
     hyperparameters_ : HyperparameterTable
         Name, mean, sd, quantiles, at_bound and prior of each free parameter.
+    approximation_ : Approximation
+        The one that served; `message_` says why "auto" took it.
     converged_, n_iter_, trace_, message_
 
     References
@@ -108,6 +113,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     _saved = (
         "process_",
+        "approximation_",
         "y_train_[N]",
         "hyperparameters_",
         "n_features_in_",
@@ -121,6 +127,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         *,
         likelihood: str | Potential = "gaussian",
         engine: str | Engine = "auto",
+        approximation: str | Approximation = "auto",
         likelihood_params: Mapping[str, Any] | None = None,
         fixed_likelihood: Sequence[str] = (),
         validation_grid: Mapping[str, Sequence[float]] | None = None,
@@ -137,6 +144,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.likelihood = likelihood
         self.engine = engine
+        self.approximation = approximation
         self.likelihood_params = likelihood_params
         self.fixed_likelihood = fixed_likelihood
         self.validation_grid = validation_grid
@@ -163,21 +171,28 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
         setting = self._setting(likelihood, inputs, targets)
-        engine = resolve_engine(self.engine, likelihood.template)
-        options = (
-            engine,
+        choice = choose(self.approximation, setting, *inputs.shape)
+        search = Search(
+            choice.approximation,
+            resolve_engine(self.engine, likelihood.template),
             self.optimizer,
             whole("n_restarts", self.n_restarts),
             whole("max_iter", self.max_iter, 1),
-            rng,
-            self.verbose,
+            choice.reason,
         )
         if self.validation_grid is not None:
             setting = choose_on_validation(
-                setting, inputs, targets, self.validation_grid, self.validation_fraction, options
+                setting,
+                inputs,
+                targets,
+                self.validation_grid,
+                self.validation_fraction,
+                search,
+                rng,
+                self.verbose,
             )
-        self._engine = engine
-        process, table = fit_process(setting, inputs, targets, Search(*options[:4]), rng, wanted, self.verbose)
+        process, table = fit_process(setting, inputs, targets, search, rng, wanted, self.verbose)
+        self.approximation_ = choice.approximation
         self._store(process, targets, table)
         return self
 
@@ -199,8 +214,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self.posterior_ = process.posterior
         self.log_evidence_, self.evidence_kind_ = self.posterior_.log_evidence, self.posterior_.evidence_kind
         self.theta_, self.jitter_ = found.setting.theta, found.latent.jitter
-        self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
-        self.trace_ = found.trace
+        self.converged_, self.n_iter_, self.trace_ = found.converged, found.n_iter, found.trace
+        self.message_ = found.message
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self)
@@ -209,7 +224,6 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         return options_to_save(super()._options_to_save())
 
     def _after_loading(self) -> None:
-        self._engine = resolve_engine(self.engine, self.process_.setting.likelihood.template)
         self._store(self.process_, self.y_train_, self.hyperparameters_)
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Array | tuple[Array, Array]:
@@ -272,9 +286,9 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         setting = process.setting if theta is None else process.setting.at(np.asarray(theta, float))
         latent = process.found.latent
         if theta is not None:
-            latent = fit_latent(setting, process.X, self.y_train_, self._engine, latent.posterior)
+            latent = process.fitter.fit(setting, latent)
         value = latent.posterior.log_evidence
-        return (value, log_evidence_gradient(setting, process.X, latent)) if eval_gradient else value
+        return (value, process.fitter.gradient(latent)) if eval_gradient else value
 
     @property
     def _location(self) -> bool:

@@ -19,8 +19,8 @@ from latlin.distributed.blocks import Block
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
-from latlin.linear._coding import class_index
-from latlin.linear._evidence import Fit, ranges_of
+from latlin.linear._checks import class_index
+from latlin.linear._learning import Fit, ranges_of
 from latlin.linear._problem import Problem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array

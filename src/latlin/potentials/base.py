@@ -27,9 +27,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
-from latlin.potentials.checks import common_length
+from latlin.potentials.checks import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments, common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
-from latlin.potentials.quantities import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments
 from latlin.potentials.ranges import Range
 
 SITES_PER_BLOCK = 256

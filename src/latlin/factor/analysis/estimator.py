@@ -25,11 +25,11 @@ from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
 from latlin.factor.fit import Fit, canonical, parameter_count
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
@@ -64,7 +64,7 @@ class FactorAnalysis(Archived, FactorQueries):
     noise_floor : float
         Least noise variance as a share of the feature's variance.
     max_components : int or None
-        Largest K tried when it is chosen; a third of the features (at most 20) unless told.
+        Largest K tried when it is chosen; a third of the features (at most 20) by default.
     batch_size : int
         Rows an update ("online-em", "gradient").
     n_passes : int
@@ -72,13 +72,13 @@ class FactorAnalysis(Archived, FactorQueries):
     shuffle : bool
         Visit the rows in random order in `fit` ("online-em", "gradient").
     warm_up : int or None
-        Rows kept before the first estimate of a stream; 2K + 2 unless told.
+        Rows kept before the first estimate of a stream; 2K + 2 by default.
     step_offset, step_power : float
         γ_t = (t + step_offset)^−step_power.
     optimizer : {"scaled", "sgd", "adam"}
         Steps of "gradient": preconditioned by the expanded scale, plain, or Adam.
     learning_rate : float or None
-        Of the optimizer; 1 (scaled), 0.01 (sgd) or 0.05 (adam) unless told.
+        Of the optimizer; 1 (scaled), 0.01 (sgd) or 0.05 (adam) by default.
     average : bool
         Average the iterates of "gradient", late ones most.
     random_state : int, Generator, RandomState or None

@@ -18,11 +18,9 @@ import numpy as np
 
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import PROPER, SiteParameters
-from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, rounding
-from latlin.numerics.line_search import backtrack
-from latlin.numerics.quasi_newton import ascent_direction, remember
+from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, mix, rounding
+from latlin.numerics.quasi_newton import ascent_direction, backtrack, remember
 
 #: past steps that the outer and the inner loop remember
 OUTER_MEMORY, INNER_MEMORY = 8, 20

@@ -18,9 +18,10 @@ from latlin.inference.engine import checkpoint_for
 from latlin.inference.ep.double_loop import iterate_double_loop
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate, past_steps
 from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.forms.chain import ChainForm
 from latlin.inference.forms.site import inherit_parameters, site_form
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.sites import SiteParameters, refuse_extra_variance
 from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -105,6 +106,7 @@ class ExpectationPropagation:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         form = site_form(model)
         first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))
@@ -144,7 +146,7 @@ class ExpectationPropagation:
         return ascend(step, begin, rules, label="EP", verbose=verbose, checkpoint=checkpoint, warn=False)
 
     def _schedule(self, form: SiteForm) -> Schedule:
-        if isinstance(form, SparseForm):
+        if isinstance(form, SparseForm | ChainForm):
             return Parallel(form)
         return SCHEDULES["sequential" if self.sweeps == 1 and self.schedule == "auto" else self.schedule](form)
 

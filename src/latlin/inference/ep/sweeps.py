@@ -19,8 +19,8 @@ from latlin.inference.ep.kernels import FIXED, visit_sites
 from latlin.inference.forms.nodes import Target, site_nodes
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
-from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import mix
 from latlin.numerics.linalg import whitened_squares
 
 

@@ -25,9 +25,8 @@ from latlin.inference.forms.site import dense_form, site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, summable
 from latlin.numerics.linalg import Cholesky, cholesky
-from latlin.numerics.magnitude import summable
 
 
 class Sums(NamedTuple):
@@ -44,13 +43,13 @@ Terms = Callable[..., Sums]
 
 def point_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """ψ, ψ′ and −ψ″ at x."""
-    first, second, _ = sites.derivatives(x)
+    first, second = sites.slopes(x)
     return _summed(projections, sites.log_density(x), first, -second)
 
 
 def steady_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """As `point_terms`, with |ψ″|, at least a share of a typical curvature, where −ψ″ may be negative."""
-    first, second, _ = sites.derivatives(x)
+    first, second = sites.slopes(x)
     gamma = np.maximum(np.abs(second), STEADY * sites.typical_precision())
     return _summed(projections, sites.log_density(x), first, gamma)
 

@@ -224,14 +224,15 @@ class ByEntries(BySites):
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
             return super().fit(task)
         firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
-        first = entries.begin(form, firsts[0])
+        coordinates = entries.EntryCoordinates(form)
+        first = coordinates.begin(firsts[0])
         if first is None:
             return super().fit(task)
         _, _, rules, verbose, checkpoint = task.short
-        ascent = maximise_bound(entries.EntryCoordinates(form), first, rules, verbose, checkpoint, warn=False)
+        ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint, warn=False)
         if not ascent.converged and ascent.n_iter < task.rules.max_iter:
             return super().fit(task._replace(checkpoint=None))
-        density, stand_ins = entries.conclude(form, ascent.state.place)
+        density, stand_ins = coordinates.conclude(ascent.state.place)
         return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
 
 
@@ -271,7 +272,7 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
     starts = [_expand_mode(form)] if model.smooth else []
     if model.smooth and model.log_concave:
         return starts
-    bounded = not model.log_concave and all(potential.super_gaussian for potential in model.potentials)
+    bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
     other = [_match_local_bound(form)] if bounded else []
     other += [_match_diagonal(form, model)] if not model.log_concave and _is_independent(model) else []
     return [*starts, *other, _expand_centres(form)]

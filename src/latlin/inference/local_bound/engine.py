@@ -15,7 +15,7 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import BoundEvidence, RefusedEvidence
 from latlin.inference.forms.site import site_form
-from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sites import SiteParameters, Sites, refuse_extra_variance
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import State, best_start, centres, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
@@ -83,6 +83,7 @@ class LocalBound:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         centres(Sites.of(model))
         solve = _exact if self.variances == "exact" else _low_rank
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.exp_kernels import FUSED, exp_minus, log_one_plus
+from latlin.numerics.special import FUSED, exp_minus, log_one_plus
 
 #: half the range of the nodes, in standard deviations of the Gaussian
 REACH = 7.5
