@@ -32,7 +32,7 @@ from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array, measurable, summable, visible
+from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
@@ -235,7 +235,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         self.evidence_kind_ = posteriors[0].evidence_kind
         self.converged_ = all(p.converged for p in posteriors)
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
-        self.trace_ = posteriors[0].trace if single else [p.trace for p in posteriors]
+        self.trace_ = stacked([p.trace for p in posteriors])
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
         tables = [fit.table or fixed_table(fit.values) for fit in fits]
         self.hyperparameters_ = tables[0] if single else tables
