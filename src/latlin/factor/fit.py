@@ -58,9 +58,7 @@ class NamedEvidence:
     @property
     def log_evidence_(self) -> float:
         """log p(X) at the fitted parameters, or its bound; `evidence_kind_` says which."""
-        held = vars(self)
-        if "lower_bound_" not in held and "log_likelihood_" not in held:
-            raise AttributeError(
-                f"this {type(self).__name__} has no log evidence: it is not fitted, or fed by a stream"
-            )
-        return float(held.get("lower_bound_", held.get("log_likelihood_")))
+        for name in ("lower_bound_", "log_likelihood_"):
+            if name in vars(self):
+                return float(vars(self)[name])
+        raise AttributeError(f"this {type(self).__name__} has no log evidence: it is not fitted, or fed by a stream")
