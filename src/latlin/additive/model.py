@@ -76,7 +76,7 @@ class AdditiveModel(Archived, BaseEstimator):
         Of all coefficients: a mixture over the hyperparameters when these are integrated.
     hyperparameters_ : HyperparameterTable
     log_evidence_, evidence_kind_ : float, str
-    converged_, n_iter_, message_ : bool, int, str
+    converged_, n_iter_, message_, trace_ : bool, int, str, ndarray
 
     Examples
     --------
@@ -177,7 +177,7 @@ class AdditiveModel(Archived, BaseEstimator):
         self.log_evidence_ = posterior.log_evidence
         self.evidence_kind_ = posterior.evidence_kind
         self.converged_, self.n_iter_ = posterior.converged, max(posterior.n_iter, 1)
-        self.message_ = posterior.message
+        self.message_, self.trace_ = posterior.message, np.asarray(posterior.trace, float)
         if not hasattr(self, "_fits"):
             # a model from a file has no training rows
             self._fits, self._frame = [], None
@@ -365,10 +365,23 @@ class AdditiveModel(Archived, BaseEstimator):
         parts, _, _ = self._asked(frame, marginal)
         return predict.expected_response(parts, self._family, blank(self._read_.response, self._family, frame))
 
-    def predict_latent(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
-        """The linear predictor of each row, offsets included; with its standard deviation where asked for."""
-        mean, variance = predict.pooled(self._asked(frame, marginal)[0])
+    def predict_latent(
+        self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
+        """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+        parts = self._asked(frame, marginal)[0]
+        mean, variance = predict.pooled(parts)
+        if return_cov:
+            return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
+
+    def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draws of all coefficients of all terms, in the order of `posterior_`, of shape (n_samples, unknowns)."""
+        check_is_fitted(self, "posterior_")
+        rng = generator(self.random_state if random_state is None else random_state)
+        return np.asarray(self.posterior_.sample(whole("n_samples", n_samples, 1), rng))
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
         """Probabilities of the two classes, one row each; for binary families."""
