@@ -81,11 +81,11 @@ def _has_one_top(block: Potential, m: Array, v: Array, power: Array, shift: Arra
         return power * block.log_density(x) - 0.5 * (x - m) ** 2 / v
 
     s, top = np.sqrt(v), log_f(m + shift)
-    fine = (sd >= 0.5 * s) & (np.abs(shift) <= s)
+    fine = (sd >= 0.5 * s) & (np.abs(shift) <= 1.5 * s)
     for centre, width in block.regions():
         c = np.broadcast_to(np.asarray(centre, dtype=float), m.shape)
-        far, low = np.abs(c - m) > REACH * s, log_f(c) - top <= ENDS - 8.0
-        fine &= np.where(far, low, np.asarray(width) >= 2.0 * s)
+        far, low = np.abs(c - m) > 12.0 * s, log_f(c) - top <= ENDS - 8.0
+        fine &= np.where(far, low, np.asarray(width) >= 0.7 * s)
     return np.asarray(fine)
 
 
