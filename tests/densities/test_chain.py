@@ -86,7 +86,7 @@ def test_draws_have_the_covariance(negative):
 
 def test_slopes_are_differences():
     c = chain()
-    gamma, nu, H = sites(c)
+    gamma, nu, _ = sites(c)
     pull = np.random.default_rng(5).standard_normal(c.steps)
 
     def log_z(phi, W, own):

@@ -94,7 +94,7 @@ def test_white_noise_of_the_kernel_is_not_shared():
 
 
 def test_learning_begins_with_some_rows_and_goes_on_in_the_learnt_metric(monkeypatch):
-    monkeypatch.setattr(module, "SUBSET", 60)
+    monkeypatch.setattr(module, "FIRST", (60, 80))
     X, y, _ = rows(240)
     y += np.sin(2.0 * X[:, 1])
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0])

@@ -17,9 +17,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
+from latlin.densities.sparse_precision import SparsePrecision
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.conditionals import Conditionals, Neighbourhoods
 from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
@@ -32,12 +34,13 @@ from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
+from latlin.numerics.sparse_cholesky import Analysis, SparseCholesky, analyse
 from latlin.numerics.stored import storable, storable_by_arguments
 from latlin.potentials.base import Potential
 
-#: rows that a first search for the parameters is made on, and how many times as many there must be
-SUBSET, MANY = 1500, 3
+Index = NDArray[np.integer]
+#: a first search for the parameters is made on this part of the rows, but on so many at least and at most
+PART, FIRST = 3, (600, 2000)
 #: learnt length scales whose ratios differ by more than this factor from those neighbours were chosen in: these are
 #: chosen again, so many times at most
 STRETCHED, ROUNDS = 1.5, 2
@@ -85,9 +88,10 @@ class Vecchia:
     ) -> VecchiaFitter:
         """An order and neighbours; of many rows first those of some, which say where the parameters are."""
         whole_data = _Data(X, y, engine, self.n_neighbours)
-        if len(X) < MANY * SUBSET or not len(setting.theta):
+        few = min(max(len(X) // PART, FIRST[0]), FIRST[1])
+        if len(X) < 2 * FIRST[0] or not len(setting.theta):
             return whole_data.fitter(setting.kernel)
-        some = np.sort(rng.choice(len(X), SUBSET, replace=False))
+        some = np.sort(rng.choice(len(X), few, replace=False))
         return _Data(X[some], y[some], engine, self.n_neighbours).fitter(setting.kernel, whole_data)
 
 
@@ -194,9 +198,25 @@ class VecchiaFitter:
     def gradient(self, latent: VecchiaLatent) -> Array:
         """∂ log evidence/∂theta at a posterior of `fit`."""
         setting, slopes = latent.setting, PrecisionSlopes(latent.posterior)
-        own = self.hoods.slopes(setting.kernel, setting.amplitude, latent.given, slopes.moments)
+        structure: Any = latent.posterior.density
+        precision: SparsePrecision = structure.structure.precision
+        entries, covariances = self._entries(precision.factor.analysis), precision.inverse_values
+
+        def moments(span: slice) -> Array:
+            return slopes.moments(*self.hoods.places(span), covariances[entries[span].ravel()])
+
+        own = self.hoods.slopes(setting.kernel, setting.amplitude, latent.given, moments)
         found = evidence_gradient(latent.posterior)
         return np.concatenate([own, setting.likelihood.pull(found.sites[0])])
+
+    def _entries(self, analysis: Analysis) -> Index:
+        """Where the pairs of values that occur together stand among the entries of the precision; kept for the next."""
+        known = vars(self).get("_known")
+        if known is None or known[0] is not analysis:
+            i, j = (analysis.label[one] for one in self.hoods.places(slice(0, len(self.hoods.inputs))))
+            found = analysis.entries(np.maximum(i, j), np.minimum(i, j)).astype(np.int32)
+            known = vars(self)["_known"] = (analysis, found.reshape(len(self.hoods.inputs), -1))
+        return known[1]
 
     def refined(self, latent: LatentFunction) -> VecchiaFitter | None:
         """All rows after some of them, and neighbours in the metric that was learnt."""

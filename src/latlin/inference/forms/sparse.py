@@ -323,9 +323,7 @@ def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> Sp
     rows, sites = gram.rows, Sites.of(model)
     sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
     typical = gram.analysis.values(prior.precision) + gram.total(sites.typical_precision())
-    grounded = ground(gram.analysis, typical, len(prior.rows))
-    if grounded is None:
-        raise ValueError(IMPROPER)
+    held, weight = _held(model, gram.analysis, typical, prior)
     diagonal = np.empty(model.dim)
     diagonal[gram.analysis.order] = typical[gram.analysis.diagonal]
     scale = 1.0 / np.sqrt(diagonal)
@@ -344,6 +342,17 @@ def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> Sp
         rows,
         prior,
         gram,
-        grounded.held,
-        grounded.weight if len(grounded.held) else 0.0,
+        held,
+        weight,
     )
+
+
+def _held(model: LatentLinearModel, analysis: Analysis, typical: Array, prior: Quadratic) -> tuple[Index, float]:
+    """The coordinates that are held and how firmly; none where a factor alone is proper."""
+    proper = any(factor.H is None and factor.by_precision and factor.rank == factor.size for factor in model.gaussians)
+    if proper and not len(prior.rows):
+        return np.zeros(0, np.int64), 0.0
+    grounded = ground(analysis, typical, len(prior.rows))
+    if grounded is None:
+        raise ValueError(IMPROPER)
+    return grounded.held, grounded.weight if len(grounded.held) else 0.0
