@@ -110,5 +110,9 @@ class Approximation(Protocol):
     def prepare(
         self, setting: Setting, X: Any, y: Any, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> Fitter:
-        """Training rows made ready. With rows in blocks X is `Blocks`, which hold their own y, and y is None."""
+        """Training rows made ready.
+
+        Where an attribute `takes_blocks` is true, X may be `Blocks`, which hold their own y, and y None; one more
+        argument is then the label that counts as one, or None.
+        """
         ...

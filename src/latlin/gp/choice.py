@@ -24,9 +24,13 @@ class Choice(NamedTuple):
     reason: str = ""
 
 
-def choose(wanted: str | Approximation, setting: Setting, n_rows: int, n_columns: int) -> Choice:
+def choose(
+    wanted: str | Approximation, setting: Setting, n_rows: int, n_columns: int, in_blocks: bool = False
+) -> Choice:
     """The approximation that was asked for, or the one that suits the data, with the reason."""
-    if wanted == "auto":
+    if isinstance(wanted, str) and wanted == "auto":
+        if in_blocks:
+            return Choice(Inducing(), "approximation 'inducing', as the rows are in blocks")
         return _suited(setting, n_rows, n_columns)
     approximation = _resolve(wanted)
     refusal = approximation.refusal(setting, n_rows, n_columns)

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin import potentials
+from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
 from latlin.gp.choice import choose
@@ -20,6 +21,7 @@ from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
+from latlin.gp.training import Training, labels_in, open_training
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, summable, visible
@@ -131,35 +133,39 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the kernel's parameters by evidence, and the posterior at the best of them.
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array of shape (n_samples, n_features), or rows in blocks
+            A memory-mapped array of more than 64 MiB, a Dask collection, or blocks of rows, are fitted by inducing
+            points, block by block.
         y : array of shape (n_samples,)
-            Labels of any kind.
+            Labels of any kind; blocks of rows hold their own.
         """
-        inputs, labels = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64)
+        rng = generator(self.random_state)
+        data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
+        inputs, labels = validate_data(self, visible("X", data.X), visible("y", data.y), dtype=np.float64)
         inputs = summable("X", inputs)
+        data = data._replace(X=inputs, y=labels)
         check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
+        self.classes_ = np.unique(labels) if data.blocks is None else labels_in(data.blocks)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_.tolist()[0]!r}")
-        rng = generator(self.random_state)
         template = _template(self.link)
         engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        tasks = [(labels == one).astype(float) for one in ones]
+        tasks = [_task(data, one) for one in ones]
         wanted = wish(self.hyperparameters, self.priors)
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
-        choice = choose(self.approximation, setting, *inputs.shape)
+        choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
         search = Search(choice.approximation, engine, self.optimizer, restarts, steps, choice.reason)
         found = Parallel(n_jobs=jobs(self.n_jobs))(
-            delayed(fit_process)(setting, inputs, targets, search, own, wanted, self.verbose)
-            for targets, own in zip(tasks, rng.spawn(len(ones)), strict=True)
+            delayed(fit_process)(setting, task, search, own, wanted, self.verbose)
+            for task, own in zip(tasks, rng.spawn(len(ones)), strict=True)
         )
         self.hyperparameters_ = [table for _, table in found]
         self.approximation_ = choice.approximation
@@ -250,6 +256,13 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))
+
+
+def _task(data: Training, one: Any) -> Training:
+    """One class against the rest; labels in blocks are compared where they are."""
+    if data.blocks is None:
+        return data._replace(y=(data.y == one).astype(float))
+    return data._replace(one=one.item() if isinstance(one, np.generic) else one)
 
 
 def _template(link: str | Potential) -> Potential:

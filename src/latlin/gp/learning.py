@@ -25,6 +25,7 @@ from latlin.gp.likelihoods import spread
 from latlin.gp.process import Process
 from latlin.gp.search import Found, maximise_evidence
 from latlin.gp.setting import Setting
+from latlin.gp.training import Training
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
@@ -160,15 +161,15 @@ class Search(NamedTuple):
 
 
 def fit_process(
-    setting: Setting, X: Array, y: Array, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
+    setting: Setting, data: Training, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
 ) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     """The process with its hyperparameters maximised or integrated, and their table."""
     optimizer = None if wanted.manner == "fixed" else search.optimizer
-    space = None if optimizer is None else space_of(setting, X, y, wanted.priors)
-    fitter, found = _search(setting, X, y, search, optimizer, rng, verbose, space)
+    space = None if optimizer is None else space_of(setting, *_units(data), wanted.priors)
+    fitter, found = _search(setting, data, search, optimizer, rng, verbose, space)
     if space is None:
         return Process(fitter, found), HyperparameterTable([], "fixed")
-    if wanted.integrates(len(y), len(space)):
+    if wanted.integrates(data.n_rows, len(space)):
         values = space.values(found.setting.theta)
         there = Space([replace(m, start=values[m.name]) for m in space.members])
         process = average(found, there, fitter, wanted, verbose)
@@ -179,10 +180,14 @@ def fit_process(
     return Process(fitter, replace(found, latent=latent, message=message)), table
 
 
+def _units(data: Training) -> tuple[Array, Array]:
+    """Inputs and targets, labels as zeros and ones, from which priors take their units."""
+    return data.X, data.y if data.one is None else (data.y == data.one).astype(float)
+
+
 def _search(
     setting: Setting,
-    X: Array,
-    y: Array,
+    data: Training,
     search: Search,
     optimizer: Any,
     rng: np.random.Generator,
@@ -191,7 +196,7 @@ def _search(
 ) -> tuple[Fitter, Found]:
     """The best parameters, sought again, from where the search ended, each time the fitter can be refined."""
     steps = (optimizer, search.n_restarts, search.max_iter, rng, verbose, space)
-    fitter = search.approximation.prepare(setting, X, y, search.engine, rng, verbose)
+    fitter = data.prepare(search.approximation, setting, search.engine, rng, verbose)
     found = maximise_evidence(setting, fitter, *steps)
     while (better := fitter.refined(found.latent)) is not None:
         fitter, before = better, found
