@@ -3,6 +3,7 @@
 from latlin.gp.classifier import GaussianProcessClassifier
 from latlin.gp.columns import Columns
 from latlin.gp.dense import Dense
+from latlin.gp.grid import Grid
 from latlin.gp.inducing import Inducing
 from latlin.gp.regressor import GaussianProcessRegressor
 from latlin.gp.state_space import StateSpace
@@ -13,6 +14,7 @@ __all__ = [
     "Dense",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
+    "Grid",
     "Inducing",
     "StateSpace",
     "Vecchia",
