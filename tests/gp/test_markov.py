@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from latlin.gp.columns import Columns
+from latlin.gp.kernels import Columns
 from latlin.gp.markov import chain_of, length_slopes, parts_of, transitions
 
 KERNELS = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,8 +119,8 @@ class GridFitter:
         setting, prior = latent.setting, latent.prior
         slices = Slices.of(setting, self.axes, slopes=True)
         weights, inverse = latent.weights, 1.0 / latent.total
-        grid = [times_kronecker([v.T], m @ v) for m, v in zip(slices.matrices, prior.vectors, strict=True)]
-        diagonals = [np.diagonal(matrix) for matrix in grid]
+        grid = [v.T @ m @ v for m, v in zip(slices.matrices, prior.vectors, strict=True)]
+        diagonals: list[Any] = [np.diagonal(matrix) for matrix in grid]
         own = np.zeros(setting.kernel.n_dims)
         for k in range(len(own)):
             for j, change in enumerate(slices.changes):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels
 
-from latlin.gp.columns import Columns
+from latlin.gp.kernels import Columns, Cosine
 from latlin.numerics.arrays import Array
 
 Mask = NDArray[np.bool_]
@@ -173,6 +173,13 @@ def _periodic(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
     )
 
 
+def _waves(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    angles = kernel.angles([pairs.a[:, j] - pairs.b[:, j] for j in range(pairs.a.shape[1])])
+    angle = sum(angles[1:], angles[0])
+    found = (kernel.hyperparameter_frequency, lambda: [-np.sin(angle) * one for one in angles])
+    return np.cos(angle), _free(slopes, found)
+
+
 def _columns(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
     return pair_covariances(kernel.kernel, pairs.columns(kernel.places(pairs.a.shape[1])), slopes)
 
@@ -199,4 +206,5 @@ _RULES: dict[type, Callable[[Any, Pairs, bool], Evaluated]] = {
     kernels.RationalQuadratic: _rational,
     kernels.ExpSineSquared: _periodic,
     Columns: _columns,
+    Cosine: _waves,
 }
