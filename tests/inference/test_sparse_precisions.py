@@ -511,3 +511,15 @@ def test_modes_at_kinks():
     np.testing.assert_allclose(
         infer(LatentLinearModel([GaussianFactor(precision=np.eye(2)), sites]), "map").mean, [0, 2], atol=1e-5
     )
+
+
+def test_newton_steps_near_a_factor_are_those_by_factors(monkeypatch):
+    rng = np.random.default_rng(5)
+    Q = sparse.diags_array([-np.ones(59), 2.5 * np.ones(60), -np.ones(59)], offsets=[-1, 0, 1])
+    model = LatentLinearModel([GaussianFactor(precision=Q), SiteFactor(None, potentials.Poisson(rng.poisson(3.0, 60)))])
+    plain = infer(model, "laplace")
+    monkeypatch.setattr("latlin.inference.forms.sparse.DEAR", 0)
+    near = infer(model, "laplace")
+    assert near.converged
+    np.testing.assert_allclose(near.mean, plain.mean, atol=1e-9)
+    assert near.log_evidence == pytest.approx(plain.log_evidence, abs=1e-10)

@@ -78,17 +78,13 @@ class PrecisionSlopes:
         given = _log_det_slope(gaussian.precision, gaussian.rank, change) if log_det_slope is None else log_det_slope
         return slope + 0.5 * given
 
-    def moments(self, i: Index, j: Index) -> Array:
+    def moments(self, i: Index, j: Index, covariance: Array) -> Array:
         """M_ij of a factor on w itself, with which d log Z = ½ d log |Q|₊ − ½ Σ_ij dQ_ij M_ij.
 
-        S_ij + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
+        S_ij, which is given, + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
         """
-        density, model = self._density(), in_memory(self.posterior.model)
-        structure = density.structure
-        if not isinstance(structure, SparsePrecisionCovariance):
-            raise ValueError("moments need a posterior with a sparse precision")
-        residual = density.mean - model.gaussians[0].mean
-        found = structure.entries(i, j) + residual[i] * residual[j]
+        residual = self._density().mean - in_memory(self.posterior.model).gaussians[0].mean
+        found = covariance + residual[i] * residual[j]
         if self._move is not None:
             found += self._move[i] * residual[j] + residual[i] * self._move[j]
         return found

@@ -28,10 +28,11 @@ from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCo
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.site_family import SiteForm, Solution
+from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
+from latlin.numerics import conjugate_gradients
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
@@ -44,6 +45,9 @@ Index = NDArray[np.int64]
 LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+#: numbers in a factor from which on a Newton step tries to do with the factor of an earlier one, the residual up to
+#: which its system is solved, and in how many steps at most
+DEAR, NEAR, STEPS = 2_000_000, 1e-8, 8
 #: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
 SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
 Form = TypeVar("Form", bound="SparseForm")
@@ -201,6 +205,30 @@ class SparseForm(SiteForm):
         precision: Any = UnitPrecision(self, parameters.gamma)
         vars(precision)["found"] = found
         return Solution(parameters, precision, deviation / self.projections.scale, self.rows @ deviation)
+
+    def newton_step(self, at: Expansion) -> Array | None:
+        """By a factorisation; where one is dear, the next steps by conjugate gradients, preconditioned by the first."""
+        known = vars(self).get("_first_factor")
+        step = None if known is None else self._step_near(known, at)
+        if step is not None:
+            return step
+        target = self.solve(self.parameters(at))
+        if target is None:
+            return None
+        if self.analysis.numbers > DEAR and not len(self.prior.rows):
+            precision: Any = target.precision
+            vars(self)["_first_factor"] = precision.found
+        return target.u - at.u
+
+    def _step_near(self, known: SparsePrecision, at: Expansion) -> Array | None:
+        """P⁻¹g with a near P as preconditioner; None where that takes long or P is not definite."""
+        scale, gamma = self.projections.scale, at.kept[2]
+
+        def times(v: Array) -> Array:
+            return self.prior.precision @ v + self.projections.summed(gamma * (self.rows @ v))
+
+        x = conjugate_gradients.solve_near(times, known.solve, at.gradient / scale, NEAR, STEPS)
+        return None if x is None else x / scale
 
     def precision(self, gamma: Array) -> Array:
         """P, dense and in the coordinates u: for small models whose Hessian is not definite."""

@@ -11,7 +11,9 @@ method with conjugate gradients needs few steps, each some tens of times dearer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -49,6 +51,12 @@ ALGORITHMS = ("auto", "sites", "sums")
 TALL = 40
 #: accelerated steps before another algorithm is tried
 QUICK = 60
+#: gradient and relative change of the bound of an ascent that is to be compared with another
+ROUGH, ROUGH_CHANGE = 1.0, 1e-5
+#: how near two of them are at the same optimum: in nat, and in standard deviations of the projections
+CLOSE_BOUND, CLOSE_MEAN = 0.05, 0.1
+#: rows per dimension from which on two starts that agree have found the optimum
+MANY = 10
 #: the largest dimension for which second-order steps are tried
 SECOND_ORDER = 200
 NO_START = (
@@ -69,6 +77,11 @@ class Task(NamedTuple):
     def short(self) -> Task:
         """The same for a few steps, after which another algorithm may be better."""
         return self._replace(rules=replace(self.rules, max_iter=min(QUICK, self.rules.max_iter)))
+
+    @property
+    def rough(self) -> Rules:
+        """When an ascent is near enough to its optimum to be told from another."""
+        return replace(self.rules, gradient_tol=ROUGH, objective_tol=ROUGH_CHANGE)
 
 
 class FullFit(NamedTuple):
@@ -184,17 +197,25 @@ class BySites:
 
     @staticmethod
     def _climb(form: SiteForm, model: LatentLinearModel, task: Task) -> Ascent[Reached[sites.SitePlace]]:
-        tol = task.rules.gradient_tol
-        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
-        places = _finite(form, firsts, tol) or _finite(form, [_expand_centres(form)], tol)
-        if not places:
+        begin = partial(sites.evaluate, form, tol=task.rules.gradient_tol)
+        known = [] if task.start is None else [partial(inherit_parameters, form, model, task.start)]
+        firsts = filter(None, (begin(start()) for start in known or _starts(form, model)))
+        first = next(firsts, None) or begin(_expand_centres(form))
+        if first is None:
             raise ValueError(NO_START)
-        files = [task.checkpoint, *[None] * (len(places) - 1)]
-        ascents = [
-            _maximise(form, place, task.rules, task.verbose, file, warn=False)
-            for place, file in zip(places, files, strict=True)
-        ]
-        return max(ascents, key=lambda ascent: ascent.state.bound)
+        best, alone = _maximise(form, first, task.rules, task.verbose, task.checkpoint, warn=False), True
+        for other in firsts:
+            near = _maximise(form, other, task.rough, verbose=False, checkpoint=None, warn=False).state
+            if not _is_same(near, best.state):
+                found = _maximise(form, near, task.rules, task.verbose, None, warn=False)
+                alone = alone and _is_same(found.state, best.state)
+                best = max(best, found, key=_height)
+            if alone and _has_many_rows(model):
+                return best
+        diagonal = begin(_match_diagonal(form, model)) if not known and _may_be_diagonal(model) else None
+        if diagonal is not None:
+            best = max(best, _maximise(form, diagonal, task.rules, task.verbose, None, warn=False), key=_height)
+        return best
 
     @staticmethod
     def _finish(
@@ -235,9 +256,9 @@ class ByEntries(BySites):
     @staticmethod
     def _by_entries(form: SparseForm, model: LatentLinearModel, task: Task) -> FullFit | None:
         """The fit, or None where it has no start or has not converged in a few steps."""
-        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
+        start = _expand_mode(form) if task.start is None else inherit_parameters(form, model, task.start)
         coordinates = entries.EntryCoordinates(form)
-        first = coordinates.begin(firsts[0])
+        first = coordinates.begin(start)
         if first is None:
             return None
         _, _, rules, verbose, checkpoint = task.short
@@ -304,21 +325,34 @@ def climb_second_order(model: LatentLinearModel, start: Gaussian, rules: Rules) 
     return Gaussian(form.weights(end[: form.dim]), covariance)
 
 
-def _finite(form: SiteForm, firsts: list[SiteParameters], tol: float) -> list[Reached[sites.SitePlace]]:
-    """Those site parameters that have a finite bound."""
-    evaluated = [sites.evaluate(form, first, tol) for first in firsts]
-    return [place for place in evaluated if place is not None]
+def _height(ascent: Ascent[Reached[sites.SitePlace]]) -> float:
+    return ascent.state.bound
 
 
-def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
-    """The curvature at the mode, where there is one; where it may help, that of other Gaussians or a typical one."""
-    starts = [_expand_mode(form)] if model.smooth else []
+def _starts(form: SiteForm, model: LatentLinearModel) -> list[Callable[[], SiteParameters]]:
+    """The curvature at the mode, where there is one; where it may help, that of a local bound or a typical one."""
+    starts: list[Callable[[], SiteParameters]] = [partial(_expand_mode, form)] if model.smooth else []
     if model.smooth and model.log_concave:
         return starts
     bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
-    other = [_match_local_bound(form)] if bounded else []
-    other += [_match_diagonal(form, model)] if not model.log_concave and _is_independent(model) else []
-    return [*starts, *other, _expand_centres(form)]
+    other = [partial(_match_local_bound, form)] if bounded else []
+    return [*starts, *other, partial(_expand_centres, form)]
+
+
+def _is_same(one: Reached[sites.SitePlace], other: Reached[sites.SitePlace]) -> bool:
+    """Two ascents have come to the same place, or are about to."""
+    apart = np.abs(one.place.x - other.place.x) / np.sqrt(np.maximum(other.place.variance, sites.TINY))
+    return bool(abs(one.bound - other.bound) <= CLOSE_BOUND and apart.max(initial=0.0) <= CLOSE_MEAN)
+
+
+def _has_many_rows(model: LatentLinearModel) -> bool:
+    """Rows enough that two starts which agree leave no room for other optima."""
+    return sum(model.site_count(factor) for factor in model.sites if factor.H is not None) >= MANY * model.dim
+
+
+def _may_be_diagonal(model: LatentLinearModel) -> bool:
+    """A diagonal fit may help to find the optimum, and is cheap."""
+    return not model.log_concave and _is_independent(model)
 
 
 def _is_independent(model: LatentLinearModel) -> bool:
@@ -339,7 +373,7 @@ def _match_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
 def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
-    rules = Rules(monotone=True, max_iter=300)
+    rules = Rules(gradient_tol=1e-3, objective_tol=1e-7, monotone=True, max_iter=300)
     best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
