@@ -71,7 +71,7 @@ class Fitter(Protocol):
     """Training rows prepared for fits at many parameters.
 
     An attribute `note`, where there is one, joins the message of the fit; `accuracy` is the relative change of the
-    evidence at which a search over parameters ends.
+    evidence at which a search over parameters ends; where `learnt` is true no parameters are sought with this fitter.
     """
 
     @property

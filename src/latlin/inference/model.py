@@ -20,6 +20,7 @@ from latlin.inference.arguments import (
     checked_matrix,
     checked_precision,
     checked_projection,
+    common_dim,
     dense_operator,
     finite_array,
     positive_array,
@@ -232,16 +233,6 @@ class SiteFactor(_Sealed):
         ε ~ N(0, v_n), so that their expectations under N(m, s²) are those of log φ_n under N(m, s² + v_n). By Jensen's
         inequality the evidence of this model is at most that of the one in which every ε_n is a coordinate of w. For
         engines 'gkl', 'exact', 'laplace' and 'map'.
-
-    Examples
-    --------
-    >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-    >>> observed = potentials.Logit([1, 1])
-    >>> for v in (0.0, 1.0):
-    ...     sites = SiteFactor([[2.0], [1.0]], observed, extra_variance=v)
-    ...     print(round(infer(LatentLinearModel([GaussianFactor(dim=1), sites]), "gkl").log_evidence, 4))
-    -1.1594
-    -1.3168
     """
 
     def __init__(
@@ -399,7 +390,7 @@ class LatentLinearModel(SiteTraits):
         held = _checked_constraints(constraints)
         object.__setattr__(self, "gaussians", tuple(f for f in listed if isinstance(f, GaussianFactor)))
         object.__setattr__(self, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
-        object.__setattr__(self, "dim", _common_dim([*listed, *held]))
+        object.__setattr__(self, "dim", common_dim([*listed, *held]))
         object.__setattr__(self, "constraints", held)
         object.__setattr__(self, "normalise_prior", bool(normalise_prior))
         self.constraint_rows()
@@ -458,13 +449,3 @@ def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint,
         if not isinstance(constraint, Constraint):
             raise ValueError(f"constraints must be a list of Constraint, got a {type(constraint).__name__} in it")
     return held
-
-
-def _common_dim(factors: list[GaussianFactor | SiteFactor | Constraint]) -> int:
-    dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
-    if not dims:
-        raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
-    if len({dim for _, dim in dims}) > 1:
-        said = ", ".join(f"{name} has {dim}" for name, dim in dims)
-        raise ValueError(f"factors differ in the dimension of w: {said}")
-    return int(dims[0][1])
