@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 import latlin
@@ -149,6 +150,34 @@ def test_a_warm_start_needs_fewer_passes(monkeypatch):
         warm, few = cost(there, at, first)
         assert warm == pytest.approx(cold, abs=1e-6)
         assert few < many
+
+
+def test_leaving_one_out_is_a_fit_without_the_row():
+    """Exactly so for Gaussian noise, also where the inducing points leave much out."""
+    X = np.random.default_rng(0).uniform(-2, 2, (30, 2))
+    y = observed("gaussian", X)
+    setting, fitter = fitter_of("gaussian", X, y, X[:4])
+    found = fitter.fit(setting).leave_one_out()
+    for n in (0, 7, 29):
+        others = np.arange(30) != n
+        _, without = fitter_of("gaussian", X[others], y[others], X[:4])
+        means, variances = without.fit(setting).marginals(X[n : n + 1])
+        expected = norm.logpdf(y[n], means[0], np.sqrt(variances[0] + 0.3**2))
+        assert found[n] == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_start_for_more_rows_counts_them():
+    """Twice the rows have twice the precision beyond the prior's, and twice the pull."""
+    X = np.random.default_rng(0).uniform(-2, 2, (200, 2))
+    setting, fitter = fitter_of("logit", X, observed("logit", X), X[:6])
+    latent = fitter.fit(setting)
+    twice = Inducing(inputs=X[:6]).prepare(
+        setting, np.tile(X, (2, 1)), np.tile(observed("logit", X), 2), fitter.engine, np.random.default_rng(0)
+    )
+    start = latent.start_at(latent.basis, twice.rows, latent.posterior.model)
+    before, after = (np.linalg.inv(each.covariance()) for each in (latent.posterior, start))
+    np.testing.assert_allclose(after, np.eye(6) + 2.0 * (before - np.eye(6)), rtol=1e-6)
+    np.testing.assert_allclose(after @ start.mean, 2.0 * before @ latent.posterior.mean, rtol=1e-6)
 
 
 def test_learning_comes_near_the_exact_process():

@@ -229,7 +229,7 @@ class SiteFactor(_Sealed):
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional
     extra_variance : float or array of shape (n,), optional
-        v_n ≥ 0 of what a projection leaves out: the sites are exp⟨log φ_n(h_nᵀw + offset_n + ε)⟩ over ε ~ N(0, v_n), and
+        Of what a projection leaves out: the sites are exp⟨log φ_n(h_nᵀw + offset_n + ε)⟩ over ε ~ N(0, v_n), and
         the evidence is at most that of the model in which every ε_n is a coordinate of w (Jensen's inequality). For
         engines 'gkl', 'exact', 'laplace' and 'map'.
     """
