@@ -7,7 +7,9 @@
    gradient in every free parameter of kernel and likelihood, in the order of `Setting.theta`. Priors of these
    parameters, bounds, restarts and averages are added by `latlin.gp.search` and `latlin.gp.learning`, the same for all.
    `refined` is asked after the parameters were learnt: a fitter that suits them better (more inducing points,
-   neighbours in the learnt metric), with which learning goes on, or None.
+   neighbours in the learnt metric, more rows), with which learning goes on, or None. Three words are optional:
+   `note`, for the message; `accuracy`, the relative change of the evidence at which a search ends; and `settled`, where
+   the parameters stay those that were learnt.
 3. The `LatentFunction` that a fit leaves answers for the latent function at any input. Its `posterior` carries the log
    evidence, the kind of the evidence, the message and the convergence of the fit; what its coordinates are is the
    approximation's own.
@@ -70,8 +72,8 @@ class LatentFunction(Protocol):
 class Fitter(Protocol):
     """Training rows prepared for fits at many parameters.
 
-    An attribute `note`, where there is one, joins the message of the fit; `accuracy` is the relative change of the
-    evidence at which a search over parameters ends; where `learnt` is true no parameters are sought with this fitter.
+    Attributes that it may have: `note`, which joins the message of the fit; `accuracy`, the relative change of the
+    evidence at which a search ends; and `settled`, true where no parameters are sought with this fitter.
     """
 
     @property

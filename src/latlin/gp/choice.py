@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 from latlin.gp.approximation import Approximation
 from latlin.gp.dense import Dense
+from latlin.gp.grid import Grid
 from latlin.gp.inducing import Inducing
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
 
 #: short name → approximation with its default options
-APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Inducing, StateSpace, Vecchia)}
+APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Grid, Inducing, StateSpace, Vecchia)}
 #: rows up to which "auto" is exact: kernel matrices of 32 MB
 EXACT_ROWS = 2000
 

@@ -143,7 +143,7 @@ class InducingFitter:
         Number of points before they were doubled, and the bound there.
     moved : bool
         Inducing inputs were moved.
-    learnt : bool
+    settled : bool
         Parameters are learnt, and `used` are all rows.
     """
 
@@ -160,7 +160,7 @@ class InducingFitter:
     step: int = 0
     before: tuple[int, float] | None = None
     moved: bool = False
-    learnt: bool = False
+    settled: bool = False
 
     @property
     def X(self) -> Array:
@@ -225,7 +225,7 @@ class InducingFitter:
     def refined(self, latent: InducingFunction) -> InducingFitter | None:
         """The next sample; on the last one more points, while they gain enough, then moved ones; then all rows."""
         auto, setting = self.options.n_inducing == "auto", latent.setting
-        if self.learnt:
+        if self.settled:
             return None
         if self.step + 1 < len(self.steps):
             return self.at_step(self.step + 1, setting)
@@ -236,7 +236,7 @@ class InducingFitter:
                 return replace(self, Z=more, before=now)
         if self.options.moves and not self.moved:
             return replace(self, Z=self._moved(latent), moved=True)
-        return None if self.used is self.rows else replace(self, used=self.rows, learnt=True)
+        return None if self.used is self.rows else replace(self, used=self.rows, settled=True)
 
     def _has_enough(self, latent: InducingFunction) -> bool:
         if self.before is None:
@@ -262,7 +262,7 @@ class InducingFitter:
     @property
     def note(self) -> str:
         """How many points and rows there are, and why, for the message."""
-        if not self.learnt:
+        if not self.settled:
             return self._points
         return f"{self._points}; parameters learnt from {self.steps[-1][0]} of {count_rows(self.rows)} rows"
 
@@ -296,7 +296,7 @@ def _stored_rows(X: Array | None, y: Any, width: int) -> Any:
 
 def _put_fitter_together(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> InducingFitter:
     rows = _stored_rows(X, y, width)
-    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, learnt=True, **kept)
+    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, settled=True, **kept)
 
 
 def _take_function_apart(latent: InducingFunction) -> dict[str, Any]:

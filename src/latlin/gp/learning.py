@@ -204,7 +204,7 @@ def _search(
     found = maximise_evidence(setting, fitter, *steps, None, search.journal)
     while (better := fitter.refined(found.latent)) is not None:
         fitter, before = better, found
-        if getattr(fitter, "learnt", False):
+        if getattr(fitter, "settled", False):
             latent = fitter.fit(before.setting, before.latent, verbose)
             found = replace(before, latent=latent, converged=before.converged and latent.posterior.converged)
             continue
