@@ -379,7 +379,7 @@ def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
         GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
     monkeypatch.undo()
     rest = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
-    # a search ends where a step gains less than 1e-5 of the bound, here some 0.01, on another path
+    # a search ends where a step gains less than 3e-5 of the bound, here some 0.04, on another path
     assert rest.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1.0)
     np.testing.assert_allclose(rest.predict(X[:50]), whole.predict(X[:50]), atol=0.02)
     assert len(rest.trace_) < len(whole.trace_)

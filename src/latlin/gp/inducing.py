@@ -148,7 +148,7 @@ class InducingFitter:
     """
 
     #: relative change of the bound at which a search ends
-    accuracy: ClassVar[float] = 1e-5
+    accuracy: ClassVar[float] = 3e-5
     options: Inducing
     rows: Blocks
     used: Blocks
