@@ -42,7 +42,7 @@ def test_slopes_are_differences():
         given = hoods.conditionals(kernel.clone_with_theta(theta), 1.2)
         return 0.5 * given.log_det - 0.5 * np.sum(given.precision().toarray() * moments)
 
-    found = hoods.slopes(kernel, 1.2, hoods.conditionals(kernel, 1.2), lambda i, j: moments[i, j])
+    found = hoods.slopes(kernel, 1.2, hoods.conditionals(kernel, 1.2), lambda span: moments[hoods.places(span)])
     units = 1e-5 * np.eye(kernel.n_dims)
     differences = [(log_density(kernel.theta + u) - log_density(kernel.theta - u)) / 2e-5 for u in units]
     np.testing.assert_allclose(found, differences, rtol=1e-7)

@@ -9,11 +9,12 @@ from gp_problems import inputs, targets
 from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing_model
-from latlin.gp.inducing import sample_rows
 from latlin.gp.inducing_model import gradient_of
+from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.placement import place
 from latlin.gp.setting import Setting
+from latlin.gp.training import sample_rows
 from latlin.inference.forms.sums import SumForm
 
 ROUGH = ConstantKernel(1.5) * Matern([1.0, 1.6], nu=1.5)
@@ -275,3 +276,71 @@ def test_bad_options_are_named():
         GaussianProcessRegressor(approximation="inducing", engine="ep").fit(X, targets("gaussian", X))
     with pytest.raises(ValueError, match="approximation must be one of 'auto', 'exact'"):
         GaussianProcessRegressor(approximation="nystroem").fit(X, targets("gaussian", X))
+
+
+def test_estimators_take_blocks_of_rows(tmp_path):
+    """As blocks, and as a Dask collection; labels are compared where they are."""
+    da = pytest.importorskip("dask.array")
+    X = np.random.default_rng(0).uniform(-2, 2, (900, 2))
+    y = np.where(observed("logit", X) > 0, "yes", "no")
+    options = {"kernel": ROUGH, "approximation": Inducing(inputs=X[:15]), "max_iter": 20, "random_state": 0}
+    held = GaussianProcessClassifier(**options, hyperparameters="maximise").fit(X, y)
+    for rows in (
+        (LocalBlocks.of(X, y, rows=250),),
+        (da.from_array(X, chunks=(250, -1)), da.from_array(y, chunks=250)),
+    ):
+        there = GaussianProcessClassifier(**options, hyperparameters="maximise").fit(*rows)
+        assert list(there.classes_) == ["no", "yes"]
+        assert there.log_evidence_ == pytest.approx(held.log_evidence_, abs=0.02)
+        np.testing.assert_allclose(there.predict_proba(X[:20]), held.predict_proba(X[:20]), atol=2e-3)
+    there.save(tmp_path / "gp.npz")
+    again = latlin.load(tmp_path / "gp.npz")
+    np.testing.assert_allclose(again.predict_proba(X[:20]), there.predict_proba(X[:20]), atol=1e-10)
+    with pytest.raises(ValueError, match="left behind"):
+        again.leave_one_out()
+    with pytest.raises(ValueError, match="approximation 'exact' needs rows in memory"):
+        GaussianProcessClassifier(approximation="exact").fit(LocalBlocks.of(X, y, rows=250))
+
+
+def test_a_regressor_in_blocks_says_why_and_refuses_what_is_not_finite():
+    X = np.random.default_rng(0).uniform(-2, 2, (700, 2))
+    y = observed("gaussian", X)
+    model = GaussianProcessRegressor(optimizer=None, random_state=0).fit(LocalBlocks.of(X, y, rows=200))
+    assert "as the rows are in blocks" in model.message_
+    inside = model.predict_interval(X, 0.9)
+    assert 0.8 < np.mean((inside[:, 0] < y) & (y < inside[:, 1])) < 1.0
+    assert len(model.leave_one_out()) == 700
+    X[333, 1] = np.nan
+    with pytest.raises(ValueError, match="X contains NaN or infinity, in block 1"):
+        GaussianProcessRegressor().fit(LocalBlocks.of(X, y, rows=200))
+    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
+        model.predict_interval(X[:3], 1.0)
+
+
+def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
+    X = np.random.default_rng(0).uniform(-2, 2, (6000, 2))
+    y = observed("gaussian", X)
+    options = {"kernel": ConstantKernel(1.0) * RBF([1.0, 1.0]), "approximation": Inducing(60), "random_state": 0}
+    whole = GaussianProcessRegressor(**options).fit(X, y)
+    file, plain, calls = tmp_path / "search", Journal.note, [0]
+
+    def interrupted(journal, theta, fitter, now=False):
+        plain(journal, theta, fitter, now=True)
+        calls[0] += 1
+        if calls[0] == 8:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "note", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    monkeypatch.undo()
+    rest = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    # a search ends where a step gains less than 1e-5 of the bound, here some 0.01, on another path
+    assert rest.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1.0)
+    np.testing.assert_allclose(rest.predict(X[:50]), whole.predict(X[:50]), atol=0.02)
+    assert len(rest.trace_) < len(whole.trace_)
+    again = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    assert len(again.trace_) <= 4
+    np.testing.assert_array_equal(again.process_.fitter.Z, rest.process_.fitter.Z)
+    with pytest.raises(ValueError, match="belongs to another model or to other rows"):
+        GaussianProcessRegressor(**options).fit(X, y + 1.0, checkpoint=file)

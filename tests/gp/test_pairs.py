@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from latlin.gp.columns import Columns
+from latlin.gp.kernels import Columns, Cosine
 from latlin.gp.pairs import Pairs, pair_covariances
 
 KERNELS = [
@@ -24,6 +24,8 @@ KERNELS = [
     Matern([0.3, 0.5], nu=2.5),
     Matern(0.3, nu=np.inf),
     RationalQuadratic(0.4, 0.7),
+    RBF([0.3, 0.7]) * Cosine([0.8, 1.3]) + ConstantKernel(0.5) * RBF(0.2) * Cosine(2.0),
+    RBF(0.5) * Cosine(1.0, "fixed"),
     ExpSineSquared(1.2, 0.7) + DotProduct(0.5) ** 2,
     Columns(RBF(0.3), 0) * Columns(Matern(0.4, nu=1.5), [1]) + Columns(RBF([0.3, 0.2]), ["b", "a"], ["a", "b"]),
 ]

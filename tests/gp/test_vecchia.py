@@ -94,7 +94,7 @@ def test_white_noise_of_the_kernel_is_not_shared():
 
 
 def test_learning_begins_with_some_rows_and_goes_on_in_the_learnt_metric(monkeypatch):
-    monkeypatch.setattr(module, "SUBSET", 60)
+    monkeypatch.setattr(module, "FIRST", (60, 80))
     X, y, _ = rows(240)
     y += np.sin(2.0 * X[:, 1])
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0])
@@ -109,6 +109,23 @@ def test_learning_begins_with_some_rows_and_goes_on_in_the_learnt_metric(monkeyp
     exact = GaussianProcessRegressor(kernel, approximation="exact", hyperparameters="maximise").fit(X, y)
     assert model.log_evidence_ == pytest.approx(exact.log_evidence_, abs=2.0)
     np.testing.assert_allclose(model.kernel_.k2.length_scale[0], exact.kernel_.k2.length_scale[0], rtol=0.1)
+
+
+def test_parameters_may_be_learnt_from_some_rows(monkeypatch):
+    monkeypatch.setattr(module, "FIRST", (40, 50))
+    X, y, _ = rows(240)
+    model = GaussianProcessRegressor(
+        ConstantKernel(1.0) * Matern(0.3, nu=1.5), approximation=Vecchia(10, learning_rows=120), random_state=0
+    )
+    model.fit(X, y)
+    fitter = model.process_.fitter
+    assert len(fitter.X) == 240
+    assert "learnt from at most 120 of the rows" in model.message_
+    whole = GaussianProcessRegressor(
+        ConstantKernel(1.0) * Matern(0.3, nu=1.5), approximation=Vecchia(10), hyperparameters="maximise"
+    ).fit(X, y)
+    assert model.log_evidence_ < whole.log_evidence_ + 0.1
+    assert model.log_evidence_ == pytest.approx(whole.log_evidence_, abs=10.0)
 
 
 def test_labels_samples_and_files(tmp_path):

@@ -112,6 +112,11 @@ class Chain:
         return sparse.csr_array((data, (rows, columns)), shape=(self.dim, self.dim))
 
 
+def totals(values: Array, state: NDArray[np.integer], steps: int) -> Array:
+    """Sums of numbers per site over the sites of every state."""
+    return np.bincount(state, values, steps).astype(float, copy=False)
+
+
 @dataclass(frozen=True)
 class Smoothed:
     """A chain with a precision γ_t and a pull ν_t on every f_t; see `latlin.numerics.chain_kernels`.

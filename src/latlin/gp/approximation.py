@@ -7,7 +7,9 @@
    gradient in every free parameter of kernel and likelihood, in the order of `Setting.theta`. Priors of these
    parameters, bounds, restarts and averages are added by `latlin.gp.search` and `latlin.gp.learning`, the same for all.
    `refined` is asked after the parameters were learnt: a fitter that suits them better (more inducing points,
-   neighbours in the learnt metric), with which learning goes on, or None.
+   neighbours in the learnt metric, more rows), with which learning goes on, or None. Three words are optional:
+   `note`, for the message; `accuracy`, the relative change of the evidence at which a search ends; and `settled`, where
+   the parameters stay those that were learnt.
 3. The `LatentFunction` that a fit leaves answers for the latent function at any input. Its `posterior` carries the log
    evidence, the kind of the evidence, the message and the convergence of the fit; what its coordinates are is the
    approximation's own.
@@ -108,5 +110,9 @@ class Approximation(Protocol):
     def prepare(
         self, setting: Setting, X: Any, y: Any, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> Fitter:
-        """Training rows made ready. With rows in blocks X is `Blocks`, which hold their own y, and y is None."""
+        """Training rows made ready.
+
+        Where an attribute `takes_blocks` is true, X may be `Blocks`, which hold their own y, and y None; one more
+        argument is then the label that counts as one, or None.
+        """
         ...

@@ -6,6 +6,7 @@ Only scikit-learn's own kernels are made again; a posterior takes one factorisat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sklearn.gaussian_process import kernels
@@ -13,6 +14,7 @@ from sklearn.gaussian_process import kernels
 from latlin.gp import state_space
 from latlin.gp.approximation import Fitter, LatentFunction
 from latlin.gp.conditionals import Neighbourhoods
+from latlin.gp.grid import GridFitter, GridLatent
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.process import Process
 from latlin.gp.search import Found
@@ -146,10 +148,21 @@ def _put_line_together(
     return StateSpaceLatent(setting, times, state, posterior)
 
 
+def _take_grid_apart(latent: GridLatent) -> dict[str, Any]:
+    numbers = {name: getattr(latent.posterior, name) for name in KEPT}
+    return {"setting": latent.setting, "fitter": latent.fitter, "numbers": numbers}
+
+
+def _put_grid_together(setting: Setting, fitter: GridFitter, numbers: Mapping[str, Any]) -> GridLatent:
+    found = fitter.fit(setting)
+    return found.with_posterior(replace(found.posterior, **numbers))
+
+
 storable_as(Process, _take_apart, _put_together)
 storable_as(Latent, _take_latent_apart, _put_latent_together)
 storable_as(VecchiaLatent, _take_vecchia_apart, _put_vecchia_together)
 storable_as(StateSpaceLatent, _take_line_apart, _put_line_together)
+storable_as(GridLatent, _take_grid_apart, _put_grid_together)
 for _kernel in vars(kernels).values():
     if isinstance(_kernel, type) and issubclass(_kernel, kernels.Kernel) and _kernel.__module__ == kernels.__name__:
         storable_by_arguments(_kernel, lambda kernel: kernel.get_params(deep=False))

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 from latlin.gp.approximation import Approximation
 from latlin.gp.dense import Dense
+from latlin.gp.grid import Grid
 from latlin.gp.inducing import Inducing
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
 
 #: short name → approximation with its default options
-APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Inducing, StateSpace, Vecchia)}
+APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Grid, Inducing, StateSpace, Vecchia)}
 #: rows up to which "auto" is exact: kernel matrices of 32 MB
 EXACT_ROWS = 2000
 
@@ -24,9 +25,13 @@ class Choice(NamedTuple):
     reason: str = ""
 
 
-def choose(wanted: str | Approximation, setting: Setting, n_rows: int, n_columns: int) -> Choice:
+def choose(
+    wanted: str | Approximation, setting: Setting, n_rows: int, n_columns: int, in_blocks: bool = False
+) -> Choice:
     """The approximation that was asked for, or the one that suits the data, with the reason."""
-    if wanted == "auto":
+    if isinstance(wanted, str) and wanted == "auto":
+        if in_blocks:
+            return Choice(Inducing(), "approximation 'inducing', as the rows are in blocks")
         return _suited(setting, n_rows, n_columns)
     approximation = _resolve(wanted)
     refusal = approximation.refusal(setting, n_rows, n_columns)

@@ -15,7 +15,7 @@ of the posterior and b_n = (−a_n, 1), q = bᵀMb, g = M_cn − M_cc a,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ from latlin.numerics.threads import share_out
 Index = NDArray[np.int64]
 #: small covariances that are formed together
 BLOCK = 2048
+#: numbers of pairs that are kept from one kernel to the next
+KEPT = 20_000_000
 #: nanoseconds per entry of a small covariance
 ENTRY = 30.0
 #: shares of the mean prior variance that are tried on the diagonal where some small covariance is nearly singular
@@ -179,21 +181,28 @@ class Neighbourhoods:
         return Conditionals(neighbours, weights, variances, jitter)
 
     def slopes(self, kernel: Any, amplitude: float, given: Conditionals, moments: Any) -> Array:
-        """∂ log Z/∂θ; `moments(i, j)` gives the second moments M_ij of the posterior about the prior mean."""
+        """∂ log Z/∂θ; `moments(span)` gives the second moments M of the posterior for the pairs of some values."""
         width = _entries(self.neighbours.shape[1])
         counts, total = np.sum(self.neighbours >= 0, axis=1), np.zeros(kernel.n_dims)
         for span, pairs in self._blocks(self.inputs, self.neighbours):
             values, changes = pair_covariances(kernel, pairs, slopes=True)
-            one, other = self._places(span)
-            second = moments(one, other).reshape(-1, width)
+            second = moments(span).reshape(-1, width)
             pulls = np.zeros_like(second)
             arrays = (amplitude**2 * values.reshape(-1, width), counts[span], given.jitter, second, pulls)
             share_out(pull_back, len(second), ENTRY * width, *arrays)
             total += [amplitude**2 * float(pulls.ravel() @ change) for change in changes]
         return total
 
-    def _blocks(self, own: Array, neighbours: Index) -> Iterator[tuple[slice, Pairs]]:
-        """Pairs of (c(n), n), lower triangles row by row, for blocks of values."""
+    def _blocks(self, own: Array, neighbours: Index) -> Iterable[tuple[slice, Pairs]]:
+        """Pairs of (c(n), n), lower triangles row by row, for blocks of values; those of few inputs are kept."""
+        if own is not self.inputs or 3 * own.shape[1] * len(own) * _entries(neighbours.shape[1]) > KEPT:
+            return self._made(own, neighbours)
+        kept = vars(self).get("_kept")
+        if kept is None:
+            kept = vars(self)["_kept"] = list(self._made(own, neighbours))
+        return kept
+
+    def _made(self, own: Array, neighbours: Index) -> Iterator[tuple[slice, Pairs]]:
         first, second = _triangle(neighbours.shape[1])
         alone = (first == second)[None, :]
         for begin in range(0, len(own), BLOCK):
@@ -207,7 +216,7 @@ class Neighbourhoods:
         others = np.where(neighbours[:, :, None] >= 0, self.inputs[neighbours], own[:, None, :])
         return np.concatenate([others, own[:, None, :]], axis=1)
 
-    def _places(self, span: slice) -> tuple[Index, Index]:
+    def places(self, span: slice) -> tuple[Index, Index]:
         """Places of the pairs of a block among the inputs."""
         own = np.arange(span.start, span.stop)[:, None]
         near = self.neighbours[span]

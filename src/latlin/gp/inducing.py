@@ -1,22 +1,25 @@
 """Inducing points as an approximation: how many, where, and in which steps the kernel is learnt.
 
-Parameters are learnt first on a sample of the rows and few points, at inputs that suit the first kernel; then on all
-rows, at inputs that suit the kernel just learnt. With `n_inducing="auto"` the points are doubled until the bound gains
-too little per point. The mathematics is in `latlin.gp.inducing_model`.
+Parameters are learnt first on a small sample of the rows and few points, at inputs that suit the first kernel; then on
+larger samples and on all rows, at inputs that suit the kernel just learnt, from where the last search ended: most steps
+are cheap, and few remain for all rows. With `n_inducing="auto"` the points are doubled until the bound gains too little
+per point. The mathematics is in `latlin.gp.inducing_model`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 from scipy.optimize import minimize
 
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, widened
+from latlin.distributed.blocks import Blocks, LocalBlocks
 from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, gradient_of, model_of
 from latlin.gp.placement import Placement, place
 from latlin.gp.setting import Setting
+from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
 from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact
@@ -26,16 +29,14 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable_as, storable_by_arguments
 
-#: rows on which parameters are learnt first, and from which inducing inputs are chosen
-SAMPLE = 10_000
-#: points at first, and the most that "auto" takes
-FIRST, MOST = 100, 800
+#: rows of the samples on which parameters are learnt first, and points for each; a sample is at most half of the rows
+LADDER = ((2500, 100), (10_000, 200))
+#: points at first on all rows, and at last, where "auto" chooses
+FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt
-LOOSE = 1e-2
-#: blocks of the rows in memory, and the rows that each has at least
-PARTS, LEAST = 16, 1024
+LOOSE = 0.1
 
 
 @storable_by_arguments
@@ -70,6 +71,7 @@ class Inducing:
     """
 
     name: ClassVar[str] = "inducing"
+    takes_blocks: ClassVar[bool] = True
     n_inducing: int | str = "auto"
     inputs: Any = "conditional-variance"
     moves: int = 0
@@ -102,16 +104,15 @@ class Inducing:
         """A sample of the rows and few points, or all of them where inducing inputs are given."""
         if not isinstance(engine, GaussianKL | Exact):
             raise ValueError(f"inducing points need engine 'gkl' or 'exact', got {engine.name!r}")
-        rows = X if y is None else _blocks(X, y)
+        rows = X if y is None else local_blocks(X, y)
         seed = int(rng.integers(2**31))
         if not isinstance(self.inputs, str):
             Z = np.ascontiguousarray(self.inputs, dtype=float)
-            return InducingFitter(self, rows, rows, Z, Z, engine, seed, one, settled=True)
-        sample = sample_rows(rows, SAMPLE, seed)
-        candidates = np.ascontiguousarray(sample.whole.X, dtype=float)
-        first = sample if count_rows(rows) > 2 * SAMPLE else rows
-        fitter = InducingFitter(self, rows, first, candidates, candidates[:1], engine, seed, one)
-        return replace(fitter, Z=fitter.placed(setting, min(FIRST, fitter.most)))
+            return InducingFitter(self, rows, rows, Z, Z, engine, seed, one)
+        candidates = np.ascontiguousarray(sample_rows(rows, SAMPLE, seed).whole.X, dtype=float)
+        steps = InducingFitter.steps_for(rows)
+        fitter = InducingFitter(self, rows, rows, candidates, candidates[:1], engine, seed, one, steps)
+        return fitter.on_sample(setting)
 
 
 @dataclass(frozen=True)
@@ -132,15 +133,18 @@ class InducingFitter:
     seed : int
     one : label, optional
         The class that counts as one, where targets are labels.
-    settled : bool
-        Inducing inputs suit the parameters that were learnt, or were given.
+    ladder : tuple of (int, int)
+        Rows and points of the samples on which parameters are still to be learnt; then come all rows.
     before : tuple of int and float, optional
         Number of points before they were doubled, and the bound there.
     moved : bool
+        Inducing inputs were moved.
+    whole : bool
+        `used` are all rows, and inducing inputs suit the parameters that were learnt, or were given.
     """
 
     #: relative change of the bound at which a search ends
-    accuracy: ClassVar[float] = 1e-7
+    accuracy: ClassVar[float] = 1e-5
     options: Inducing
     rows: Blocks
     used: Blocks
@@ -149,9 +153,10 @@ class InducingFitter:
     engine: Engine
     seed: int
     one: Any = None
-    settled: bool = False
+    ladder: tuple[tuple[int, int], ...] = ()
     before: tuple[int, float] | None = None
     moved: bool = False
+    whole: bool = True
 
     @property
     def X(self) -> Array:
@@ -167,6 +172,14 @@ class InducingFitter:
     def placed(self, setting: Setting, count: int) -> Array:
         """Inducing inputs that suit some parameters."""
         return place(self.options.inputs, setting, self.candidates, count, np.random.default_rng(self.seed))
+
+    def on_sample(self, setting: Setting) -> InducingFitter:
+        """The next sample, with inducing inputs that suit some parameters."""
+        (count, points), *later = self.ladder
+        used = sample_rows(self.rows, count, self.seed)
+        return replace(
+            self, used=used, Z=self.placed(setting, min(points, self.most)), ladder=tuple(later), whole=False
+        )
 
     def fit(self, setting: Setting, start: InducingFunction | None = None, verbose: bool = False) -> InducingFunction:
         """The optimum at fixed parameters."""
@@ -185,12 +198,33 @@ class InducingFitter:
         """∂ bound/∂theta at an optimum."""
         return gradient_of(latent).theta
 
+    def kept(self) -> dict[str, Any]:
+        """What a checkpoint needs besides parameters."""
+        names = ("Z", "seed", "before", "moved", "whole")
+        return {name: getattr(self, name) for name in names} | {"left": len(self.ladder)}
+
+    def resumed(self, kept: Mapping[str, Any]) -> InducingFitter:
+        """The fitter of a checkpoint, on the same rows."""
+        left, rest = kept["left"], {name: value for name, value in kept.items() if name != "left"}
+        steps = self.steps_for(self.rows)
+        later = steps[len(steps) - left :]
+        used = self.rows if kept["whole"] else sample_rows(self.rows, steps[len(steps) - left - 1][0], kept["seed"])
+        return replace(self, used=used, ladder=later, **rest)
+
+    @staticmethod
+    def steps_for(rows: Blocks) -> tuple[tuple[int, int], ...]:
+        """Rows and points of the samples on which parameters are learnt first."""
+        total = count_rows(rows)
+        return tuple(step for step in LADDER if 2 * step[0] <= total) or ((total, LADDER[0][1]),)
+
     def refined(self, latent: InducingFunction) -> InducingFitter | None:
         """All rows and inputs for the kernel just learnt; then more points, while they gain enough; then moved ones."""
         auto, setting = self.options.n_inducing == "auto", latent.setting
-        if not self.settled:
-            count = min(2 * FIRST, self.most) if auto else self.most
-            return replace(self, used=self.rows, Z=self.placed(setting, count), settled=True)
+        if self.ladder:
+            return self.on_sample(setting)
+        if not self.whole:
+            count = min(FIRST, self.most) if auto else self.most
+            return replace(self, used=self.rows, Z=self.placed(setting, count), whole=True)
         if auto and isinstance(self.options.inputs, str) and not self._has_enough(latent):
             now = (len(self.Z), latent.posterior.log_evidence)
             more = self.placed(setting, min(2 * len(self.Z), self.most))
@@ -232,39 +266,11 @@ class InducingFitter:
         return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"
 
 
-def _blocks(X: Array, y: Array) -> LocalBlocks:
-    """Rows in memory, in blocks whose kernel rows are worked on by one thread each."""
-    return LocalBlocks.of(X, y, rows=max(LEAST, -(-len(X) // PARTS)))
-
-
 def _held(blocks: Blocks) -> tuple[Array, Array] | None:
     """X and y of rows that are in memory."""
     if not isinstance(blocks, LocalBlocks) or type(blocks.whole.X) is not np.ndarray:
         return None
     return blocks.whole.X, blocks.whole.y
-
-
-def count_rows(blocks: Blocks) -> int:
-    """Rows of all blocks."""
-    return blocks.whole.n_rows if isinstance(blocks, LocalBlocks) else int(blocks.total(_rows_of)[0])
-
-
-def _rows_of(block: Block) -> tuple[int]:
-    return (block.n_rows,)
-
-
-def sample_rows(blocks: Blocks, count: int, seed: int) -> LocalBlocks:
-    """About `count` rows drawn from all blocks, without replacement; all of them where there are fewer."""
-    total = count_rows(blocks)
-    parts = blocks.each(_drawn, min(count / total, 1.0), seed)
-    X, y = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _blocks(X, y)
-
-
-def _drawn(block: Block, share: float, seed: int) -> tuple[Array, Any]:
-    take = round(share * block.n_rows) if share < 1.0 else block.n_rows
-    chosen = np.sort(np.random.default_rng([seed, block.number]).permutation(block.n_rows)[: max(take, 1)])
-    return widened(np.asarray(block.X)[chosen]), np.asarray(block.y)[chosen]
 
 
 def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
@@ -275,12 +281,12 @@ def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
 
 
 def _stored_rows(X: Array | None, y: Any, width: int) -> Any:
-    return AbsentBlocks(width) if X is None else _blocks(X, y)
+    return AbsentBlocks(width) if X is None else local_blocks(X, y)
 
 
 def _put_fitter_together(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> InducingFitter:
     rows = _stored_rows(X, y, width)
-    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, settled=True, **kept)
+    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, **kept)
 
 
 def _take_function_apart(latent: InducingFunction) -> dict[str, Any]:

@@ -311,12 +311,17 @@ class InducingFunction:
         """The same with another word on its posterior."""
         return replace(self, posterior=posterior)
 
-    def start_at(self, basis: Basis, blocks: Blocks) -> Posterior | None:
+    def start_at(self, basis: Basis, blocks: Blocks, model: Model) -> Posterior | None:
         """Where to start in another basis: from the stand-ins of the same rows, or from this posterior's function."""
         if self.stand_ins is None or blocks is not self.blocks or not isinstance(blocks, LocalBlocks):
             return self._carried(basis)
-        reading = KernelRows(basis, self.one)
-        precision, linear = blocks.total(stand_in_sums, reading, self.stand_ins, blocks.rows)
+        if isinstance(model, LatentLinearModel):
+            gamma, nu = self.stand_ins
+            rows = model.sites[0].H
+            precision, linear = gram(rows, gamma), nu @ rows
+        else:
+            reading = KernelRows(basis, self.one)
+            precision, linear = blocks.total(stand_in_sums, reading, self.stand_ins, blocks.rows)
         precision[np.diag_indices(len(linear))] += 1.0
         try:
             found = cholesky(precision)
@@ -348,7 +353,7 @@ def fit_inducing(
 ) -> InducingFunction:
     """The optimum over N(m, S) at fixed parameters."""
     model = model_of(basis, blocks, one)
-    known = None if start is None or model.gaussian else start.start_at(basis, blocks)
+    known = None if start is None or model.gaussian else start.start_at(basis, blocks, model)
     posterior = infer(model, engine, start=known, verbose=verbose)
     kind = "lower bound" if posterior.evidence_kind == "exact" else posterior.evidence_kind
     note = f"{posterior.message}; {len(basis.Z)} inducing points, whose evidence is a lower bound on the exact one"

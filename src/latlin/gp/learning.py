@@ -21,10 +21,12 @@ from scipy.special import logsumexp
 
 from latlin.densities.mixture import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
+from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import spread
 from latlin.gp.process import Process
 from latlin.gp.search import Found, maximise_evidence
 from latlin.gp.setting import Setting
+from latlin.gp.training import Training
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
@@ -157,18 +159,19 @@ class Search(NamedTuple):
     max_iter: int
     #: why this approximation, for the message
     reason: str = ""
+    journal: Journal | None = None
 
 
 def fit_process(
-    setting: Setting, X: Array, y: Array, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
+    setting: Setting, data: Training, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
 ) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     """The process with its hyperparameters maximised or integrated, and their table."""
     optimizer = None if wanted.manner == "fixed" else search.optimizer
-    space = None if optimizer is None else space_of(setting, X, y, wanted.priors)
-    fitter, found = _search(setting, X, y, search, optimizer, rng, verbose, space)
+    space = None if optimizer is None else space_of(setting, *_units(data), wanted.priors)
+    fitter, found = _search(setting, data, search, optimizer, rng, verbose, space)
     if space is None:
         return Process(fitter, found), HyperparameterTable([], "fixed")
-    if wanted.integrates(len(y), len(space)):
+    if wanted.integrates(data.n_rows, len(space)):
         values = space.values(found.setting.theta)
         there = Space([replace(m, start=values[m.name]) for m in space.members])
         process = average(found, there, fitter, wanted, verbose)
@@ -179,10 +182,14 @@ def fit_process(
     return Process(fitter, replace(found, latent=latent, message=message)), table
 
 
+def _units(data: Training) -> tuple[Array, Array]:
+    """Inputs and targets, labels as zeros and ones, from which priors take their units."""
+    return data.X, data.y if data.one is None else (data.y == data.one).astype(float)
+
+
 def _search(
     setting: Setting,
-    X: Array,
-    y: Array,
+    data: Training,
     search: Search,
     optimizer: Any,
     rng: np.random.Generator,
@@ -191,11 +198,14 @@ def _search(
 ) -> tuple[Fitter, Found]:
     """The best parameters, sought again, from where the search ended, each time the fitter can be refined."""
     steps = (optimizer, search.n_restarts, search.max_iter, rng, verbose, space)
-    fitter = search.approximation.prepare(setting, X, y, search.engine, rng, verbose)
-    found = maximise_evidence(setting, fitter, *steps)
+    fitter = data.prepare(search.approximation, setting, search.engine, rng, verbose)
+    if search.journal is not None:
+        setting, fitter = search.journal.resumed(setting, fitter)
+    found = maximise_evidence(setting, fitter, *steps, None, search.journal)
     while (better := fitter.refined(found.latent)) is not None:
         fitter, before = better, found
-        found = maximise_evidence(before.setting, fitter, optimizer, 0, *steps[2:], before)
+        chosen = None if getattr(fitter, "settled", False) else optimizer
+        found = maximise_evidence(before.setting, fitter, chosen, 0, *steps[2:], before, search.journal)
         found = replace(found, trace=np.concatenate([before.trace, found.trace]), n_iter=before.n_iter + found.n_iter)
     said = (found.message, getattr(fitter, "note", ""), search.reason)
     return fitter, replace(found, message="; ".join(filter(None, said)))

@@ -18,7 +18,7 @@ from scipy.special import factorial, gammainc
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, Product, Sum
 
 from latlin.densities.chain import Chain
-from latlin.gp.columns import Columns
+from latlin.gp.kernels import Columns
 from latlin.numerics.arrays import Array
 
 

@@ -8,20 +8,23 @@ derivatives in the logarithms of the free parameters, in the order of `kernel.th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels
 
-from latlin.gp.columns import Columns
+from latlin.gp.kernels import Columns, Cosine
 from latlin.numerics.arrays import Array
 
 Mask = NDArray[np.bool_]
 
 
-class Pairs(NamedTuple):
-    """Pairs of inputs.
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of inputs; what is asked of them again and again is kept.
 
     Parameters
     ----------
@@ -34,9 +37,22 @@ class Pairs(NamedTuple):
     b: Array
     same: Mask
 
-    def columns(self, chosen: Any) -> Pairs:
+    @cached_property
+    def squares(self) -> list[Array]:
+        """(a_j − b_j)² of every column."""
+        return [(self.a[:, j] - self.b[:, j]) ** 2 for j in range(self.a.shape[1])]
+
+    @cached_property
+    def square(self) -> Array:
+        """‖a − b‖²."""
+        return sum(self.squares[1:], self.squares[0])
+
+    def columns(self, chosen: list[int]) -> Pairs:
         """The same pairs in some of the columns."""
-        return Pairs(self.a[:, chosen], self.b[:, chosen], self.same)
+        known: dict[tuple[int, ...], Pairs] = vars(self).setdefault("_parts", {})
+        if tuple(chosen) not in known:
+            known[tuple(chosen)] = Pairs(self.a[:, chosen], self.b[:, chosen], self.same)
+        return known[tuple(chosen)]
 
 
 #: values (n,) and derivatives, one (n,) per free parameter; the latter only where they are wanted
@@ -104,11 +120,10 @@ def _linear(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
 
 def _squares(kernel: Any, pairs: Pairs) -> list[Array]:
     """((a − b)/ℓ)², one per length scale: summed over the columns where all of them share it."""
-    parts = [(pairs.a[:, j] - pairs.b[:, j]) ** 2 for j in range(pairs.a.shape[1])]
     scale = np.atleast_1d(np.asarray(kernel.length_scale, float))
     if len(scale) == 1:
-        return [sum(parts[1:], parts[0]) / scale[0] ** 2]
-    return [part / one**2 for part, one in zip(parts, scale, strict=True)]
+        return [pairs.square / scale[0] ** 2]
+    return [part / one**2 for part, one in zip(pairs.squares, scale, strict=True)]
 
 
 def _squared_exponential(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
@@ -148,7 +163,7 @@ def _rational(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
 
 
 def _periodic(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
-    angle = np.pi / kernel.periodicity * np.sqrt(np.sum((pairs.a - pairs.b) ** 2, axis=1))
+    angle = np.pi / kernel.periodicity * np.sqrt(pairs.square)
     sine, factor = np.sin(angle), 4.0 / kernel.length_scale**2
     value = np.exp(-0.5 * factor * sine**2)
     return value, _free(
@@ -156,6 +171,13 @@ def _periodic(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
         (kernel.hyperparameter_length_scale, lambda: factor * sine**2 * value),
         (kernel.hyperparameter_periodicity, lambda: factor * angle * np.cos(angle) * sine * value),
     )
+
+
+def _waves(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    angles = kernel.angles([pairs.a[:, j] - pairs.b[:, j] for j in range(pairs.a.shape[1])])
+    angle = sum(angles[1:], angles[0])
+    found = (kernel.hyperparameter_frequency, lambda: [-np.sin(angle) * one for one in angles])
+    return np.cos(angle), _free(slopes, found)
 
 
 def _columns(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
@@ -184,4 +206,5 @@ _RULES: dict[type, Callable[[Any, Pairs, bool], Evaluated]] = {
     kernels.RationalQuadratic: _rational,
     kernels.ExpSineSquared: _periodic,
     Columns: _columns,
+    Cosine: _waves,
 }

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.chain import ChainCovariance, Smoothed, smooth
+from latlin.densities.chain import ChainCovariance, Smoothed, smooth, totals
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
 from latlin.gp.markov import Part, chain_of, parts_of, pull_back, steps_between
@@ -131,7 +131,7 @@ class StateSpaceFitter:
         moved = None if term is None else term.movement(latent.posterior)
         mu, rho = np.zeros_like(moments.m), np.zeros_like(moments.r)
         if moved is not None:
-            pulled = smooth(chain, latent.gamma, np.bincount(self.state, moved.pull, len(self.times)))
+            pulled = smooth(chain, latent.gamma, totals(moved.pull, self.state, len(self.times)))
             assert pulled is not None  # the fit has been there
             mu, rho = pulled.m, pulled.r
         by_w, by_phi = chain_slopes(chain.phi, moments.m, moments.P, moments.r, moments.N, mu, rho)
@@ -202,13 +202,13 @@ class StateSpaceLatent:
     def gamma(self) -> Array:
         """Total precision of the sites on every state."""
         assert self.posterior.sites is not None  # `fit` checks it
-        return np.bincount(self.state, self.posterior.sites.gamma, len(self.times))
+        return totals(self.posterior.sites.gamma, self.state, len(self.times))
 
     @cached_property
     def smoothed(self) -> Smoothed:
         """Moments of the states."""
         assert self.posterior.sites is not None  # `fit` checks it
-        nu = np.bincount(self.state, self.posterior.sites.nu, len(self.times))
+        nu = totals(self.posterior.sites.nu, self.state, len(self.times))
         found = smooth(self.prior.chain, self.gamma, nu)
         assert found is not None  # the fit has been there
         return found
@@ -245,7 +245,7 @@ class StateSpaceLatent:
     def covariance(self, new: Array) -> Array:
         """Covariance matrix at new inputs: they become states without sites, one pass for each."""
         times, place = np.unique(np.concatenate([self.times, new[:, 0]]), return_inverse=True)
-        gamma = np.bincount(place[: len(self.times)], self.gamma, len(times))
+        gamma = totals(self.gamma, place[: len(self.times)], len(times))
         chain, state = chain_of(self.parts, times), place[len(self.times) :]
         pulls = np.zeros((len(state), chain.steps, chain.width))
         pulls[np.arange(len(state)), state] = chain.h

@@ -17,9 +17,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
+from latlin.densities.sparse_precision import SparsePrecision
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.conditionals import Conditionals, Neighbourhoods
 from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
@@ -32,12 +34,13 @@ from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
+from latlin.numerics.sparse_cholesky import Analysis, SparseCholesky, analyse
 from latlin.numerics.stored import storable, storable_by_arguments
 from latlin.potentials.base import Potential
 
-#: rows that a first search for the parameters is made on, and how many times as many there must be
-SUBSET, MANY = 1500, 3
+Index = NDArray[np.integer]
+#: a first search for the parameters is made on this part of the rows, but on so many at least and at most
+PART, FIRST = 3, (600, 2000)
 #: learnt length scales whose ratios differ by more than this factor from those neighbours were chosen in: these are
 #: chosen again, so many times at most
 STRETCHED, ROUNDS = 1.5, 2
@@ -55,6 +58,9 @@ class Vecchia:
     ----------
     n_neighbours : int
         More are closer to the exact process and cost more; as many as there are rows give it exactly.
+    learning_rows : int or None
+        Rows, chosen at random, from which kernel and likelihood are learnt at most; the posterior is then that of all
+        rows. None learns from all.
 
     Examples
     --------
@@ -67,9 +73,12 @@ class Vecchia:
 
     name: ClassVar[str] = "vecchia"
     n_neighbours: int = 20
+    learning_rows: int | None = 20_000
 
     def __post_init__(self) -> None:
         whole("n_neighbours", self.n_neighbours, 1)
+        if self.learning_rows is not None:
+            whole("learning_rows", self.learning_rows, 1)
 
     def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
         """A kernel that is not evaluated pair by pair is not taken."""
@@ -84,11 +93,16 @@ class Vecchia:
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> VecchiaFitter:
         """An order and neighbours; of many rows first those of some, which say where the parameters are."""
-        whole_data = _Data(X, y, engine, self.n_neighbours)
-        if len(X) < MANY * SUBSET or not len(setting.theta):
-            return whole_data.fitter(setting.kernel)
-        some = np.sort(rng.choice(len(X), SUBSET, replace=False))
-        return _Data(X[some], y[some], engine, self.n_neighbours).fitter(setting.kernel, whole_data)
+        data = _Data(X, y, engine, self.n_neighbours)
+        if not len(setting.theta):
+            return data.fitter(setting.kernel)
+        order, stages = rng.permutation(len(X)), [data]
+        few = min(max(len(X) // PART, FIRST[0]), FIRST[1])
+        if self.learning_rows is not None and self.learning_rows < len(X):
+            stages = [data.some(order[: self.learning_rows]), replace(data, learnt_from=self.learning_rows)]
+        if len(stages[0].X) >= 2 * FIRST[0]:
+            stages.insert(0, data.some(order[:few]))
+        return stages[0].fitter(setting.kernel, tuple(stages[1:]))
 
 
 @storable
@@ -100,8 +114,15 @@ class _Data:
     y: Array
     engine: Engine
     n_neighbours: int
+    #: how many rows the parameters were learnt from, where these are more
+    learnt_from: int = 0
 
-    def fitter(self, kernel: Any, larger: _Data | None = None) -> VecchiaFitter:
+    def some(self, rows: Index) -> _Data:
+        """Some of the rows."""
+        kept = np.sort(rows)
+        return replace(self, X=self.X[kept], y=self.y[kept])
+
+    def fitter(self, kernel: Any, larger: tuple[_Data, ...] = ()) -> VecchiaFitter:
         """Neighbours in the metric of a kernel."""
         inputs, rows = _distinct(self.X) if _is_function(kernel, self.X) else (self.X, None)
         hoods = Neighbourhoods.of(inputs, self.n_neighbours, _scales(kernel, self.X.shape[1]))
@@ -153,8 +174,8 @@ class VecchiaFitter:
         Of the distinct inputs.
     rows : csr_array or None
         Which of them each training row has; None where all are distinct.
-    larger : _Data or None
-        All rows, where these are some of them.
+    larger : tuple of _Data
+        More rows, where these are some of them.
     rounds : int
         How often neighbours were chosen again.
     """
@@ -162,7 +183,7 @@ class VecchiaFitter:
     data: _Data
     hoods: Neighbourhoods
     rows: Any
-    larger: _Data | None
+    larger: tuple[_Data, ...] = ()
     rounds: int = 0
 
     @property
@@ -171,8 +192,14 @@ class VecchiaFitter:
 
     @property
     def note(self) -> str:
-        """What the evidence is."""
-        return ANOTHER.format(self.hoods.count)
+        """What the evidence is, and from how many rows was learnt."""
+        few = self.data.learnt_from
+        return ANOTHER.format(self.hoods.count) + (f"; parameters learnt from at most {few} of the rows" if few else "")
+
+    @property
+    def settled(self) -> bool:
+        """Whether the parameters are those of fewer rows."""
+        return self.data.learnt_from > 0
 
     @property
     def accuracy(self) -> float:
@@ -194,18 +221,36 @@ class VecchiaFitter:
     def gradient(self, latent: VecchiaLatent) -> Array:
         """∂ log evidence/∂theta at a posterior of `fit`."""
         setting, slopes = latent.setting, PrecisionSlopes(latent.posterior)
-        own = self.hoods.slopes(setting.kernel, setting.amplitude, latent.given, slopes.moments)
+        structure: Any = latent.posterior.density
+        precision: SparsePrecision = structure.structure.precision
+        entries, covariances = self._entries(precision.factor.analysis), precision.inverse_values
+
+        def moments(span: slice) -> Array:
+            return slopes.moments(*self.hoods.places(span), covariances[entries[span].ravel()])
+
+        own = self.hoods.slopes(setting.kernel, setting.amplitude, latent.given, moments)
         found = evidence_gradient(latent.posterior)
         return np.concatenate([own, setting.likelihood.pull(found.sites[0])])
 
+    def _entries(self, analysis: Analysis) -> Index:
+        """Where the pairs of values that occur together stand among the entries of the precision; kept for the next."""
+        known = vars(self).get("_known")
+        if known is None or known[0] is not analysis:
+            i, j = (analysis.label[one] for one in self.hoods.places(slice(0, len(self.hoods.inputs))))
+            found = analysis.entries(np.maximum(i, j), np.minimum(i, j)).astype(np.int32)
+            known = vars(self)["_known"] = (analysis, found.reshape(len(self.hoods.inputs), -1))
+        return known[1]
+
     def refined(self, latent: LatentFunction) -> VecchiaFitter | None:
         """All rows after some of them, and neighbours in the metric that was learnt."""
-        kernel, data = latent.setting.kernel, self.larger or self.data
+        kernel = latent.setting.kernel
+        if self.larger:
+            return self.larger[0].fitter(kernel, self.larger[1:])
         # in one metric neighbours are the same, whatever its unit
         stretched = np.ptp(np.log(_scales(kernel, self.X.shape[1]) / self.hoods.scales)) > np.log(STRETCHED)
-        if self.larger is None and (not stretched or self.rounds == ROUNDS):
+        if self.settled or not stretched or self.rounds == ROUNDS:
             return None
-        return replace(data.fitter(kernel), rounds=0 if self.larger is not None else self.rounds + 1)
+        return replace(self.data.fitter(kernel), rounds=self.rounds + 1)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.prior import prior_gaussian
-from latlin.inference.model import in_memory
+from latlin.inference.model import LatentLinearModel, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.intrinsic import ground
@@ -59,7 +60,7 @@ class PrecisionSlopes:
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
-        model = in_memory(self.posterior.model)
+        model = _own(self.posterior)
         gaussian = model.gaussians[factor]
         if gaussian.precision is None:
             raise ValueError(f"GaussianFactor {factor} is given by its covariance: use evidence_gradient() for it")
@@ -77,24 +78,20 @@ class PrecisionSlopes:
         given = _log_det_slope(gaussian.precision, gaussian.rank, change) if log_det_slope is None else log_det_slope
         return slope + 0.5 * given
 
-    def moments(self, i: Index, j: Index) -> Array:
+    def moments(self, i: Index, j: Index, covariance: Array) -> Array:
         """M_ij of a factor on w itself, with which d log Z = ½ d log |Q|₊ − ½ Σ_ij dQ_ij M_ij.
 
-        S_ij + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
+        S_ij, which is given, + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
         """
-        density, model = self._density(), in_memory(self.posterior.model)
-        structure = density.structure
-        if not isinstance(structure, SparsePrecisionCovariance):
-            raise ValueError("moments need a posterior with a sparse precision")
-        residual = density.mean - model.gaussians[0].mean
-        found = structure.entries(i, j) + residual[i] * residual[j]
+        residual = self._density().mean - in_memory(self.posterior.model).gaussians[0].mean
+        found = covariance + residual[i] * residual[j]
         if self._move is not None:
             found += self._move[i] * residual[j] + residual[i] * self._move[j]
         return found
 
     @cached_property
     def _prior(self) -> Gaussian | None:
-        model = in_memory(self.posterior.model)
+        model = _own(self.posterior)
         found = prior_gaussian(model) if model.normalise_prior else None
         return None if found is None else found[0]
 
@@ -104,6 +101,12 @@ class PrecisionSlopes:
         term = self.posterior.evidence_term
         movement = None if term is None else term.movement(self.posterior)
         return None if movement is None else movement.move
+
+
+def _own(posterior: Posterior) -> LatentLinearModel:
+    """The factors that are here, wherever the rows are."""
+    model = posterior.model
+    return model.own if isinstance(model, BlockModel) else in_memory(model)
 
 
 def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.chain import Chain, ChainCovariance, Smoothed, smooth
+from latlin.densities.chain import Chain, ChainCovariance, Smoothed, smooth, totals
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -81,7 +81,7 @@ class ChainProjections:
 
     def sums(self, values: Array) -> Array:
         """Totals of numbers per site over the sites of every state."""
-        return np.bincount(self.state, values, self.chain.steps)
+        return totals(values, self.state, self.chain.steps)
 
     def seen(self, x: Array) -> Array:
         """hᵀx_t of the states of the sites."""

@@ -1,4 +1,4 @@
-"""Kernels of some columns: additive and product processes in scikit-learn's algebra."""
+"""Kernels of some columns and of a frequency in scikit-learn's algebra."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ex
 
 from latlin import load
 from latlin.gp import GaussianProcessRegressor
-from latlin.gp.columns import Columns
+from latlin.gp.kernels import Columns, Cosine
 
 NAMES = ["year", "month", "dose"]
 
@@ -58,3 +58,25 @@ def test_an_additive_process_is_learnt_and_kept(tmp_path):
 def test_columns_that_are_not_there(columns, names, word):
     with pytest.raises(ValueError, match=word):
         Columns(RBF(), columns, names)(np.zeros((3, 2)))
+
+
+def test_a_spectral_mixture_finds_its_frequency(tmp_path):
+    rng = np.random.default_rng(2)
+    X = np.sort(rng.uniform(0.0, 20.0, 80))[:, None]
+    y = np.cos(2.0 * np.pi * 0.7 * X[:, 0]) + 0.1 * rng.standard_normal(80)
+    kernel = ConstantKernel(1.0) * RBF(5.0) * Cosine(0.68)
+    model = GaussianProcessRegressor(kernel, hyperparameters="maximise").fit(X, y)
+    assert model.kernel_.k2.frequency == pytest.approx(0.7, abs=0.01)
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(load(tmp_path / "model").predict(X[:5]), model.predict(X[:5]), rtol=1e-9)
+
+
+def test_slopes_in_frequencies_are_differences():
+    X, kernel = data(12)[0], Cosine([0.3, 0.1, 1.0])
+    slopes = kernel(X, eval_gradient=True)[1]
+    assert np.all(np.linalg.eigvalsh(kernel(X)) > -1e-12)
+    for k, unit in enumerate(1e-6 * np.eye(3)):
+        ahead, behind = (kernel.clone_with_theta(kernel.theta + side * unit)(X) for side in (1.0, -1.0))
+        np.testing.assert_allclose(slopes[:, :, k], (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="one number per column"):
+        kernel(X[:, :2])

@@ -1,4 +1,7 @@
-"""A kernel on some of the columns: additive and product processes by scikit-learn's kernel algebra."""
+"""Kernels that scikit-learn's algebra lacks: of some columns (additive and product processes), and of a frequency.
+
+Sums of products of squared exponentials and cosines are spectral mixtures (Wilson and Adams 2013).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel, NormalizedKernelMixin, StationaryKernelMixin
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable_by_arguments
@@ -125,4 +128,54 @@ class Columns(Kernel):
         return f"Columns({self.kernel!r}, {self.columns!r})"
 
 
+class Cosine(StationaryKernelMixin, NormalizedKernelMixin, Kernel):
+    """k(a, b) = cos(2π fᵀ(a − b)): waves of one frequency, for spectral mixtures Σ c · RBF · Cosine.
+
+    Parameters
+    ----------
+    frequency : float or array of shape (n_features,)
+        f, in cycles per unit of the inputs; a number is that of all columns.
+    frequency_bounds : pair of floats or "fixed"
+        Evidence has many optima in a frequency: start near one, or raise `n_restarts`.
+
+    Examples
+    --------
+    >>> Cosine(0.5)(np.array([[0.0], [1.0]])).round(6).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+
+    def __init__(self, frequency: Any = 1.0, frequency_bounds: Any = (1e-5, 1e5)) -> None:
+        self.frequency = frequency
+        self.frequency_bounds = frequency_bounds
+
+    @property
+    def hyperparameter_frequency(self) -> Hyperparameter:
+        size = np.size(self.frequency)
+        return Hyperparameter("frequency", "numeric", self.frequency_bounds, size)
+
+    def angles(self, apart: list[Array]) -> list[Array]:
+        """2π f_j (a_j − b_j), one per frequency, from the differences a_j − b_j of the columns."""
+        frequency = np.atleast_1d(np.asarray(self.frequency, float))
+        if len(frequency) == 1:
+            return [2.0 * np.pi * frequency[0] * sum(apart[1:], apart[0])]
+        if len(frequency) != len(apart):
+            raise ValueError(f"Cosine frequency must have one number per column, {len(apart)}, got {len(frequency)}")
+        return [2.0 * np.pi * f * one for f, one in zip(frequency, apart, strict=True)]
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        rows = np.atleast_2d(np.asarray(X, float))
+        others = rows if Y is None else np.atleast_2d(np.asarray(Y, float))
+        angles = self.angles([rows[:, None, j] - others[None, :, j] for j in range(rows.shape[1])])
+        angle = sum(angles[1:], angles[0])
+        if not eval_gradient:
+            return np.cos(angle)
+        if self.hyperparameter_frequency.fixed:
+            return np.cos(angle), np.empty((*angle.shape, 0))
+        return np.cos(angle), np.stack([-np.sin(angle) * one for one in angles], axis=-1)
+
+    def __repr__(self) -> str:
+        return f"Cosine({self.frequency!r})"
+
+
 storable_by_arguments(Columns, lambda kernel: kernel.get_params(deep=False))
+storable_by_arguments(Cosine, lambda kernel: kernel.get_params(deep=False))
