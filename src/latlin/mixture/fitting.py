@@ -32,7 +32,7 @@ SHORT_RUN = 10
 
 @storable
 class Trace(NamedTuple):
-    """How a fit went, one entry an evaluation of the bound."""
+    """How a fit went, one entry per evaluation of the bound."""
 
     bound: Array
     log_likelihood_error: Array  # ln p(X | truth) − ln p(X | E[π], E[μ]); NaN without a truth
