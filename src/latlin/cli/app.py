@@ -282,8 +282,8 @@ def summary(
         loaded = load_model(model)
         rows = loaded.estimator.summary(checked_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
-        told = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
-        tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
+        shown = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
+        tell(loaded.facts.with_(coefficients=shown, coverage=interval), screen(), most=len(shown))
         if out is not None:
             _write_rows(out, rows, safe_csv)
 

@@ -105,7 +105,7 @@ def must_be_told(guess: Guess) -> str:
 
 
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told) -> Prepared:
-    """Encode a table; `ask` is called when the family cannot be told from the target."""
+    """Encode a table; `ask` is called when the target does not show the family."""
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     refuse_unknown(frame.columns, (choices.target, *choices.others))

@@ -131,7 +131,7 @@ def _read_csv(source: Path, separator: str, options: Mapping[str, Any]) -> Frame
     names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
     others = [mark for mark in ",;\t|" if len(names) == 1 and mark in names.iloc[0]]
     if others:
-        seem = f"and seem to be by {others[0]!r}: say so with --sep '{others[0]}'"
+        seem = f"and seem to be by {others[0]!r}: give --sep '{others[0]}'"
         raise ValueError(f"its columns must be separated by {separator!r}, {seem}")
     if not frame.index.equals(pandas.RangeIndex(len(frame))):
         raise ValueError("its rows have more cells than there are column names")

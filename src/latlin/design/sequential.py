@@ -94,14 +94,14 @@ class SequentialDesign:
         """
         rows, values = self._rows(M, "M"), np.atleast_1d(np.asarray(y, float))
         if values.shape != (len(rows),) or not np.all(np.isfinite(values)):
-            raise ValueError(f"y must hold {len(rows)} finite numbers, one a row of M, got shape {values.shape}")
+            raise ValueError(f"y must hold {len(rows)} finite numbers, one per row of M, got shape {values.shape}")
         self.measurements = np.concatenate([self.measurements, rows])
         self.observations = np.concatenate([self.observations, values])
         self._stale = True
         return self
 
     def suggest(self, k: int = 1, candidates: ArrayLike | None = None) -> Array:
-        """The k measurements of largest information gain, one a row.
+        """The k measurements of largest information gain, one per row.
 
         Parameters
         ----------

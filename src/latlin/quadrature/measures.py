@@ -112,7 +112,7 @@ class GaussianMixture(_InFrame):
         m = _finite(np.atleast_2d(np.asarray(means, dtype=float)), "means")
         w = _finite(np.atleast_1d(np.asarray(weights, dtype=float)), "weights")
         if w.shape != (len(m),) or np.any(w <= 0.0):
-            raise ValueError(f"weights must be {len(m)} positive numbers, one a row of means, got {w!r}")
+            raise ValueError(f"weights must be {len(m)} positive numbers, one per row of means, got {w!r}")
         s = _matrices(covs, *m.shape)
         for one in s:
             _factor(one, "covs")
@@ -191,7 +191,7 @@ def _matrices(covs: ArrayLike, count: int, d: int) -> Array:
     if c.ndim == 0:
         return np.broadcast_to(c * np.eye(d), (count, d, d)).copy()
     if len(c) != count or c.ndim > 3:
-        raise ValueError(f"covs must have one entry a row of means ({count}), got shape {c.shape}")
+        raise ValueError(f"covs must have one entry per row of means ({count}), got shape {c.shape}")
     return np.array([_matrix(one, d, "covs") for one in c])
 
 

@@ -75,7 +75,7 @@ def hold_out(
     y = np.asarray(y)
     folds = min(checked_folds(how[0], len(y)), task.most_folds(y))
     density, baseline = np.empty(len(y)), np.empty(len(y))
-    told: dict[str, Array] = {}
+    answers: dict[str, Array] = {}
     unconverged = 0
     for train, test in task.split(folds, how[1]).split(np.zeros(len(y)), y):
         fitted = fit_quietly(estimator, _rows(X, train), y[train], **_offsets(offset, train))
@@ -83,9 +83,9 @@ def hold_out(
         density[test] = fitted.log_predictive_density(_rows(X, test), y[test], **_offsets(offset, test))
         baseline[test] = task.baseline(y[train]).log_density(y[test])
         for name, values in task.ask(fitted, _rows(X, test), y[test], **_offsets(offset, test)).items():
-            told.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
+            answers.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
         advance()
-    return HeldOut(folds, Densities.of(density, baseline), y, told, getattr(fitted, "classes_", None), unconverged)
+    return HeldOut(folds, Densities.of(density, baseline), y, answers, getattr(fitted, "classes_", None), unconverged)
 
 
 def fit_quietly(estimator: Any, X: Any, y: Any = None, **more: Any) -> Any:

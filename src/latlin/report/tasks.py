@@ -82,7 +82,7 @@ def _ask_labels(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, 
 
 
 def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
-    table, y = seen.told["probability"], seen.y
+    table, y = seen.answers["probability"], seen.y
     place = np.argmax(y[:, None] == seen.classes, axis=1)
     found = table.argmax(axis=1)
     indicator = np.eye(table.shape[1])[place]
@@ -114,7 +114,7 @@ def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str,
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
-    mean, pit = seen.told["mean"], seen.told["pit"]
+    mean, pit = seen.answers["mean"], seen.answers["pit"]
     y = seen.y if seen.y.ndim == 1 else seen.y[:, 0]
     wrong = y - mean
     scores = {
