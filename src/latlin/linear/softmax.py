@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,8 @@ from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._checks import Coding, Positive
 from latlin.linear._classification import Classification, _classes
-from latlin.linear._fitting import settled
+from latlin.linear._design import Design
+from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import Fit, Unknowns, fixed_table
 from latlin.linear._model_checks import checks_of_labels
 from latlin.linear._predict import Latent
@@ -31,6 +33,7 @@ from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.gaussian import Gaussian
 
 RULES = Rules(1e-4, 1e-9, 500, monotone=True, remedy="give a smaller prior_scale")
+FINE = 1e-8
 #: where the search for the prior scale begins, in its unit: wide priors on separable classes take many steps
 START = 0.3
 #: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
@@ -153,10 +156,15 @@ class BayesianSoftmaxRegression(Classification):
         problems = self._problems(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
         fits = self._fit_together(problems)
         self._store(problems[0].design, fits, X.dtype)
-        self.log_evidence_ = float(fits[0].posterior.log_evidence)
-        self.n_iter_, self.trace_ = max(fits[0].posterior.n_iter, 1), fits[0].posterior.trace
-        self.prior_scale_, self.hyperparameters_ = fits[0].values["prior_scale"], fits[0].table
         return self._look_back(problems, checks_of_labels(X, y, self.classes_, self._feature_names()))
+
+    def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+        super()._store(design, fits, dtype)
+        first = fits[0]
+        self.log_evidence_ = float(first.posterior.log_evidence)
+        self.n_iter_, self.trace_ = max(first.posterior.n_iter, 1), first.posterior.trace
+        self.prior_scale_, self.hyperparameters_ = first.values["prior_scale"], first.table
+        return self
 
     def _fit_together(self, problems: list[Problem]) -> list[Fit]:
         manner = self._wish().manner
@@ -235,7 +243,9 @@ def _fitted(problem: Problem, data: Classes, values: dict[str, Any], start: Any,
     prior: Any = problem.prior.factor(problem.design, problem.intercept, values)
     scale = np.sqrt(np.broadcast_to(prior.cov, problem.design.dim)).astype(float)
     mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
-    return fit_softmax(data, mean, scale, RULES, start, verbose)
+    # small problems go on to nearly all digits, so that equal problems give equal answers
+    rules = replace(RULES, gradient_tol=FINE) if problem.n_entries <= SMALL else RULES
+    return fit_softmax(data, mean, scale, rules, start, verbose)
 
 
 def _posterior(problem: Problem, values: dict[str, Any], found: SoftmaxFit, k: int) -> Posterior:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from latlin.densities.gaussian import Gaussian
@@ -115,9 +115,9 @@ class GaussianKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         # a rough fit need not wait for the last digits of its bound either
-        still = max(Rules.objective_tol, STILL * self.tol)
-        rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        rules = replace(rules, objective_tol=max(rules.objective_tol, STILL * self.tol))
         task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
