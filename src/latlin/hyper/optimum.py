@@ -30,6 +30,8 @@ TOUCHING = 1e-3
 LEVEL = 1e-2
 #: most steps of Newton's method after a search
 NEWTON = 3
+#: what Newton's step would gain, in nat, at an optimum
+REACHED = 1e-9
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -67,7 +69,12 @@ class Optimum:
 
 
 def find_optimum(
-    objective: Objective, start: Array | None = None, *, gradient: float = 1e-3, gain: float = 1e-10
+    objective: Objective,
+    start: Array | None = None,
+    *,
+    gradient: float = 1e-3,
+    gain: float = 1e-10,
+    worth: float = 0.0,
 ) -> Optimum:
     """Climb within the box of the space: by steps with the curvature of held fits where there is one, else by L-BFGS.
 
@@ -79,18 +86,20 @@ def find_optimum(
         Largest derivative at the end, in nat.
     gain : float
         Least relative gain that is worth another step.
+    worth : float
+        Least gain in nat that is worth another step, where Newton's steps follow or a centre is enough.
     """
     box = objective.space.box
     u = np.clip(objective.space.start if start is None else start, box[:, 0], box[:, 1])
     first = objective.with_gradient(u)
     curved = len(u) <= CURVED and first[0].held is not None
     climb = _climb_curved if curved else _climb_flat
-    point, slope, arrived = climb(objective, first, gradient, gain)
+    point, slope, arrived = climb(objective, first, gradient, gain, worth)
     return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits)
 
 
 def _climb_curved(
-    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float
+    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float, worth: float
 ) -> tuple[Point, Array, bool]:
     """Quasi-Newton steps: the curvature of the held fit, corrected by the changes of the gradient near by.
 
@@ -112,7 +121,7 @@ def _climb_curved(
             pairs.append((move, fall))
         gained = moved[0].log_density - point.log_density
         point, slope = moved
-        if gained <= gain * (1.0 + abs(point.log_density)):
+        if gained <= max(worth, gain * (1.0 + abs(point.log_density))):
             return point, slope, True
     return point, slope, False
 
@@ -174,7 +183,7 @@ def _risen(objective: Objective, point: Point, slope: Array, step: Array) -> tup
 
 
 def _climb_flat(
-    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float
+    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float, worth: float
 ) -> tuple[Point, Array, bool]:
     """L-BFGS, which finds out about the curvature as it goes."""
     best = [first]
@@ -191,7 +200,8 @@ def _climb_flat(
         top = best[0][0].log_density
         return (1e3 * (1.0 + abs(top)) - top) / unit, np.zeros(len(u))
 
-    options = {"maxfun": MOST, "gtol": gradient / unit, "ftol": gain}
+    least = max(gain, worth / max(abs(first[0].log_density), unit))
+    options = {"maxfun": MOST, "gtol": gradient / unit, "ftol": least}
     found = minimize(falling, first[0].u, jac=True, method="L-BFGS-B", bounds=objective.space.box, options=options)
     # a line search that finds nothing better within rounding has arrived too
     return *best[0], bool(found.success) or found.status == 2
@@ -226,7 +236,7 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
         return optimum
     for _ in range(NEWTON):
         step = np.linalg.solve(curvature, optimum.gradient[inside])
-        if np.abs(step).max() > STEP:
+        if np.abs(step).max() > STEP or step @ optimum.gradient[inside] < REACHED:
             break
         u = optimum.u.copy()
         u[inside] += step

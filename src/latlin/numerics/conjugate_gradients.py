@@ -52,6 +52,49 @@ def solve(product: Callable[[Array], Array], rhs: Array, diagonal: Array, tol: f
     return x
 
 
+def solve_near(
+    product: Callable[[Array], Array],
+    precondition: Callable[[Array], Array],
+    rhs: Array,
+    tol: float,
+    max_iter: int,
+) -> Array | None:
+    """A⁻¹b with the inverse of a matrix near A; None where A is not definite or the steps do not suffice.
+
+    Parameters
+    ----------
+    product, precondition : callable
+        A times a vector, and the inverse of a matrix near A times a vector.
+    rhs : ndarray of shape (dim,)
+        b.
+    tol : float
+        Residual, in the norm of the preconditioner and relative to that of b.
+
+    Examples
+    --------
+    >>> a = np.array([[2.0, 0.1], [0.1, 3.0]])
+    >>> solve_near(a.dot, lambda r: r / np.diag(a), np.array([2.1, 3.1]), tol=1e-12, max_iter=5).round(9)
+    array([1., 1.])
+    """
+    x, r = np.zeros_like(rhs), rhs.copy()
+    p = precondition(r)
+    first = old = float(r @ p)
+    for _ in range(max_iter):
+        q = product(p)
+        curvature = float(p @ q)
+        if not curvature > 0.0:
+            return None
+        x += old / curvature * p
+        r -= old / curvature * q
+        z = precondition(r)
+        new = float(r @ z)
+        if new <= tol**2 * first:
+            return x
+        p = z + new / old * p
+        old = new
+    return None
+
+
 def solve_columns(
     product: Callable[[Array], Array],
     rhs: Array,

@@ -24,6 +24,7 @@ from latlin.inference.evidence.engine_terms import AffineEvidence
 from latlin.inference.forms.prior import refuse_sparse
 from latlin.inference.forms.site import dense_form
 from latlin.inference.forms.site_family import SiteForm, Solution
+from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -233,6 +234,7 @@ class AffineKL:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         refuse_sparse(model)
         gaussian = GaussianKL().run(model, start=start, verbose=verbose)
         form = dense_form(model)

@@ -104,8 +104,8 @@ def _from_moments(factor: GaussianFactor, density: Density, dim: int, move: Arra
     rows: Any = sparse.eye_array(dim, format="csr") if factor.H is None else factor.H
     residual = np.asarray(rows @ density.mean) - factor.mean
     pushed = np.zeros(rows.shape[0]) if move is None else np.asarray(rows @ move)
-    if factor.precision is not None:
-        return GaussianGradient(factor.precision @ (residual + pushed), np.zeros(0))
+    if factor.by_precision:
+        return GaussianGradient(factor.times_precision(residual + pushed), np.zeros(0))
     if factor.factor is not None:
         return _full(factor.factor, rows, density, residual, pushed)
     variance = density.variance if factor.H is None else density.project(rows).variance

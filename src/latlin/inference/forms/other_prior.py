@@ -54,7 +54,7 @@ def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | N
     start : posterior
     """
     before, here = _prior_of(start.model), in_units(mean, whitening, start)
-    if before is None or before.whitening is None or here is None:
+    if before is None or before.whitening is None or here is None or len(before.mean) != len(mean):
         return None
     # Λ̃₀ = RᵀR with R = L₀⁻¹L
     root = before.whitening.solve(whitening.apply(np.eye(len(mean))))

@@ -158,25 +158,26 @@ class Quadratic(NamedTuple):
 
 def needs_sparse(model: LatentLinearModel) -> bool:
     """Whether no other form can do: a precision matrix, constraints, or a prior to be normalised."""
-    by_precision = any(factor.precision is not None for factor in model.gaussians)
+    by_precision = any(factor.by_precision for factor in model.gaussians)
     return by_precision or bool(model.constraints) or model.normalise_prior
 
 
 def quadratic_of(model: LatentLinearModel) -> Quadratic:
     """The Gaussian factors of a model and its constraints about a point that meets them."""
     origin, constraint = reference_point(model), model.constraint_rows()
-    total = sparse.csr_array((model.dim, model.dim))
+    parts: list[sparse.csr_array] = []
     linear, constant = np.zeros(model.dim), 0.0
     for factor in model.gaussians:
         precision, log_constant = factor_precision(factor, model.dim)
-        rows = sparse.eye_array(model.dim, format="csr") if factor.H is None else sparse.csr_array(factor.H)
-        residual = np.broadcast_to(factor.mean, precision.shape[0]) - rows @ origin
+        rows = None if factor.H is None else sparse.csr_array(factor.H)
+        residual = np.broadcast_to(factor.mean, precision.shape[0]) - (origin if rows is None else rows @ origin)
         pulled = precision @ residual
-        total = total + (precision if factor.H is None else rows.T @ precision @ rows)
-        linear += rows.T @ pulled
+        parts.append(precision if rows is None else sparse.csr_array(rows.T @ precision @ rows))
+        linear += pulled if rows is None else rows.T @ pulled
         constant += log_constant - 0.5 * float(residual @ pulled)
-    rows = np.zeros((0, model.dim)) if constraint is None else constraint[0]
-    return Quadratic(origin, sparse.csr_array(total), linear, constant, rows)
+    total = sum(parts[1:], parts[0]) if parts else sparse.csr_array((model.dim, model.dim))
+    held = np.zeros((0, model.dim)) if constraint is None else constraint[0]
+    return Quadratic(origin, total, linear, constant, held)
 
 
 def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array, float]:
@@ -194,7 +195,7 @@ def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array
 def reference_point(model: LatentLinearModel) -> Array:
     """The point from which site parameters count w: the prior mean, moved onto the constraints."""
     direct = [factor for factor in model.gaussians if factor.H is None]
-    if all(factor.precision is None for factor in direct):
+    if not any(factor.by_precision for factor in direct):
         origin = product_of(direct, model.dim)[0]
     elif len(direct) == 1:
         origin = np.broadcast_to(direct[0].mean, model.dim).astype(float)

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
@@ -28,13 +29,14 @@ from latlin.inference.forms.site import inherit_parameters, match_parameters, si
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm, uses_sparse
+from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
-from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
 from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
@@ -102,6 +104,8 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
     if isinstance(model, BlockModel):
         if name == "sites":
             raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
+        if needs_sparse(model.own):
+            return ByBlockEntries(sparse_block_form(model))
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
     if name == "auto" and held.log_concave and uses_sparse(held):
@@ -244,16 +248,56 @@ class ByEntries(BySites):
         form = site_form(model)
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
             return super().fit(task)
+        # the limit of threads is set once, not at every factorisation
+        with form.analysis.threads:
+            found = self._by_entries(form, model, task)
+        return super().fit(task._replace(checkpoint=None)) if found is None else found
+
+    @staticmethod
+    def _by_entries(form: SparseForm, model: LatentLinearModel, task: Task) -> FullFit | None:
+        """The fit, or None where it has no start or has not converged in a few steps."""
         start = _expand_mode(form) if task.start is None else inherit_parameters(form, model, task.start)
-        first = entries.begin(form, start)
+        coordinates = entries.EntryCoordinates(form)
+        first = coordinates.begin(start)
         if first is None:
-            return super().fit(task)
+            return None
         _, _, rules, verbose, checkpoint = task.short
-        ascent = maximise_bound(entries.EntryCoordinates(form), first, rules, verbose, checkpoint, warn=False)
+        ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint, warn=False)
         if not ascent.converged and ascent.n_iter < task.rules.max_iter:
-            return super().fit(task._replace(checkpoint=None))
-        density, stand_ins = entries.conclude(form, ascent.state.place)
+            return None
+        density, stand_ins = coordinates.conclude(ascent.state.place)
         return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
+
+
+@dataclass(frozen=True)
+class ByBlockEntries:
+    """The ascent on the entries of a sparse precision by sums over blocks of rows."""
+
+    form: SparseBlockForm
+
+    def fit(self, task: Task) -> FullFit:
+        coordinates = entries.EntryCoordinates(self.form)
+        first = self._begin(coordinates, task.start)
+        if first is None:
+            raise ValueError(NO_START)
+        ascent = maximise_bound(coordinates, first, task.rules, task.verbose, task.checkpoint)
+        density, _ = coordinates.conclude(ascent.state.place)
+        return FullFit(ascent, density, ascent.state.bound, None)
+
+    def _begin(self, coordinates: entries.EntryCoordinates, start: Posterior | None) -> Any:
+        """Where a posterior of the same pattern leads in one step, or the curvature at a rough mode."""
+        form = self.form
+        structure: Any = None if start is None else getattr(start.density, "structure", None)
+        if start is not None and isinstance(structure, SparsePrecisionCovariance):
+            precision = structure.precision
+            like = precision.factor.analysis is form.analysis
+            found = form.entry_sums(start.mean - form.mean, precision.inverse_values) if like else None
+            if found is not None:
+                return coordinates.at(found[0].entries, found[0].pull)
+        rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
+        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        mode = find_mode(form, first, rules=rough, label="start", warn=False).state
+        return coordinates.at(*form.coordinates_at(mode))
 
 
 def _maximise(
@@ -290,7 +334,7 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[Callable[[], SiteP
     starts: list[Callable[[], SiteParameters]] = [partial(_expand_mode, form)] if model.smooth else []
     if model.smooth and model.log_concave:
         return starts
-    bounded = not model.log_concave and all(potential.super_gaussian for potential in model.potentials)
+    bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
     other = [partial(_match_local_bound, form)] if bounded else []
     return [*starts, *other, partial(_expand_centres, form)]
 
@@ -330,7 +374,7 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
     rules = Rules(gradient_tol=1e-3, objective_tol=1e-7, monotone=True, max_iter=300)
-    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
 
