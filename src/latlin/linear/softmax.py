@@ -7,10 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
 
-from latlin.distributed.checkpoints import refuse_checkpoint
-from latlin.distributed.opening import is_blocked
 from latlin.hyper.learn import Learnt, maximise
 from latlin.hyper.space import Evaluation
 from latlin.inference.gaussian_kl.softmax import Classes, SoftmaxFit, fit_softmax
@@ -18,11 +15,10 @@ from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._checks import Coding, Positive
-from latlin.linear._classification import Classification, _classes
+from latlin.linear._classification import Classification
 from latlin.linear._design import Design
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import Fit, Unknowns, fixed_table
-from latlin.linear._model_checks import checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import HeldRows, Problem
 from latlin.numerics.arrays import Array
@@ -128,35 +124,8 @@ class BayesianSoftmaxRegression(Classification):
     def _response_names(self) -> list[str]:
         return [f"{label}: " for label in self.classes_]
 
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
-    ) -> Self:
-        """Learn from rows X (n, n_features), dense or sparse and in memory, and labels y (n,).
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n, n_features)
-        y : array of shape (n,)
-            Labels of two or more classes.
-        sample_weight : array of shape (n,), optional
-            A row of weight 2 counts as two rows.
-        offset : array of shape (n,) or (n, n_classes), optional
-            Added to the linear predictors with coefficient one.
-        checkpoint : None
-            Not kept here.
-        """
-        if is_blocked(X) and not isinstance(X, np.ndarray):
-            raise ValueError("X is in blocks of rows, which softmax regression cannot fit: use logistic regression")
-        refuse_checkpoint(checkpoint)
-        X, y = self._training(X, y)
-        check_classification_targets(y)
-        weight = _checks.weights(sample_weight, X.shape[0])
-        self.classes_ = self._ordered(_classes(y, weight))
-        codes = self._codes(y)
-        problems = self._problems(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
-        fits = self._fit_together(problems)
-        self._store(problems[0].design, fits, X.dtype)
-        return self._look_back(problems, checks_of_labels(X, y, self.classes_, self._feature_names()))
+    def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
+        raise ValueError("X is in blocks of rows, which softmax regression cannot fit: use logistic regression")
 
     def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
         super()._store(design, fits, dtype)
@@ -166,7 +135,7 @@ class BayesianSoftmaxRegression(Classification):
         self.prior_scale_, self.hyperparameters_ = first.values["prior_scale"], first.table
         return self
 
-    def _fit_together(self, problems: list[Problem]) -> list[Fit]:
+    def _fit_all(self, problems: list[Problem]) -> list[Fit]:
         manner = self._wish().manner
         if manner == "integrate":
             raise ValueError("hyperparameters='integrate' is not for softmax regression: use 'maximise', or 'fixed'")
