@@ -10,6 +10,7 @@ from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing_model
 from latlin.gp.inducing_model import gradient_of
+from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.placement import place
 from latlin.gp.setting import Setting
@@ -314,3 +315,32 @@ def test_a_regressor_in_blocks_says_why_and_refuses_what_is_not_finite():
         GaussianProcessRegressor().fit(LocalBlocks.of(X, y, rows=200))
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
         model.predict_interval(X[:3], 1.0)
+
+
+def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
+    X = np.random.default_rng(0).uniform(-2, 2, (6000, 2))
+    y = observed("gaussian", X)
+    options = {"kernel": ConstantKernel(1.0) * RBF([1.0, 1.0]), "approximation": Inducing(60), "random_state": 0}
+    whole = GaussianProcessRegressor(**options).fit(X, y)
+    file, plain, calls = tmp_path / "search", Journal.note, [0]
+
+    def interrupted(journal, theta, fitter, now=False):
+        plain(journal, theta, fitter, now=True)
+        calls[0] += 1
+        if calls[0] == 8:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "note", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    monkeypatch.undo()
+    rest = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    # a search ends where a step gains less than 1e-5 of the bound, here some 0.01, on another path
+    assert rest.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1.0)
+    np.testing.assert_allclose(rest.predict(X[:50]), whole.predict(X[:50]), atol=0.02)
+    assert len(rest.trace_) < len(whole.trace_)
+    again = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    assert len(again.trace_) <= 4
+    np.testing.assert_array_equal(again.process_.fitter.Z, rest.process_.fitter.Z)
+    with pytest.raises(ValueError, match="belongs to another model or to other rows"):
+        GaussianProcessRegressor(**options).fit(X, y + 1.0, checkpoint=file)

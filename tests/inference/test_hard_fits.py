@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
-from latlin.potentials import GeneralisedNormal, Logit, Poisson, Probit
+from latlin.engines import GaussianKL
+from latlin.potentials import Gamma, Gaussian, GeneralisedNormal, Laplace, Logit, Poisson, Probit
 from reference import PlainBound
 
 rng = np.random.default_rng(1)
@@ -42,3 +43,28 @@ def test_a_poisson_rate_beyond_numbers_on_the_way_is_stepped_around():
     post = infer(model, "gkl")
     assert post.converged
     assert post.mean[0] == pytest.approx(np.log(4.0) - 100.0, abs=0.1)
+
+
+def test_noise_far_below_the_scale_of_a_sparse_prior_costs_no_digits():
+    rng = np.random.default_rng(3)
+    rows, y = rng.random((9, 31)), rng.standard_normal(9)
+    noise = SiteFactor(rows, Gaussian(y, 3e-5))
+    model, other = (LatentLinearModel([SiteFactor(None, Laplace(np.zeros(31), b)), noise]) for b in (0.15, 0.2))
+    posts = [infer(model, GaussianKL(tol=1e-9), start=start) for start in (None, infer(other, "gkl"))]
+    assert all(post.converged for post in posts)
+    assert posts[1].log_evidence == pytest.approx(posts[0].log_evidence, rel=1e-12)
+    np.testing.assert_allclose(posts[1].mean, posts[0].mean, atol=1e-8)
+
+
+def test_sharp_sites_on_repeated_rows_are_those_with_weights():
+    rng = np.random.default_rng(3)
+    rows, y, weight = rng.random((9, 31)), np.exp(rng.standard_normal(9)), rng.integers(1, 5, 9)
+    prior = GaussianFactor(cov=0.01, dim=31)
+    whole = LatentLinearModel([prior, SiteFactor(rows, Gamma(y, 1e6), weight=weight.astype(float))])
+    again = LatentLinearModel([prior, SiteFactor(rows.repeat(weight, 0), Gamma(y.repeat(weight), 1e6))])
+    first, second = (infer(model, GaussianKL(tol=1e-9)) for model in (whole, again))
+    assert first.converged
+    assert second.converged
+    assert second.log_evidence == pytest.approx(first.log_evidence, rel=1e-12)
+    np.testing.assert_allclose(second.mean, first.mean, atol=1e-9)
+    np.testing.assert_allclose(second.variance, first.variance, rtol=1e-8)

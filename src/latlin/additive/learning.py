@@ -17,7 +17,9 @@ from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Evaluation, Hyperparameter, Point
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
+from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -28,8 +30,16 @@ MANNERS = ("auto", "integrate", "maximise", "fixed")
 #: most hyperparameters that "auto" integrates over, and fits of an integral by their number
 MOST = 8
 FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
+#: least gain in nat for which a search goes on: Newton's steps finish an optimum, an integral needs but its centre
+LEAST, ENOUGH = 1e-5, 1e-3
 #: rows up to which moments are matched; beyond, Gaussian KL, whose steps are cheaper, has data enough to be as good
 MATCHED = 30_000
+#: the same where there are so many rows per coefficient that Gaussian KL is as good in any case
+MANY, PER_ROW = 3_000, 8.0
+#: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square
+TOLERANCE = 1e-4
+#: coefficients from which on a factor may fill, and probes that then estimate variances and the evidence
+LARGE, PROBES = 5_000, 24
 #: rows and coefficients, times fits, up to which an integral is cheap: some ten seconds
 CHEAP = 3e6
 #: what a coefficient, and a row of a Gaussian response, cost beside a row of another
@@ -67,10 +77,10 @@ def learn(
     if not free:
         learnt = _held(evaluate({}, None, False), held)
     elif manner == "maximise" or (manner == "auto" and not _cheap(problem, len(free))):
-        learnt = maximise(Space(free), evaluate, verbose=verbose)
+        learnt = maximise(Space(free), evaluate, worth=LEAST, verbose=verbose)
     else:
         seed = random_state if isinstance(random_state, int) else 0
-        learnt = integrate(Space(free), evaluate, random_state=seed, verbose=verbose)
+        learnt = integrate(Space(free), evaluate, worth=ENOUGH, random_state=seed, verbose=verbose)
     normalised = not free or Space(free).normalised
     posterior = averaged_posterior(learnt, normalised=normalised or learnt.table.manner != "integrated")
     if any(part.flat for part in problem.parts):
@@ -83,16 +93,24 @@ def learn(
 
 
 def chosen_engine(problem: Problem) -> str | Engine:
-    """Exact for Gaussian sites; expectation propagation for log-concave ones where it is cheap; else Gaussian KL.
+    """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
-    The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep.
+    Where the factor of the precision would fill, nothing is factorised and the covariance is estimated.
+    The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep. With
+    eight rows per coefficient and some thousand rows the two engines agree to a hundredth of a standard deviation, and
+    a step of Gaussian KL costs a fraction of a sweep.
     """
-    starts = {hyper.name: hyper.start for hyper in problem.hyperparameters}
-    potential = problem.family.potential(problem.observed, starts)
+    first = problem.first_model
+    potential = first.sites[0].potential
+    filled = problem.dim >= LARGE and can_be_estimated(first) and filling_plan(first) is not None
+    if filled:
+        return GaussianKL(covariance="estimated", tol=TOLERANCE, probes=PROBES)
     if potential.gaussian:
         return Exact()
-    matched = potential.log_concave and problem.family.matched and len(problem.observed.y) <= MATCHED
-    return ExpectationPropagation(tol=1e-6) if matched else GaussianKL()
+    rows = len(problem.observed.y)
+    most = MANY if rows >= PER_ROW * problem.dim else MATCHED
+    matched = potential.log_concave and problem.family.matched and rows <= most
+    return ExpectationPropagation(tol=1e-6) if matched else GaussianKL(tol=TOLERANCE)
 
 
 def _settled(

@@ -52,8 +52,8 @@ class AdditiveModel(Archived, BaseEstimator):
         The response, and what is added to the linear predictor, when there is no formula.
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
-        responses, else expectation propagation where the family is log-concave and there are up to 30,000 rows, and
-        Gaussian KL elsewhere.
+        responses, else expectation propagation where the family is log-concave and there are up to 3,000 distinct
+        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while

@@ -212,6 +212,8 @@ def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> Bloc
     """Look at all rows once to learn how to encode them."""
     if choices.others:
         raise ValueError("--exposure, --trials and --event are for a table in memory, not for rows in blocks")
+    if choices.dates or choices.numbers or choices.missing == "model":
+        raise ValueError("--dates, --numbers and --missing model are for a table in memory, not for rows in blocks")
     frame = read_rows(pattern).X
     learnt = learn(summaries(frame, choices), choices, ask)
     rows = encoded(frame, learnt)
@@ -276,8 +278,9 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
     if not used:
         raise ValueError(f"the table has no column besides {choices.target!r} that could explain it")
     left_out = tuple(name for name, column in columns.items() if column is None)
-    encoding = Encoding(used, checked_missing(choices.missing), left_out)
+    missing = checked_missing(choices.missing)
     gaps = {column.name: seen[column.name].missing for column in used if seen[column.name].missing}
+    encoding = Encoding(used, missing, left_out, tuple(gaps) if missing == "indicator" else ())
     _refuse_gaps(gaps, goal, encoding.missing)
     family, notes = choices.family, []
     if family == "auto":
@@ -298,7 +301,7 @@ def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> Non
     if gaps and missing == "error":
         raise ValueError(
             f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
-            "missing 'drop' or 'impute' (--missing)"
+            "missing 'drop', 'mean' or 'indicator' (--missing)"
         )
 
 
@@ -325,4 +328,4 @@ def moments(block: Block, centre: Any) -> tuple[Any, ...]:
 
 
 def _fills(encoding: Encoding) -> Any:
-    return np.concatenate([column.filled() for column in encoding.columns])
+    return np.concatenate([*(column.filled() for column in encoding.columns), np.zeros(len(encoding.indicated))])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latlin import linear
 from latlin.datasets.columns import Levelling, listed
-from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps
+from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps, refuse_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -48,6 +48,13 @@ BY_FAMILY: dict[str, type] = {
 }
 #: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
 USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 100_000_000
+#: what became of missing values, by policy
+FILLED = {
+    "mean": "became the mean or the most frequent level of their column",
+    "indicator": "became the mean or the most frequent level of their column, with one more feature that marks them",
+    "model": "became what the other columns of their row say of them, by mixed factors; that this is uncertain is not "
+    "part of the intervals",
+}
 ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
 
 
@@ -64,6 +71,9 @@ class Choices(NamedTuple):
     exposure: str = ""
     trials: str = ""
     event: str = ""
+    dates: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    decimal: str = "."
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -98,17 +108,8 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
     """Encode a table; `ask` is called when the family cannot be told from the target."""
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
-    refuse_unknown(frame.columns, choices.others)
-    left = (*choices.drop, *choices.others)
-    encoding = learn_encoding(
-        frame,
-        choices.target,
-        missing=choices.missing,
-        drop=left,
-        categorical=choices.categorical,
-        coding=choices.levelling.coding,
-        reference=choices.levelling.references,
-    )
+    refuse_unknown(frame.columns, (choices.target, *choices.others))
+    encoding = _encoding(frame, choices)
     goal = frame[choices.target]
     family, notes = _family(goal, choices.family, ask)
     columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
@@ -125,6 +126,36 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
     return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
+
+
+def _encoding(frame: Frame, choices: Choices) -> Encoding:
+    """How the table becomes numbers; all that prevents it is said in one message."""
+    problems: list[str] = []
+    encoding = None
+    try:
+        encoding = learn_encoding(
+            frame,
+            choices.target,
+            missing=choices.missing,
+            drop=(*choices.drop, *choices.others),
+            categorical=choices.categorical,
+            dates=choices.dates,
+            numbers=choices.numbers,
+            decimal=choices.decimal,
+            coding=choices.levelling.coding,
+            reference=choices.levelling.references,
+        )
+        if encoding.missing == "error":
+            refuse_gaps(frame, encoding)
+    except ValueError as error:
+        problems.append(str(error))
+    try:
+        _with_target(frame, choices)
+    except ValueError as error:
+        problems.append(str(error))
+    if problems or encoding is None:
+        raise ValueError("; ".join(problems))
+    return encoding
 
 
 def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
@@ -257,8 +288,8 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     notes = []
     if gaps and encoding.missing == "drop":
         notes.append(f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}).")
-    if gaps and encoding.missing == "impute":
-        notes.append(f"Missing values became the mean or the most frequent level of their column: {listed_gaps(gaps)}.")
+    if gaps and encoding.missing in FILLED:
+        notes.append(f"Missing values {FILLED[encoding.missing]}: {listed_gaps(gaps)}.")
     if encoding.left_out:
         notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
     if not notes:
@@ -269,12 +300,12 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     return notes
 
 
-# --- A model on disk: the estimator's archive, with a card inside that says how rows become numbers and what was found.
+# --- A model on disk: the estimator's archive, with a card inside that says what was found.
 #
 # The card is part of the archive's header, so that `latlin.load` reads the same file and finds the estimator.
 
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Model(NamedTuple):
@@ -290,10 +321,10 @@ def save_model(path: str | os.PathLike[str], model: Model) -> None:
     """Write a model, all or nothing."""
     card = {
         "format": FORMAT,
-        "encoding": model.encoding.to_json(),
         "target": model.target.to_json(),
         "facts": model.facts.to_json(),
     }
+    model.estimator.encoding_ = model.encoding  # so that `latlin.load` gives a model that reads tables as they come
     save_with_card(path, model.estimator, card)
 
 
@@ -309,8 +340,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if card["format"] > FORMAT:
         raise ValueError(f"{where} has format {card['format']}, and this latlin reads up to {FORMAT}: upgrade it")
     try:
-        encoding, target = Encoding.from_json(card["encoding"]), Target.from_json(card["target"])
-        facts = Facts.from_json(card["facts"])
+        target, facts = Target.from_json(card["target"]), Facts.from_json(card["facts"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{where} has a card that cannot be read: {error}") from error
+    encoding = getattr(estimator, "encoding_", None)
+    if encoding is None:
+        raise ValueError(f"{where} is not a model written by 'latlin fit': it does not say how tables become numbers")
     return Model(estimator, encoding, target, facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import typer
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from latlin.distributed.clusters import ClusterError
+from latlin.numerics.compiling import saying_compiling
 
 WIDE = 200
 
@@ -76,7 +77,8 @@ def steps(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
         def advance(text: str | None = None) -> None:
             bar.update(task, advance=1, description=None if text is None else plain(text))
 
-        yield advance
+        with nullcontext() if quiet else saying_compiling(shown.print):
+            yield advance
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
-from latlin.gp.training import Training, labels_in, open_training
+from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, summable, visible
@@ -133,7 +133,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> Self:
         """Fit the kernel's parameters by evidence, and the posterior at the best of them.
 
         Parameters
@@ -143,6 +143,9 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
             points, block by block.
         y : array of shape (n_samples,)
             Labels of any kind; blocks of rows hold their own.
+        checkpoint : path, optional
+            Keep the best parameters so far in this file; if it exists, go on from it. Of more than two classes each has
+            a file of its own.
         """
         rng = generator(self.random_state)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
@@ -163,9 +166,10 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
         choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
         search = Search(choice.approximation, engine, self.optimizer, restarts, steps, choice.reason)
+        files = [journal_for(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
         found = Parallel(n_jobs=jobs(self.n_jobs))(
-            delayed(fit_process)(setting, task, search, own, wanted, self.verbose)
-            for task, own in zip(tasks, rng.spawn(len(ones)), strict=True)
+            delayed(fit_process)(setting, task, search._replace(journal=file), own, wanted, self.verbose)
+            for task, file, own in zip(tasks, files, rng.spawn(len(ones)), strict=True)
         )
         self.hyperparameters_ = [table for _, table in found]
         self.approximation_ = choice.approximation

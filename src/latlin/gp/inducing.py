@@ -8,6 +8,7 @@ per point. The mathematics is in `latlin.gp.inducing_model`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, get_args
 
@@ -109,8 +110,7 @@ class Inducing:
             Z = np.ascontiguousarray(self.inputs, dtype=float)
             return InducingFitter(self, rows, rows, Z, Z, engine, seed, one)
         candidates = np.ascontiguousarray(sample_rows(rows, SAMPLE, seed).whole.X, dtype=float)
-        total = count_rows(rows)
-        steps = tuple(step for step in LADDER if 2 * step[0] <= total) or ((total, LADDER[0][1]),)
+        steps = InducingFitter.steps_for(rows)
         fitter = InducingFitter(self, rows, rows, candidates, candidates[:1], engine, seed, one, steps)
         return fitter.on_sample(setting)
 
@@ -197,6 +197,25 @@ class InducingFitter:
     def gradient(self, latent: InducingFunction) -> Array:
         """∂ bound/∂theta at an optimum."""
         return gradient_of(latent).theta
+
+    def kept(self) -> dict[str, Any]:
+        """What a checkpoint needs besides parameters."""
+        names = ("Z", "seed", "before", "moved", "whole")
+        return {name: getattr(self, name) for name in names} | {"left": len(self.ladder)}
+
+    def resumed(self, kept: Mapping[str, Any]) -> InducingFitter:
+        """The fitter of a checkpoint, on the same rows."""
+        left, rest = kept["left"], {name: value for name, value in kept.items() if name != "left"}
+        steps = self.steps_for(self.rows)
+        later = steps[len(steps) - left :]
+        used = self.rows if kept["whole"] else sample_rows(self.rows, steps[len(steps) - left - 1][0], kept["seed"])
+        return replace(self, used=used, ladder=later, **rest)
+
+    @staticmethod
+    def steps_for(rows: Blocks) -> tuple[tuple[int, int], ...]:
+        """Rows and points of the samples on which parameters are learnt first."""
+        total = count_rows(rows)
+        return tuple(step for step in LADDER if 2 * step[0] <= total) or ((total, LADDER[0][1]),)
 
     def refined(self, latent: InducingFunction) -> InducingFitter | None:
         """All rows and inputs for the kernel just learnt; then more points, while they gain enough; then moved ones."""

@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 
 from latlin.densities.mixture import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
+from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import spread
 from latlin.gp.process import Process
 from latlin.gp.search import Found, maximise_evidence
@@ -158,6 +159,7 @@ class Search(NamedTuple):
     max_iter: int
     #: why this approximation, for the message
     reason: str = ""
+    journal: Journal | None = None
 
 
 def fit_process(
@@ -197,11 +199,13 @@ def _search(
     """The best parameters, sought again, from where the search ended, each time the fitter can be refined."""
     steps = (optimizer, search.n_restarts, search.max_iter, rng, verbose, space)
     fitter = data.prepare(search.approximation, setting, search.engine, rng, verbose)
-    found = maximise_evidence(setting, fitter, *steps)
+    if search.journal is not None:
+        setting, fitter = search.journal.resumed(setting, fitter)
+    found = maximise_evidence(setting, fitter, *steps, None, search.journal)
     while (better := fitter.refined(found.latent)) is not None:
         fitter, before = better, found
         chosen = None if getattr(fitter, "settled", False) else optimizer
-        found = maximise_evidence(before.setting, fitter, chosen, 0, *steps[2:], before)
+        found = maximise_evidence(before.setting, fitter, chosen, 0, *steps[2:], before, search.journal)
         found = replace(found, trace=np.concatenate([before.trace, found.trace]), n_iter=before.n_iter + found.n_iter)
     said = (found.message, getattr(fitter, "note", ""), search.reason)
     return fitter, replace(found, message="; ".join(filter(None, said)))

@@ -19,7 +19,7 @@ from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
-from latlin.gp.training import Training, open_training
+from latlin.gp.training import Training, journal_for, open_training
 from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
@@ -160,7 +160,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> Self:
         """Fit kernel and likelihood parameters by evidence, and the posterior at the best of them.
 
         Parameters
@@ -170,6 +170,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
             points, block by block.
         y : array of shape (n_samples,)
             Blocks of rows hold their own.
+        checkpoint : path, optional
+            Keep the best parameters so far in this file; if it exists, go on from it.
         """
         rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
@@ -187,6 +189,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
             whole("n_restarts", self.n_restarts),
             whole("max_iter", self.max_iter, 1),
             choice.reason,
+            journal_for(checkpoint, self, data),
         )
         if self.validation_grid is not None and data.blocks is not None:
             raise ValueError("validation_grid needs rows in memory, got blocks")

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from latlin.gp.approximation import Fitter, LatentFunction
+from latlin.gp.journal import Journal
 from latlin.gp.setting import Setting
 from latlin.hyper.space import Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -53,6 +54,7 @@ class _Climb:
     bar: Progress
     space: Space | None = None
     units: Array | None = None
+    journal: Journal | None = None
     trace: list[float] = field(default_factory=list)
     last: tuple[Array, LatentFunction] | None = None
     best: tuple[float, Array, LatentFunction | None] = (-np.inf, np.zeros(0), None)
@@ -77,6 +79,8 @@ class _Climb:
         total = value + log_prior
         if total > self.best[0]:
             self.best = (total, np.array(theta), latent)
+            if self.journal is not None:
+                self.journal.note(theta, self.fitter)
         return (-total, -(slope + pull)) if eval_gradient else -total
 
     def _nearby(self, theta: Array) -> LatentFunction | None:
@@ -101,10 +105,12 @@ def maximise_evidence(
     verbose: bool,
     space: Space | None = None,
     before: Found | None = None,
+    journal: Journal | None = None,
 ) -> Found:
     """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None.
 
     `before` is a search with another fitter that ended at `setting`: its latent function and its units are taken over.
+    The best parameters so far are kept in `journal`.
     """
     start = None if before is None else before.latent
     if optimizer is None or not len(setting.theta):
@@ -114,11 +120,13 @@ def maximise_evidence(
     run = _resolve(optimizer, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
-        climb = _Climb(setting, fitter, bar, space, None if before is None else before.units)
+        climb = _Climb(setting, fitter, bar, space, None if before is None else before.units, journal)
         outcomes = [_climbed(climb, run, first, start if not n else None) for n, first in enumerate(starts)]
     _, theta, nearest = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
     best = setting.at(theta)
+    if journal is not None:
+        journal.note(theta, fitter, now=True)
     latent = fitter.fit(best, nearest)
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks, widened
+from latlin.distributed.checkpoints import digest_of, signature
 from latlin.distributed.opening import open_blocks
 from latlin.gp.approximation import Approximation, Fitter
+from latlin.gp.journal import Journal
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.numerics.arrays import Array
@@ -64,6 +67,15 @@ def open_training(X: Any, y: Any, random_state: int) -> Training:
     blocks.each(_check)
     sample = sample_rows(blocks, SAMPLE, random_state).whole
     return Training(sample.X, sample.y, blocks)
+
+
+def journal_for(path: Any, estimator: Any, data: Training, index: int = 0, count: int = 1) -> Journal | None:
+    """The checkpoint of one search of an estimator; of several each has its own file."""
+    if path is None:
+        return None
+    rows = local_blocks(data.X, data.y) if data.blocks is None else data.blocks
+    numbered = f"{os.fspath(path)}.{index}" if count > 1 else path
+    return Journal(numbered, f"{signature(estimator)} {digest_of(rows, path)} {data.one!r}")
 
 
 def _check(block: Block) -> None:

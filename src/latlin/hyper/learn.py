@@ -26,6 +26,8 @@ from latlin.numerics.progress import progress
 LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
 #: points with a smaller share of the largest weight are left out of a mixture
 SHARE = 1e-4
+#: share of the last gradient to which rough fits are followed, the least such gradient, and their least relative gain
+NEARLY, NEAREST, ROUGH_GAIN = 0.3, 1e-3, 1e-7
 #: a density at an end of the search that is within so many nat of the best is cut off
 CUT = 4.0
 INSTEAD = "give it a prior that keeps away from there, other bounds, or a fixed value"
@@ -95,7 +97,9 @@ def maximise(
     *,
     gradient: float = 1e-3,
     gain: float = 1e-10,
+    worth: float = 0.0,
     curvature: bool = True,
+    rough: Evaluate | None = None,
     verbose: bool = False,
 ) -> Learnt:
     """The optimum of log evidence + log prior of the numbers themselves.
@@ -105,16 +109,18 @@ def maximise(
     space : Space
     evaluate : callable
         See `latlin.hyper.space.Evaluate`.
-    gradient, gain : float
+    gradient, gain, worth : float
         How far the search goes; see `find_optimum`.
     curvature : bool
         Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
+    rough : callable, optional
+        As `evaluate`, by fits that end early: the search goes with these until it is near.
     verbose : bool
         Show a bar, one step per fit.
     """
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
-        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        optimum = _optimum(objective, rough, gradient, gain, worth)
         hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
@@ -154,6 +160,8 @@ def integrate(
     method: str = "auto",
     gradient: float = 1e-3,
     gain: float = 1e-10,
+    worth: float = 0.0,
+    rough: Evaluate | None = None,
     random_state: int = 0,
     verbose: bool = False,
 ) -> Learnt:
@@ -167,8 +175,10 @@ def integrate(
     method : {"auto", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
         sampling beyond.
-    gradient, gain : float
+    gradient, gain, worth : float
         How far the search for the centre goes; see `find_optimum`.
+    rough : callable, optional
+        See `maximise`.
     random_state : int
         Seed of the quasi-random points of importance sampling.
     verbose : bool
@@ -177,7 +187,7 @@ def integrate(
     chosen = _method(method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
-        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        optimum = _optimum(objective, rough, gradient, gain, worth)
         axes = axes_at(objective, optimum)
         objective.points, objective.keep = [optimum.point], True
         if chosen == "lattice":
@@ -188,6 +198,18 @@ def integrate(
             rule = rules.importance(objective, axes, random_state)
     _tell(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
+
+
+def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain: float, worth: float) -> Optimum:
+    """The optimum, sought by rough fits first, where there are such."""
+    if rough is None:
+        return find_optimum(objective, gradient=gradient, gain=gain, worth=worth)
+    early = Objective(objective.space, rough, volume=objective.volume, bar=objective.bar)
+    near = find_optimum(early, gradient=max(NEARLY * gradient, NEAREST), gain=max(gain, ROUGH_GAIN))
+    objective.n_fits = early.n_fits
+    # its fit is where the next one starts; its density is no match for those of fits to the end
+    objective.points = [near.point._replace(log_density=-np.inf)]
+    return find_optimum(objective, near.u, gradient=gradient, gain=gain, worth=worth)
 
 
 def _method(method: str, count: int) -> str:

@@ -89,7 +89,7 @@ class Axes:
 
 def axes_at(objective: Objective, optimum: Optimum) -> Axes:
     """Axes from the Hessian at an optimum and the skewness along each of them."""
-    curvature = -hessian_at(objective, optimum.u)[0]
+    curvature = _apart(-hessian_at(objective, optimum.u)[0], optimum)
     values, vectors = np.linalg.eigh(curvature)
     # a direction without curvature is as wide as a search may be
     spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
@@ -99,6 +99,17 @@ def axes_at(objective: Objective, optimum: Optimum) -> Axes:
         for side, sign in enumerate((1.0, -1.0)):
             scales[side, j] = _scale(objective, optimum, sign * REACH * basis[:, j])
     return Axes(optimum.u, basis, scales[0], scales[1])
+
+
+def _apart(curvature: Array, optimum: Optimum) -> Array:
+    """The curvature with an axis of its own for each coordinate that stands at an end of its search.
+
+    An axis that leans the least bit would leave the search on one side or the other by rounding alone. The density
+    falls there like exp(−|slope|·distance), whose standard deviation is 1/|slope|.
+    """
+    inside = optimum.inside
+    own = np.where(inside, 0.0, optimum.gradient**2)
+    return np.asarray(curvature * np.outer(inside, inside) + np.diag(own))
 
 
 def _scale(objective: Objective, optimum: Optimum, step: Array) -> float:

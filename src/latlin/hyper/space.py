@@ -194,6 +194,8 @@ class Space:
 NEAR = 2.0
 #: step of differences of the evidence where nobody gives its gradient
 STEP = 1e-3
+#: least curvature, in nat, that a held fit may say
+LEAST = 1e-3
 
 
 class Evaluation(NamedTuple):
@@ -207,11 +209,14 @@ class Evaluation(NamedTuple):
         the evidence serve.
     fit : object
         What was fitted there, such as a `Posterior`; a later evaluation may start from it.
+    held : callable or None
+        Values by name → the gradient there with this fit held, which costs no fit; it gives a search its curvature.
     """
 
     log_evidence: float
     gradient: Mapping[str, float] | None
     fit: Any
+    held: Callable[[dict[str, float]], Mapping[str, float]] | None = None
 
 
 #: (values by name, a fit to start from or None, whether the gradient is wanted) → Evaluation
@@ -225,6 +230,7 @@ class Point(NamedTuple):
     log_density: float
     log_evidence: float
     fit: Any
+    held: Any = None
 
 
 @dataclass
@@ -268,6 +274,17 @@ class Objective:
             return point, self._differences(u) + prior
         return point, self.space.pull(u, slopes) + prior
 
+    def held_gradient(self, point: Point, u: Array) -> Array:
+        """The gradient of the log density at u with the fit of a point held."""
+        prior = self.space.log_prior(u, volume=self.volume)[1]
+        return self.space.pull(u, point.held(self.space.values(u))) + prior
+
+    def held_curvature(self, point: Point, u: Array, slope: Array) -> Array:
+        """Minus the Hessian at u, where the gradient is `slope`, with the fit of a point held; made definite."""
+        rows = np.stack([(slope - self.held_gradient(point, u + step)) / STEP for step in STEP * np.eye(len(u))])
+        values, vectors = np.linalg.eigh(0.5 * (rows + rows.T))
+        return np.asarray((vectors * np.maximum(np.abs(values), LEAST)) @ vectors.T)
+
     def _differences(self, u: Array) -> Array:
         """Central differences of the log evidence."""
         found = np.empty(len(u))
@@ -281,7 +298,7 @@ class Objective:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                value, gradient, fit = self.evaluate(self.space.values(u), self._nearby(u), slopes)
+                value, gradient, fit, held = self.evaluate(self.space.values(u), self._nearby(u), slopes)
         except ValueError:
             if not self.points:
                 raise
@@ -289,7 +306,7 @@ class Objective:
         self.n_fits += 1
         self.bar.advance(f"log evidence {value:.6g}")
         total = float(value) + log_prior
-        point = Point(np.array(u), total if np.isfinite(total) else -np.inf, float(value), fit)
+        point = Point(np.array(u), total if np.isfinite(total) else -np.inf, float(value), fit, held)
         self._remember(point)
         return point, gradient
 
@@ -304,6 +321,6 @@ class Objective:
         known = [point for point in self.points if point.fit is not None]
         if not known:
             return None
-        apart = [float(np.abs(point.u - u).max()) for point in known]
+        apart = np.abs(np.array([point.u for point in known]) - u).max(axis=1)
         nearest = int(np.argmin(apart))
         return known[nearest].fit if apart[nearest] <= NEAR else None

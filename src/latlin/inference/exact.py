@@ -24,13 +24,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import needs_sparse
+from latlin.inference.forms.sparse import SparseForm, needs_sparse, one_noise
 from latlin.inference.forms.sums import SumForm, Sums, point_terms, sum_form
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -155,6 +156,8 @@ def _decompose(model: LatentLinearModel, prior_mean: Array, whitening: Whitening
 
 def _factorise(model: LatentLinearModel) -> Solved:
     form = site_form(model)
+    if isinstance(form, SparseForm) and _has_one_noise(model):
+        return _by_normal_sums(model, form)
     parameters, _ = _expand(form.sites, np.zeros(len(form.sites)))
     solution = form.solve(parameters)
     if solution is None:
@@ -163,6 +166,89 @@ def _factorise(model: LatentLinearModel) -> Solved:
     top = form.log_gaussian(solution.u) + float(form.sites.log_density(solution.x).sum())
     evidence = top + 0.5 * (form.rank * LOG_2PI - solution.precision.log_det)
     return Solved(form.density(solution), float(evidence), parameters)
+
+
+# --- Many normal observations with one noise scale: sums over the rows are found once and serve every scale and prior.
+
+
+class NormalSums(NamedTuple):
+    """Sums over normal observations with residuals r = y − o − H(μ + δ₀) and weights w.
+
+    They are taken about a δ₀ near the posterior mean, so that nothing cancels where the noise is small.
+    """
+
+    loc: Array
+    origin: Array
+    about: Array  # δ₀
+    gram: Array  # HᵀWH on the entries
+    pull: Array  # HᵀWr
+    square: float  # Σwr²
+    weight: float  # Σw
+
+
+def _has_one_noise(model: LatentLinearModel) -> bool:
+    return len(model.sites) == 1 and one_noise(model.sites[0].potential)
+
+
+def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
+    """The sums of a model's rows; those of an earlier fit of the same rows and responses, where there was one."""
+    site = model.sites[0]
+    loc, known = np.asarray(getattr(site.potential, "loc")), site.kept.get("sums")  # noqa: B009
+    if known is not None and np.array_equal(known.loc, loc) and np.array_equal(known.origin, form.mean):
+        found: NormalSums = known
+        return found
+    parameters, _ = _expand(form.sites, np.zeros(len(form.sites)))
+    solution = form.solve(parameters)
+    if solution is None:
+        raise ValueError(IMPROPER)
+    weight, about = form.sites.weight, solution.u * form.projections.scale
+    residual = loc - form.sites.offset - form.rows @ about
+    pull = form.projections.summed(weight * residual)
+    square = float(weight @ residual**2)
+    sums = NormalSums(loc, form.mean, about, form.gram.total(weight), pull, square, float(weight.sum()))
+    site.kept["sums"] = sums
+    return sums
+
+
+def _by_normal_sums(model: LatentLinearModel, form: SparseForm) -> Solved:
+    """With δ = δ₀ + η and τ = 1/σ²: P = Λ + τHᵀWH, Pη̂ = g = b − Λδ₀ + τHᵀWr, and no pass over the rows."""
+    sums, scale = normal_sums(model, form), _noise(model)
+    tau = scale**-2.0
+    precision = form.precision_with(tau * sums.gram)
+    if precision is None:
+        raise ValueError(IMPROPER)
+    linear, turned = form.prior.linear, form.prior.precision @ sums.about
+    pull = linear - turned + tau * sums.pull
+    eta = precision.solve(pull)
+    # log joint at the mean: that at δ₀, and ½gᵀη̂
+    prior = form.constant + dot(linear, sums.about) - 0.5 * dot(sums.about, turned)
+    noise = -0.5 * sums.weight * (LOG_2PI + 2.0 * np.log(scale)) - 0.5 * tau * sums.square
+    evidence = prior + noise + 0.5 * dot(pull, eta) + 0.5 * (form.rank * LOG_2PI - precision.log_det)
+    weighted = tau * form.sites.weight
+    parameters = SiteParameters(weighted, weighted * (sums.loc - form.sites.offset))
+    density = Gaussian(form.mean + sums.about + eta, SparsePrecisionCovariance(precision))
+    return Solved(density, float(evidence), parameters)
+
+
+def _noise(model: LatentLinearModel) -> float:
+    return float(np.ravel(getattr(model.sites[0].potential, "scale"))[0])  # noqa: B009
+
+
+def noise_slope(posterior: Posterior) -> float | None:
+    """∂ log Z/∂σ = ⟨Σ w r²⟩/σ³ − Σw/σ where the sums over the rows are known, else None."""
+    model = in_memory(posterior.model)
+    sums: NormalSums | None = model.sites[0].kept.get("sums") if _has_one_noise(model) else None
+    structure = getattr(posterior.density, "structure", None)
+    if sums is None or not isinstance(structure, SparsePrecisionCovariance):
+        return None
+    precision, scale = structure.precision, _noise(model)
+    a = precision.factor.analysis
+    i, j = a.order[a.indices], a.order[np.repeat(np.arange(a.dim), np.diff(a.indptr))]
+    eta = posterior.mean - sums.origin - sums.about
+    # tr(G S) + η̂ᵀGη̂, an entry off the diagonal counting twice
+    spread = np.where(i == j, 1.0, 2.0) * (precision.inverse_values + eta[i] * eta[j])
+    expected = sums.square - 2.0 * dot(sums.pull, eta) + dot(sums.gram, spread)
+    return expected / scale**3 - sums.weight / scale
 
 
 def _expand(sites: Sites, x: Array) -> tuple[SiteParameters, float]:

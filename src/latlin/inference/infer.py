@@ -15,10 +15,11 @@ from latlin.inference.affine.engine import AffineKL
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.sites import Sites
-from latlin.inference.forms.sparse import uses_sparse
+from latlin.inference.forms.sparse import filling_plan, uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
@@ -27,6 +28,7 @@ from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
+from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
 from latlin.numerics.threads import blas_threads_for
 
@@ -79,6 +81,9 @@ def choose(model: Model) -> tuple[Engine, str]:
     n, d = len(sites), model.dim
     if sites.extra is None and _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
+    plan = filling_plan(model) if can_be_estimated(model) else None
+    if plan is not None:
+        return GaussianKL(covariance="estimated"), f"{n} sites in {d} dimensions: {_filling(plan)}"
     if uses_sparse(model):
         return (
             GaussianKL(),
@@ -96,6 +101,14 @@ def choose(model: Model) -> tuple[Engine, str]:
     if n < d <= SKEWED and not rough:
         return AffineKL(base="skew-normal"), f"{n} sites in {d} dimensions: few data leave the posterior skewed"
     return GaussianKL(), f"{n} sites in {d} dimensions: a full covariance is affordable and its bound the tightest"
+
+
+def _filling(plan: Plan) -> str:
+    """Why nothing is factorised."""
+    return (
+        f"the precision is sparse, but its factor would hold {plan.entries:.2g} numbers and take {plan.flops:.2g} "
+        "operations, so variances and the evidence are estimated"
+    )
 
 
 def _for_blocks(model: BlockModel) -> tuple[Engine, str]:

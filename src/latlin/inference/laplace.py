@@ -18,6 +18,7 @@ from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.diagonal import Diagonal
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
 from latlin.inference.forms.products import Point, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.site_family import SiteForm
@@ -32,7 +33,7 @@ from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
 
-COVARIANCES = ("full", "diagonal", "low-rank", "sparse")
+COVARIANCES = ("full", "diagonal", "low-rank", "sparse", "estimated")
 REMEDY = "raise max_iter, rescale the columns of H, or use engine 'gkl', which needs no mode"
 
 
@@ -46,12 +47,16 @@ class Laplace:
     tol : float
         Largest absolute gradient entry in whitened coordinates at convergence.
     max_iter : int
-    covariance : {"full", "diagonal", "low-rank", "sparse"}
+    covariance : {"full", "diagonal", "low-rank", "sparse", "estimated"}
         "full" chooses the quickest way to the exact curvature. "sparse" is the same by the sparse Cholesky factor of
         the precision, however much it fills. "diagonal" and "low-rank" find the mode by products with H alone and keep
-        the structure that is closest to the curvature; their evidence is below that of "full".
+        the structure that is closest to the curvature; their evidence is below that of "full". "estimated" is the
+        exact curvature of a sparse model whose factor would fill: variances and the log determinant are estimates by
+        random probes, with standard errors.
     rank : int, optional
         Loadings of a low-rank covariance.
+    probes : int
+        Random sign vectors behind an "estimated" covariance.
     """
 
     name: ClassVar[str] = "laplace"
@@ -59,6 +64,7 @@ class Laplace:
     max_iter: int = 200
     covariance: str = "full"
     rank: int | None = None
+    probes: int = 64
 
     def __post_init__(self) -> None:
         if self.covariance not in COVARIANCES:
@@ -81,6 +87,9 @@ class Laplace:
         if self.covariance in ("diagonal", "low-rank"):
             held = in_memory(model, self.name)
             return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
+        if self.covariance == "estimated":
+            refuse_checkpoint(checkpoint)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         form = self._form(model)
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))

@@ -168,6 +168,17 @@ class GaussianFactor(_Sealed):
             return rank, generalised_log_det(self.precision, rank, "GaussianFactor precision")
         return rank, float(finite_array(log_det, "GaussianFactor log_det", max_ndim=0))
 
+    def with_precision(self, precision: sparse.csc_array, log_det: float) -> GaussianFactor:
+        """The same factor with other values on the pattern of its symmetric precision, which was checked."""
+        own, made = self.precision, object.__new__(GaussianFactor)
+        assert own is not None  # a factor with a precision matrix
+        same = np.array_equal(own.indptr, precision.indptr) and np.array_equal(own.indices, precision.indices)
+        if not same or not (np.isfinite(log_det) and np.isfinite(precision.data.sum())):
+            return GaussianFactor(self.mean, H=self.H, precision=precision, rank=self.rank, log_det=log_det)
+        moved = sparse.csr_array((precision.data, own.indices, own.indptr), shape=own.shape)
+        vars(made).update({**vars(self), "precision": moved, "log_det": log_det})
+        return made
+
     def __repr__(self) -> str:
         on = "w" if self.H is None else f"{self.H.shape[0]} projections of w"
         if self.precision is not None:
@@ -258,7 +269,16 @@ class SiteFactor(_Sealed):
             raise ValueError(f"SiteFactor extra_variance must not be negative, got {self.extra_variance.min():g}")
         self.size = self._common_size()
         self.dim = self.size if self.H is None else self.H.shape[1]
+        #: what a form has found of these rows; factors that differ in their potential alone share it
+        self.kept: dict[str, Any] = {}
         self._seal()
+
+    def with_potential(self, potential: Potential) -> SiteFactor:
+        """The same rows, weights and offsets, which were checked, with another potential of as many sites."""
+        made = object.__new__(SiteFactor)
+        vars(made).update({**vars(self), "potential": potential})
+        made._common_size()
+        return made
 
     def _common_size(self) -> int | None:
         known = {"H": None if self.H is None else self.H.shape[0], "potential": self.potential.size}

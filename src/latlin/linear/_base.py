@@ -23,13 +23,14 @@ from latlin.linear import _checks
 from latlin.linear._block_table import Table, describe
 from latlin.linear._checks import Coding, Numbers
 from latlin.linear._description import Description
-from latlin.linear._design import Design, as_pandas, design_of, design_of_moments, encoded, learn, needs_encoding
+from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Fit, Learning, fixed_table, learning
 from latlin.linear._model_checks import checks_of_searches
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
+from latlin.linear._tables import column_of, encoded, read_rows
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole
@@ -61,6 +62,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         "classes_?[*]",
         "checks_?",
         "encoding_?",
+        "columns_?",
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -112,14 +114,12 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
+    def _read(self, X: Any, options: dict[str, Any], **given: Any) -> dict[str, Any]:
+        """X as numbers and what belongs to its rows; a data frame may hold all of it."""
+        return read_rows(self, X, given, options)
+
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
-        """Checked X and y; texts and levels of a data frame as numbers."""
-        X = as_pandas(visible("X", X))
-        if reset:
-            self.__dict__.pop("encoding_", None)
-            if needs_encoding(X):
-                self.encoding_ = learn(X)
-        X = encoded(X, getattr(self, "encoding_", None))
+        """Checked X and y, as they are used."""
         X, y = validate_data(
             self, X, visible("y", y), reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options
         )
@@ -273,12 +273,12 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        X = encoded(as_pandas(visible("X", X)), getattr(self, "encoding_", None))
+        X = encoded(X, getattr(self, "encoding_", None))
         return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         shift = _checks.offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
         return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype

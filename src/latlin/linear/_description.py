@@ -16,9 +16,10 @@ from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
-from latlin.linear._design import Design, factor_words
+from latlin.linear._design import Design
 from latlin.linear._learning import Fit
 from latlin.linear._predict import levels
+from latlin.linear._tables import factor_words
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 

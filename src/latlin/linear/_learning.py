@@ -27,6 +27,9 @@ from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
+from latlin.inference.forms.other_prior import density_under
+from latlin.inference.gaussian_kl.covariances import Full
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.linear._exact import Spectrum
 from latlin.linear._problem import Problem
@@ -109,6 +112,8 @@ ARGUMENTS = {"scale": "noise_scale"}
 FEW, NARROW, FINEST = 3, 100, 1
 #: most hyperparameters whose curvature is looked for
 CURVED = 8
+#: largest gradient entry of a fit that a search starts with
+ROUGH = 1e-1
 #: sd of the logarithm of a parameter of which nothing is known
 WIDE = 2.0
 
@@ -225,15 +230,19 @@ class Task(NamedTuple):
     cheap: bool
     verbose: bool = False
 
-    def run(self, space: Space, evaluate: Evaluate, *, curvature: bool) -> Learnt:
+    def run(self, space: Space, evaluate: Evaluate, *, curvature: bool, rough: Evaluate | None = None) -> Learnt:
         """Maximise or integrate."""
         few, (gradient, gain) = self.cheap and len(space) <= FEW, self.accuracy
         if self.wish.manner == "integrate" or (self.wish.manner == "auto" and few):
             quick = self.wish.manner == "auto" and len(space) > FINEST
             method = "composite" if quick else "auto"
-            return integrate(space, evaluate, method=method, gradient=gradient, gain=gain, verbose=self.verbose)
+            return integrate(
+                space, evaluate, method=method, gradient=gradient, gain=gain, rough=rough, verbose=self.verbose
+            )
         curved = curvature and len(space) <= CURVED
-        return maximise(space, evaluate, gradient=gradient, gain=gain, curvature=curved, verbose=self.verbose)
+        return maximise(
+            space, evaluate, gradient=gradient, gain=gain, curvature=curved, rough=rough, verbose=self.verbose
+        )
 
 
 def learn(
@@ -251,7 +260,10 @@ def learn(
     """
     unknowns = Unknowns(problem, values, free, task.wish.priors)
     evaluate = evaluation(problem, engine, unknowns, start, checkpoint)
-    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap), unknowns)
+    rough = None
+    if start is None and checkpoint is None and isinstance(engine, GaussianKL) and engine.structure == Full():
+        rough = evaluation(problem, replace(engine, tol=max(engine.tol, ROUGH)), unknowns)
+    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap, rough=rough), unknowns)
 
 
 def evaluation(
@@ -269,7 +281,14 @@ def evaluation(
         file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
         posterior = engine.run(problem.model(found), start=start if before is None else before, checkpoint=file)
         gradient = unknowns.slopes(problem.gradient(posterior, found)) if slopes else None
-        return Evaluation(posterior.log_evidence, gradient, posterior)
+
+        def held(others: dict[str, float]) -> Mapping[str, float]:
+            values = unknowns.assembled(others)
+            model = problem.model(values)
+            moved = replace(posterior, model=model, density=density_under(model, posterior))
+            return unknowns.slopes(problem.gradient(moved, values))
+
+        return Evaluation(posterior.log_evidence, gradient, posterior, held)
 
     return evaluate
 

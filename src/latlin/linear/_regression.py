@@ -29,6 +29,7 @@ from latlin.linear._predict import (
     predictive_quantiles,
     tails,
 )
+from latlin.linear._tables import column_of
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
@@ -43,23 +44,39 @@ class Regression(RegressorMixin, LinearEstimator):
     """`fit` and predictions of a single numeric response."""
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor with coefficient one.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
             on from it if it exists.
+        **table
+            How columns become numbers: missing, drop, categorical, dates, numbers, decimal, coding and reference of
+            `latlin.datasets.learn_encoding`. Missing values are refused unless `missing` says what to do with them.
         """
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset)
+        return self._fit(**read, checkpoint=checkpoint)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any, checkpoint: Any) -> Self:
+        """Learn from numbers."""
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
@@ -117,7 +134,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -140,7 +157,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         described = predictive(self._likelihood(), at)
@@ -152,7 +169,7 @@ class Regression(RegressorMixin, LinearEstimator):
         self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
     ) -> tuple[Array, NDArray[np.int64]]:
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         shift = _checks.offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
@@ -198,64 +215,77 @@ class Exposed(Regression):
         exposure: Any = None,
         *,
         checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor, a logarithm, with coefficient one.
-        exposure : array of shape (n,), optional
+        exposure : array of shape (n,) or name of a column of X, optional
             Time, area or population of a row, positive: the mean of y is proportional to it.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
         """
-        return super().fit(X, y, sample_weight, exposed(offset, exposure), checkpoint=checkpoint)
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+        return self._fit_exposed(**read, checkpoint=checkpoint)
+
+    def _fit_exposed(self, X: Any, y: Any, sample_weight: Any, offset: Any, exposure: Any, checkpoint: Any) -> Self:
+        """Learn from numbers."""
+        return self._fit(X, y, sample_weight, exposed(offset, exposure), checkpoint)
+
+    def _shift(self, X: Any, offset: Any, exposure: Any) -> Any:
+        """Offsets and logarithms of exposures of new rows together."""
+        return exposed(column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure))
 
     def predict(self, X: Any, offset: Any = None, exposure: Any = None, **options: Any) -> Any:
         """Predicted mean of y of each row; with return_std or return_cov also its standard deviation or covariance."""
-        return super().predict(X, exposed(offset, exposure), **options)
+        return super().predict(X, self._shift(X, offset, exposure), **options)
 
     def predict_latent(self, X: Any, offset: Any = None, exposure: Any = None, **options: Any) -> Any:
         """The linear predictor, a logarithm, of each row: see `BayesianLinearRegression.predict_latent`."""
-        return super().predict_latent(X, exposed(offset, exposure), **options)
+        return super().predict_latent(X, self._shift(X, offset, exposure), **options)
 
     def predict_quantiles(
         self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, exposure: Any = None
     ) -> Array:
         """Quantiles of a new y at each row, shape (n, number of quantiles)."""
-        return super().predict_quantiles(X, quantiles, exposed(offset, exposure))
+        return super().predict_quantiles(X, quantiles, self._shift(X, offset, exposure))
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
         """The central interval that holds a new y with probability `coverage`: columns low and high."""
-        return super().predict_interval(X, coverage, exposed(offset, exposure))
+        return super().predict_interval(X, coverage, self._shift(X, offset, exposure))
 
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None, exposure: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
-        return super().log_predictive_density(X, y, exposed(offset, exposure))
+        return super().log_predictive_density(X, y, self._shift(X, offset, exposure))
 
     def quantile_residuals(
         self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None, exposure: Any = None
     ) -> Array:
         """Randomised quantile residuals: standard normal, one per row, if the model is right."""
-        return super().quantile_residuals(X, y, exposed(offset, exposure), random_state)
+        return super().quantile_residuals(X, y, self._shift(X, offset, exposure), random_state)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, exposure: Any = None
     ) -> Array:
         """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        return super().sample_y(X, n_samples, random_state, exposed(offset, exposure))
+        return super().sample_y(X, n_samples, random_state, self._shift(X, offset, exposure))
 
     def decide(
         self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None, exposure: Any = None
     ) -> NDArray[Any]:
         """The action of least expected loss for each row: see `BayesianLinearRegression.decide`."""
-        return super().decide(X, actions, loss, exposed(offset, exposure))
+        return super().decide(X, actions, loss, self._shift(X, offset, exposure))
 
 
 # --- Estimators whose family is an option, given by name or chosen by the evidence.
@@ -377,22 +407,27 @@ class ExposedFamily(ChosenFamily, Exposed):
         exposure: Any = None,
         *,
         checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor, a logarithm, with coefficient one.
-        exposure : array of shape (n,), optional
+        exposure : array of shape (n,) or name of a column of X, optional
             Time, area or population of a row, positive: the mean of y is proportional to it.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
         """
-        data = {"sample_weight": sample_weight, "offset": offset, "exposure": exposure}
-        return self._fit_chosen(super().fit, X, y, data, checkpoint)
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+        X, y = read.pop("X"), read.pop("y")
+        return self._fit_chosen(self._fit_exposed, X, y, read, checkpoint)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from latlin.inference.engine import Engine
-from latlin.linear._checks import exposed
 from latlin.linear._model_checks import BEYOND, Dispersed
 from latlin.linear._predict import predictive, tails
 from latlin.linear._problem import COUNTS
@@ -140,7 +139,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         nothing where many counts are zero; the rest of the share goes to the upper end.
         """
         low, _ = tails(coverage)
-        _, (at,), dtype = self._latents(X, exposed(offset, exposure))
+        _, (at,), dtype = self._latents(X, self._shift(X, offset, exposure))
         described = predictive(self._likelihood(), at)
         least = described.quantile(np.full(len(at.mean), low))
         below = np.where(least > 0.0, described.cdf(least - 1.0), 0.0)

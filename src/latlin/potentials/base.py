@@ -98,6 +98,11 @@ class Potential(ABC):
         return ((getattr(self, "loc", zero), getattr(self, "scale", one)),)
 
     @property
+    def middle(self) -> Array:
+        """Of super-Gaussian sites: the place whose distance ξ `quadratic_bound` takes."""
+        return np.asarray(self.regions()[0][0], dtype=float)
+
+    @property
     def strip(self) -> Any:
         """φ is analytic and has no zero in |Im x| < strip, a number or one a site; None where that is not known."""
         return None
@@ -206,7 +211,7 @@ class Potential(ABC):
         Parameters
         ----------
         xi : array_like of shape (..., sites)
-            Non-negative distances from the site's centre (for labels: from zero).
+            Non-negative distances from the site's `middle` (for labels: from zero).
         """
         if not self.super_gaussian:
             raise ValueError(f"{type(self).__name__} sites are not super-Gaussian: they have no quadratic bound")

@@ -74,7 +74,8 @@ class Exponentials(NamedTuple):
             r = 0.5 * term.rate**2 * v
             fall = self.slope / term.rate * (curl(term.rate * (m - top) + r) + r)
             plain = self.constant + self.slope * m - np.exp(term.log_weight + term.rate * m + r)
-            return np.where(self.slope > 0.0, np.where(np.isinf(fall), -np.inf, np.asarray(self.peak) - fall), plain)
+            falling = np.where(np.isinf(fall), -np.inf, np.asarray(self.peak) - fall)
+            return np.where(self.slope / term.rate > 0.0, falling, plain)
 
     def expected_log(self, m: Array, v: Array) -> ExpectedLog:
         value, d_mean, d_var = self.constant + self.slope * m, 0.0 * m + self.slope, np.zeros_like(m)

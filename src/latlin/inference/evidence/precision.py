@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.forms.prior import prior_gaussian
 from latlin.inference.model import in_memory
@@ -65,15 +66,14 @@ class PrecisionSlopes:
         change = sparse.csr_array(change)
         if change.shape != gaussian.precision.shape:
             raise ValueError(f"change must have the shape {gaussian.precision.shape} of precision, got {change.shape}")
-        rows = sparse.eye_array(model.dim, format="csr") if gaussian.H is None else sparse.csr_array(gaussian.H)
-        whole = sparse.csr_array(rows.T @ change @ rows)
-        slope = -0.5 * _mean_square(self._density(), whole, change, rows, gaussian.mean)
+        rows = None if gaussian.H is None else sparse.csr_array(gaussian.H)
+        slope = -0.5 * _mean_square(self._density(), change, rows, gaussian.mean)
         if self._move is not None:
-            residual = rows @ self.posterior.mean - gaussian.mean
-            slope -= float((rows @ self._move) @ (change @ residual))
+            residual = _seen(rows, self.posterior.mean) - gaussian.mean
+            slope -= float(_seen(rows, self._move) @ (change @ residual))
         if self._prior is not None:
             # log |Q|₊ is in the prior and in its integral alike
-            return slope + 0.5 * _mean_square(self._prior, whole, change, rows, gaussian.mean)
+            return slope + 0.5 * _mean_square(self._prior, change, rows, gaussian.mean)
         given = _log_det_slope(gaussian.precision, gaussian.rank, change) if log_det_slope is None else log_det_slope
         return slope + 0.5 * given
 
@@ -133,11 +133,17 @@ def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_
     return PrecisionSlopes(posterior)(change, factor, log_det_slope)
 
 
-def _mean_square(density: Gaussian, whole: sparse.csr_array, change: sparse.csr_array, rows: Any, mean: Array) -> float:
+def _seen(rows: sparse.csr_array | None, w: Array) -> Array:
+    """Hw; w itself where the factor is on it."""
+    return w if rows is None else rows @ w
+
+
+def _mean_square(density: Gaussian, change: sparse.csr_array, rows: sparse.csr_array | None, mean: Array) -> float:
     """⟨rᵀdQ r⟩ = tr(HᵀdQH S) + r̄ᵀdQ r̄."""
-    residual = rows @ density.mean - mean
+    residual = _seen(rows, density.mean) - mean
+    whole = change if rows is None else sparse.csr_array(rows.T @ change @ rows)
     structure = density.structure
-    if isinstance(structure, SparsePrecisionCovariance):
+    if isinstance(structure, SparsePrecisionCovariance | ProbedPrecisionCovariance):
         trace = structure.trace_with(whole)
     else:
         trace = float(whole.multiply(density.covariance()).sum())

@@ -165,18 +165,19 @@ def needs_sparse(model: LatentLinearModel) -> bool:
 def quadratic_of(model: LatentLinearModel) -> Quadratic:
     """The Gaussian factors of a model and its constraints about a point that meets them."""
     origin, constraint = reference_point(model), model.constraint_rows()
-    total = sparse.csr_array((model.dim, model.dim))
+    parts: list[sparse.csr_array] = []
     linear, constant = np.zeros(model.dim), 0.0
     for factor in model.gaussians:
         precision, log_constant = factor_precision(factor, model.dim)
-        rows = sparse.eye_array(model.dim, format="csr") if factor.H is None else sparse.csr_array(factor.H)
-        residual = np.broadcast_to(factor.mean, precision.shape[0]) - rows @ origin
+        rows = None if factor.H is None else sparse.csr_array(factor.H)
+        residual = np.broadcast_to(factor.mean, precision.shape[0]) - (origin if rows is None else rows @ origin)
         pulled = precision @ residual
-        total = total + (precision if factor.H is None else rows.T @ precision @ rows)
-        linear += rows.T @ pulled
+        parts.append(precision if rows is None else sparse.csr_array(rows.T @ precision @ rows))
+        linear += pulled if rows is None else rows.T @ pulled
         constant += log_constant - 0.5 * float(residual @ pulled)
-    rows = np.zeros((0, model.dim)) if constraint is None else constraint[0]
-    return Quadratic(origin, sparse.csr_array(total), linear, constant, rows)
+    total = sum(parts[1:], parts[0]) if parts else sparse.csr_array((model.dim, model.dim))
+    held = np.zeros((0, model.dim)) if constraint is None else constraint[0]
+    return Quadratic(origin, total, linear, constant, held)
 
 
 def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array, float]:

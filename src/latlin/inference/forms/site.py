@@ -152,6 +152,11 @@ def by_kernel(form: SiteForm, factor: Array, K: Array | None = None) -> KernelFo
     return KernelForm(**{field.name: getattr(form, field.name) for field in fields(form)}, K=K, kernel_factor=C)
 
 
+#: entries of sparse rows without a proper prior up to which they are made dense
+FEW_ENTRIES = 2**18
+#: a row that has less of itself than this outside the span of others depends on them
+DEPENDENT = 1e-12
+
 __all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
 
 
@@ -228,8 +233,7 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
     dense = whitening.rows(rows)
     dense = dense.toarray() if sparse.issparse(dense) else dense
     measured = whitening.rows(part.measured_rows)
-    basis, triangle = qr(np.concatenate([measured, dense]).T, mode="economic", check_finite=False)
-    reduced = np.ascontiguousarray(triangle.T)
+    basis, reduced = _span(np.concatenate([measured, dense]))
     residual = part.measured_values - part.measured_rows @ part.mean
     split = len(residual)
     quadratic, linear, constant = _measured_terms(part, reduced[:split], residual)
@@ -245,14 +249,35 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
         _moved(sites, rows, part.mean),
         rows,
     )
-    return form if split else by_kernel(form, triangle)
+    square = reduced.shape[0] == reduced.shape[1]
+    return by_kernel(form, reduced.T) if square and not split else form
+
+
+def _span(rows: Array) -> tuple[Array, Array]:
+    """Q with orthonormal columns and R with H̃ = RQᵀ, lower triangular where no row depends on the others.
+
+    Repeated rows would leave coordinates that nothing informs, and their unit precisions are lost in rounding beside
+    sharp sites.
+    """
+    basis, triangle = qr(rows.T, mode="economic", check_finite=False)
+    sizes = np.abs(np.diagonal(triangle))
+    if sizes.min() > DEPENDENT * sizes.max():
+        return basis, np.ascontiguousarray(triangle.T)
+    basis, triangle, order = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+    sizes = np.abs(np.diagonal(triangle))
+    rank = max(int(np.sum(sizes > DEPENDENT * sizes[0])), 1)
+    reduced = np.empty((len(rows), rank))
+    reduced[order] = triangle[:rank].T
+    return np.ascontiguousarray(basis[:, :rank]), reduced
 
 
 def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
     """Without a proper prior: whiten by the precision that the sites' own curvature gives at their centres.
 
-    Sparse rows are scaled by its diagonal alone, so that they stay sparse.
+    Many sparse rows are scaled by its diagonal alone, so that they stay sparse. Few are not worth it: noise that is
+    small beside the prior's scale would leave a precision of a condition that costs digits.
     """
+    rows = rows.toarray() if sparse.issparse(rows) and np.prod(rows.shape) <= FEW_ENTRIES else rows
     measured = part.measured_rows
     quadratic = symmetrise(gram(measured)) if len(measured) else np.zeros((measured.shape[1],) * 2)
     plain = whitened_projections(rows, DiagonalWhitening(np.ones(measured.shape[1])))

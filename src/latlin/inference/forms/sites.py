@@ -142,6 +142,13 @@ class Sites:
             parts = [p.expected_log(x[..., span], spread[..., span]).value for span, p in self.blocks]
         return self._weighted(np.concatenate(parts, axis=-1) if parts else np.zeros(x.shape))
 
+    def log_density_sums(self, x: Array) -> Array:
+        """Σ_n weight_n ψ_n(x_n + o_n), for rows x of shape (count, n_sites)."""
+        if self.extra is not None or not np.all(self.weight > 0.0):
+            return self.log_density(x).sum(axis=-1)
+        x = x + self.offset if self.offset.any() else x
+        return np.sum([p.log_density(x[..., span]) @ self.weight[span] for span, p in self.blocks], axis=0)
+
     def slopes(self, x: Array) -> tuple[Array, Array]:
         """ψ′ and ψ″."""
         if self.extra is None:

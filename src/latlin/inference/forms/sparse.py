@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -37,6 +37,8 @@ from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
 from latlin.numerics.weighted_gram import WeightedGram
+from latlin.potentials.base import Potential
+from latlin.potentials.gaussian import Gaussian as GaussianSites
 
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
@@ -70,19 +72,18 @@ class ScaledRows:
     scale : ndarray of shape (dim,)
     normal : ndarray of shape (dim, k)
         Orthonormal, across the constraints.
+    columns : csr_array of shape (dim, n)
+        Hᵀ.
     """
 
     rows: sparse.csr_array
     scale: Array
     normal: Array
+    columns: sparse.csr_array
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.rows.shape
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return sparse.csr_array(self.rows.T)
 
     def times(self, u: Array) -> Array:
         return self.rows @ (self.scale * u)
@@ -92,7 +93,7 @@ class ScaledRows:
 
     def summed(self, r: Array) -> Array:
         """Hᵀr, unscaled."""
-        return self._transposed @ r
+        return self.columns @ r
 
     def along(self, v: Array) -> Array:
         """The part of a vector of coordinates that is along the constraints."""
@@ -152,6 +153,8 @@ class SparseForm(SiteForm):
         Coordinates that are held where only the constraints make P proper.
     weight : float
         How firmly.
+    prior_entries : ndarray
+        Λ on the analysed pattern.
     """
 
     projections: ScaledRows
@@ -159,6 +162,7 @@ class SparseForm(SiteForm):
     gram: WeightedGram
     held: Index
     weight: float
+    prior_entries: Array
 
     @property
     def analysis(self) -> Analysis:
@@ -166,7 +170,7 @@ class SparseForm(SiteForm):
 
     @cached_property
     def _prior_values(self) -> Array:
-        values = self.analysis.values(self.prior.precision)
+        values = self.prior_entries.copy()
         values[self.analysis.diagonal[self.analysis.label[self.held]]] += self.weight
         return values
 
@@ -281,12 +285,81 @@ def sparse_form(model: LatentLinearModel, forced: bool = False) -> SparseForm | 
     if not forced and not needs_sparse(model) and not may_be_sparse(model):
         return None
     prior, rows = quadratic_of(model), _site_rows(model)
-    analysis = _analysed(model, prior, rows, forced)
-    return None if analysis is None else _built(model, prior, WeightedGram(analysis, rows))
+    shared = _shared(model, prior.precision)
+    if shared is None:
+        analysis = _analysed(model, prior, rows, forced)
+        if analysis is None:
+            return None
+        shared = SharedPattern.of(prior.precision, WeightedGram(analysis, rows))
+        if len(model.sites) == 1:
+            model.sites[0].kept["pattern"] = shared
+    return _built(model, prior, shared)
 
 
 def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
-    return sparse.csr_array(stacked_rows(model))
+    rows = stacked_rows(model)
+    return rows if isinstance(rows, sparse.csr_array) else sparse.csr_array(rows)
+
+
+class SharedPattern(NamedTuple):
+    """What models of the same rows share whose priors have the same pattern: only values change between them."""
+
+    gram: WeightedGram
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    lower: NDArray[np.bool_]
+    places: Index
+    #: the last potential with HᵀΓH of the typical curvatures of its sites, the last origin with its projections
+    last: dict[str, tuple[Any, Array]]
+
+    @classmethod
+    def of(cls, precision: sparse.csr_array, gram: WeightedGram) -> SharedPattern:
+        """Where the entries of the prior's lower triangle stand in the analysed pattern."""
+        a = gram.analysis
+        row = np.repeat(np.arange(a.dim), np.diff(precision.indptr))
+        i, j = a.label[row], a.label[precision.indices]
+        lower = i >= j
+        return cls(gram, precision.indptr, precision.indices, lower, a.entries(i[lower], j[lower]), {})
+
+    def prior_entries(self, precision: sparse.csr_array) -> Array:
+        """Λ on the analysed pattern."""
+        count = len(self.gram.analysis.indices)
+        return np.bincount(self.places, precision.data[self.lower], count).astype(float, copy=False)
+
+    def typical_entries(self, sites: Sites) -> Array:
+        """HᵀΓH at the sites' typical curvatures; those of the last potential are kept."""
+        potential: Any = sites.potentials[0] if len(sites.blocks) == 1 else None
+        kept = self.last.get("typical")
+        if kept is not None and kept[0] is potential:
+            return kept[1]
+        if kept is not None and one_noise(kept[0]) and one_noise(potential):
+            # a normal density of scale σ has the curvature σ⁻² everywhere
+            return kept[1] * float(np.ravel(kept[0].scale / potential.scale)[0]) ** 2
+        found = self.gram.total(sites.typical_precision())
+        if potential is not None:
+            self.last["typical"] = (potential, found)
+        return found
+
+    def seen_from(self, origin: Array) -> Array:
+        """H times a point from which w counts."""
+        kept = self.last.get("origin")
+        if kept is None or not np.array_equal(kept[0], origin):
+            kept = self.last["origin"] = (origin, np.asarray(self.gram.rows @ origin))
+        return kept[1]
+
+
+def one_noise(potential: Potential | None) -> bool:
+    """Whether all sites are normal densities of one scale."""
+    return type(potential) is GaussianSites and potential.scale.size == 1
+
+
+def _shared(model: LatentLinearModel, precision: sparse.csr_array) -> SharedPattern | None:
+    """What an earlier fit of the same rows has left, if the prior's pattern is that of then."""
+    known: SharedPattern | None = model.sites[0].kept.get("pattern") if len(model.sites) == 1 else None
+    if known is None or model.dim != known.gram.analysis.dim:
+        return None
+    same = np.array_equal(known.indptr, precision.indptr) and np.array_equal(known.indices, precision.indices)
+    return known if same else None
 
 
 def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
@@ -325,6 +398,17 @@ def _analysed(
     return analysis
 
 
+def filling_plan(model: LatentLinearModel) -> Plan | None:
+    """The plan of a sparse precision's factor that would be too large or take too long; None where there is none."""
+    if model.dim < (ENTRIES * 2) ** 0.5 or not (needs_sparse(model) or may_be_sparse(model)):
+        return None
+    prior, rows = quadratic_of(model), _site_rows(model)
+    if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
+        return None
+    plan = plan_elimination(_pattern(prior.precision, rows))
+    return plan if plan.entries > ENTRIES or plan.flops > OPERATIONS else None
+
+
 def _meets_everything(rows: sparse.csr_array) -> bool:
     """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
     if rows.shape[1] < SAMPLED:
@@ -347,16 +431,23 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     return sparse.csr_array(total)
 
 
-def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> SparseForm:
-    rows, sites = gram.rows, Sites.of(model)
-    sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
-    typical = gram.analysis.values(prior.precision) + gram.total(sites.typical_precision())
-    held, weight = _held(model, gram.analysis, typical, prior)
+def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
+    gram, sites = shared.gram, Sites.of(model)
+    rows = gram.rows
+    sites = sites.shifted(shared.seen_from(prior.origin)) if prior.origin.any() else sites
+    own = shared.prior_entries(prior.precision)
+    typical = own + shared.typical_entries(sites)
+    held, weight = np.zeros(0, np.int64), 0.0
+    if len(prior.rows) or not _is_proper(model):
+        grounded = ground(gram.analysis, typical, len(prior.rows))
+        if grounded is None:
+            raise ValueError(IMPROPER)
+        held, weight = grounded.held, grounded.weight if len(grounded.held) else 0.0
     diagonal = np.empty(model.dim)
     diagonal[gram.analysis.order] = typical[gram.analysis.diagonal]
     scale = 1.0 / np.sqrt(diagonal)
     normal = qr((prior.rows * scale).T, mode="economic")[0] if len(prior.rows) else np.zeros((model.dim, 0))
-    projections = ScaledRows(rows, scale, normal)
+    projections = ScaledRows(rows, scale, normal, gram.columns)
     constant = prior.constant - (log_integral(model, prior) if model.normalise_prior else 0.0)
     return SparseForm(
         prior.origin,
@@ -372,15 +463,11 @@ def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> Sp
         gram,
         held,
         weight,
+        own,
     )
 
 
-def _held(model: LatentLinearModel, analysis: Analysis, typical: Array, prior: Quadratic) -> tuple[Index, float]:
-    """The coordinates that are held and how firmly; none where a factor alone is proper."""
-    proper = any(factor.H is None and factor.by_precision and factor.rank == factor.size for factor in model.gaussians)
-    if proper and not len(prior.rows):
-        return np.zeros(0, np.int64), 0.0
-    grounded = ground(analysis, typical, len(prior.rows))
-    if grounded is None:
-        raise ValueError(IMPROPER)
-    return grounded.held, grounded.weight if len(grounded.held) else 0.0
+def _is_proper(model: LatentLinearModel) -> bool:
+    """Whether a factor on w itself is a density, so that P is positive definite whatever the sites."""
+    direct = [factor for factor in model.gaussians if factor.H is None]
+    return any(not factor.by_precision or factor.rank == model.dim for factor in direct)

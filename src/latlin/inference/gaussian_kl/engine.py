@@ -14,6 +14,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.climber import Climber, Covariance, best_fit, inherit_moments, structured_starts
@@ -21,6 +22,7 @@ from latlin.inference.gaussian_kl.covariances import (
     Banded,
     Chevron,
     Diagonal,
+    Estimated,
     Full,
     LowRank,
     Sparse,
@@ -28,14 +30,16 @@ from latlin.inference.gaussian_kl.covariances import (
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, Task, choose_algorithm
 from latlin.inference.gaussian_kl.subspace import Subspace
-from latlin.inference.model import Model
+from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
-NAMED = (Full, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
+NAMED = (Full, Estimated, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
 OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
+#: largest relative change of the bound at convergence, in units of `tol`
+STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
@@ -51,11 +55,14 @@ class GaussianKL:
     covariance : str or an object of `latlin.covariances`
         Shape of S = CᵀC: "full", "diagonal", "banded", "chevron", "sparse", "subspace", "low-rank", or an object with
         its options, such as `Chevron(rank=50)`. All but "full" act in the model's own coordinates and form nothing of
-        size N×D or D×D.
+        size N×D or D×D. "estimated" is "full" for sparse models whose Cholesky factor would fill: nothing is
+        factorised, variances and the log determinant are estimated by random probes, and the evidence is an
+        approximation with a standard error.
     rank, bandwidth, order, pattern, basis, inner : optional
         The options of a covariance that is given by its name.
     probes : int
-        Random sign vectors that stand in for the squares of a LinearOperator H without an attribute `squares`.
+        Random sign vectors: for the estimates of an "estimated" covariance, and in place of the squares of a
+        LinearOperator H without an attribute `squares`.
     tol : float
         Largest absolute gradient entry of the bound, in coordinates whitened by the prior, at convergence.
     max_iter : int
@@ -72,7 +79,7 @@ class GaussianKL:
     """
 
     name: ClassVar[str] = "gkl"
-    covariance: str | Full | Covariance = "full"
+    covariance: str | Full | Estimated | Covariance = "full"
     rank: int | None = None
     bandwidth: int | None = None
     order: Any = None
@@ -92,7 +99,7 @@ class GaussianKL:
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
 
     @property
-    def structure(self) -> Full | Covariance:
+    def structure(self) -> Full | Estimated | Covariance:
         """The covariance as an object with its options."""
         options = {name: getattr(self, name) for name in OPTIONS}
         if isinstance(self.covariance, str):
@@ -100,7 +107,7 @@ class GaussianKL:
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise ValueError(f"{given[0]} is for a covariance that is given by its name, got {self.covariance!r}")
-        if not isinstance(self.covariance, Full) and not callable(getattr(self.covariance, "fit", None)):
+        if not isinstance(self.covariance, Full | Estimated) and not callable(getattr(self.covariance, "fit", None)):
             raise ValueError(f"covariance must be a name or an object of latlin.covariances, got {self.covariance!r}")
         return self.covariance
 
@@ -113,9 +120,14 @@ class GaussianKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
-        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        # a rough fit need not wait for the last digits of its bound either
+        still = max(Rules.objective_tol, STILL * self.tol)
+        rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
+        if isinstance(structure, Estimated):
+            refuse_checkpoint(checkpoint)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
 
     def _run_full(self, task: Task) -> Posterior:

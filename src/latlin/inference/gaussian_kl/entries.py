@@ -7,7 +7,9 @@ HᵀΓ̂H and Hᵀν̂ (Challis (2013), eqs. 4.3.1–4.3.2, corrected), found in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +47,10 @@ class Marginals(NamedTuple):
         return SiteParameters(gamma, self.expected.d_mean + gamma * self.x)
 
 
+#: entries with the Gaussian that they make
+Seen = deque[tuple[Array, Marginals]]
+
+
 def marginals_at(form: SparseForm, entries: Array, pull: Array) -> Marginals | None:
     """The Gaussian of some coordinates, or None where there is no proper one or no finite bound."""
     precision = form.precision_with(entries)
@@ -57,11 +63,13 @@ def marginals_at(form: SparseForm, entries: Array, pull: Array) -> Marginals | N
     return None if expected is None else Marginals(precision, deviation, x, expected)
 
 
-def evaluate(form: SparseForm, entries: Array, pull: Array) -> Reached[EntryPlace] | None:
+def evaluate(form: SparseForm, entries: Array, pull: Array, seen: Seen | None = None) -> Reached[EntryPlace] | None:
     """The place of some coordinates with its bound and gradient; None where there is none."""
     at = marginals_at(form, entries, pull)
     if at is None:
         return None
+    if seen is not None:
+        seen.append((entries, at))
     scale, u = form.projections.scale, at.deviation / form.projections.scale
     degrees = form.rank - len(form.prior.rows)
     # tr(ΛS) = D − k − tr(HᵀΓH S)
@@ -84,18 +92,6 @@ def _slope(form: SparseForm, at: Marginals) -> Array:
     return form.linear - form.times_quadratic(u) + form.projections.transposed_times(at.expected.d_mean)
 
 
-def begin(form: SparseForm, parameters: SiteParameters) -> Reached[EntryPlace] | None:
-    """The place of the Gaussian with these site parameters."""
-    return evaluate(form, form.gram.total(parameters.gamma), form.projections.summed(parameters.nu))
-
-
-def conclude(form: SparseForm, place: EntryPlace) -> tuple[Gaussian, SiteParameters]:
-    """The Gaussian of a place, and the stand-ins of the sites there."""
-    at = marginals_at(form, place.entries, place.pull)
-    assert at is not None  # an ascent has been there
-    return Gaussian(form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
-
-
 @dataclass(frozen=True)
 class EntryCoordinates:
     """(HᵀΓH, Hᵀν) as one vector, in units of typical standard deviations."""
@@ -103,9 +99,23 @@ class EntryCoordinates:
     form: SparseForm
     #: whole steps overshoot
     first: float = HALF
+    #: the last Gaussians, one of which the ascent ends at
+    seen: Seen = field(default_factory=lambda: deque(maxlen=3), repr=False)
+
+    def begin(self, parameters: SiteParameters) -> Reached[EntryPlace] | None:
+        """The place of the Gaussian with these site parameters."""
+        form = self.form
+        return evaluate(form, form.gram.total(parameters.gamma), form.projections.summed(parameters.nu), self.seen)
+
+    def conclude(self, place: EntryPlace) -> tuple[Gaussian, SiteParameters]:
+        """The Gaussian of a place, and the stand-ins of the sites there."""
+        known = [at for entries, at in self.seen if entries is place.entries]
+        at = known[0] if known else marginals_at(self.form, place.entries, place.pull)
+        assert at is not None  # an ascent has been there
+        return Gaussian(self.form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
 
     def evaluate(self, place: EntryPlace) -> Reached[EntryPlace] | None:
-        return evaluate(self.form, place.entries, place.pull)
+        return evaluate(self.form, place.entries, place.pull, self.seen)
 
     def encode(self, place: EntryPlace) -> tuple[Array, Array]:
         return self._vector(place.entries, place.pull), self._vector(place.entries_hat, place.pull_hat)
@@ -113,18 +123,18 @@ class EntryCoordinates:
     def _vector(self, entries: Array, pull: Array) -> Array:
         return np.concatenate([self._unit * entries, self.form.projections.scale * pull])
 
-    @property
+    @cached_property
     def _unit(self) -> Array:
         # an entry off the diagonal counts twice
         return np.sqrt(self.form.multiplicity) * self.form.entry_scale
 
     def decode(self, point: Array) -> Reached[EntryPlace] | None:
         entries, pull = np.split(point, [len(self._unit)])
-        return evaluate(self.form, entries / self._unit, pull / self.form.projections.scale)
+        return evaluate(self.form, entries / self._unit, pull / self.form.projections.scale, self.seen)
 
     def move(self, place: EntryPlace, length: float) -> Reached[EntryPlace] | None:
         entries = place.entries + length * (place.entries_hat - place.entries)
-        return evaluate(self.form, entries, place.pull + length * (place.pull_hat - place.pull))
+        return evaluate(self.form, entries, place.pull + length * (place.pull_hat - place.pull), self.seen)
 
     def deviation(self, place: EntryPlace) -> float:
         form, at = self.form, marginals_at(self.form, place.entries, place.pull)

@@ -32,7 +32,7 @@ from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
-from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
 from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
@@ -224,14 +224,15 @@ class ByEntries(BySites):
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
             return super().fit(task)
         firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
-        first = entries.begin(form, firsts[0])
+        coordinates = entries.EntryCoordinates(form)
+        first = coordinates.begin(firsts[0])
         if first is None:
             return super().fit(task)
         _, _, rules, verbose, checkpoint = task.short
-        ascent = maximise_bound(entries.EntryCoordinates(form), first, rules, verbose, checkpoint, warn=False)
+        ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint, warn=False)
         if not ascent.converged and ascent.n_iter < task.rules.max_iter:
             return super().fit(task._replace(checkpoint=None))
-        density, stand_ins = entries.conclude(form, ascent.state.place)
+        density, stand_ins = coordinates.conclude(ascent.state.place)
         return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
 
 
@@ -296,7 +297,7 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
     rules = Rules(monotone=True, max_iter=300)
-    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
 
