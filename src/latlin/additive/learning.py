@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
@@ -15,6 +17,7 @@ from latlin.hyper.learn import Component
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Evaluation, Hyperparameter, Point
+from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
@@ -53,6 +56,7 @@ def learn(
     priors: Mapping[str, Any],
     random_state: RandomState,
     verbose: bool,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> tuple[Learnt, Posterior]:
     """The hyperparameters and the posterior of the coefficients.
 
@@ -65,14 +69,19 @@ def learn(
         Of the user: priors and numbers by the names of hyperparameters.
     random_state : seed of importance sampling, where it is an int
     verbose : bool
+    checkpoint : path, optional
+        Fits keep their states in the files `checkpoint` and ".0", ".1", … for one after the other.
     """
     if manner not in MANNERS:
         raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, MANNERS))}, got {manner!r:.80}")
     chosen = chosen_engine(problem) if engine == "auto" else engine
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
 
+    number, names = itertools.count(), tuple(hyper.name for hyper in free)
+
     def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
-        return problem.evaluate({**held, **values}, chosen, before, slopes, tuple(h.name for h in free))
+        file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
+        return problem.evaluate({**held, **values}, chosen, before, slopes, names, file)
 
     if not free:
         learnt = _held(evaluate({}, None, False), held)
@@ -100,14 +109,13 @@ def chosen_engine(problem: Problem) -> str | Engine:
     eight rows per coefficient and some thousand rows the two engines agree to a hundredth of a standard deviation, and
     a step of Gaussian KL costs a fraction of a sweep.
     """
-    first = problem.first_model
-    potential = first.sites[0].potential
-    filled = problem.dim >= LARGE and can_be_estimated(first) and filling_plan(first) is not None
-    if filled:
+    first, potential, rows = problem.first_model, problem.first_potential, problem.n_rows
+    if isinstance(first, BlockModel):
+        return Exact() if potential.gaussian else GaussianKL(tol=TOLERANCE)
+    if problem.dim >= LARGE and can_be_estimated(first) and filling_plan(first) is not None:
         return GaussianKL(covariance="estimated", tol=TOLERANCE, probes=PROBES)
     if potential.gaussian:
         return Exact()
-    rows = len(problem.observed.y)
     most = MANY if rows >= PER_ROW * problem.dim else MATCHED
     matched = potential.log_concave and problem.family.matched and rows <= most
     return ExpectationPropagation(tol=1e-6) if matched else GaussianKL(tol=TOLERANCE)
@@ -155,7 +163,7 @@ def _cheap(problem: Problem, count: int) -> bool:
     if count > MOST:
         return False
     row = PER_GAUSSIAN_ROW if problem.family.name == "gaussian" else 1.0
-    return FITS[count] * (row * problem.design.shape[0] + PER_COEFFICIENT * problem.dim) <= CHEAP
+    return FITS[count] * (row * problem.n_rows + PER_COEFFICIENT * problem.dim) <= CHEAP
 
 
 def _held(found: Evaluation, held: dict[str, float]) -> Learnt:

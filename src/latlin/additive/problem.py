@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from latlin.additive.expression import evaluate
 from latlin.additive.family import Family, Observed, hyperparameters, parameter_names
+from latlin.additive.formula import Formula
 from latlin.additive.term import Part, Rows, Values
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
@@ -91,12 +93,26 @@ class Problem:
         return first.among([*prior, sites])
 
     @cached_property
+    def starts(self) -> dict[str, float]:
+        """Where the hyperparameters begin."""
+        return {hyper.name: hyper.start for hyper in self.hyperparameters}
+
+    @property
+    def first_potential(self) -> Potential:
+        """The sites at the starts of the hyperparameters."""
+        return self.first_model.sites[0].potential
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that a pass goes over."""
+        return int(self.design.shape[0])
+
+    @cached_property
     def first_model(self) -> LatentLinearModel:
         """The model at the starts of the hyperparameters, with every check."""
-        starts = {hyper.name: hyper.start for hyper in self.hyperparameters}
-        Q, log_det = self._precision(starts)
+        Q, log_det = self._precision(self.starts)
         offset = self.offset if np.any(self.offset) else None
-        sites = SiteFactor(self.design, self._potential(starts), weight=self.observed.weight, offset=offset)
+        sites = SiteFactor(self.design, self._potential(self.starts), weight=self.observed.weight, offset=offset)
         prior = [GaussianFactor(self.mean, precision=Q, rank=self._rank, log_det=log_det)] if self._rank else []
         constraints = () if self.constraint is None else (Constraint(self.constraint),)
         return LatentLinearModel([*prior, sites], constraints=constraints)
@@ -123,16 +139,24 @@ class Problem:
         log_det = 2.0 * sum(prior.log_normaliser for prior in priors) + self._rank * LOG_2PI
         return beside([prior.precision for prior in priors]), float(log_det)
 
-    def fit(self, values: Values, engine: str | Engine, start: Posterior | None, verbose: bool = False) -> Posterior:
+    def fit(self, values: Values, engine: str | Engine, start: Posterior | None, checkpoint: Any = None) -> Posterior:
         """The posterior at given hyperparameters."""
         model = self.model(values)
         # Gaussian sites are exact in one step, from wherever
         start = None if model.sites[0].potential.gaussian else start
-        return infer(model, engine, start=start, verbose=verbose)
+        return infer(model, engine, start=start, checkpoint=checkpoint)
 
-    def evaluate(self, values: dict[str, float], engine: Any, start: Any, slopes: bool, free: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        values: dict[str, float],
+        engine: Any,
+        start: Any,
+        slopes: bool,
+        free: Any = None,
+        checkpoint: str | None = None,
+    ) -> Evaluation:
         """Fit, and differentiate the evidence in the hyperparameters named in `free` (all) where that is asked for."""
-        posterior = self.fit(values, engine, start)
+        posterior = self.fit(values, engine, start, checkpoint)
         found = self.slopes(posterior, values, free) if slopes else None
         return Evaluation(posterior.log_evidence, found, posterior)
 
@@ -274,3 +298,11 @@ def _placed(block: sparse.csc_array, span: slice, dim: int) -> sparse.csc_array:
     """A block on the diagonal of a larger matrix."""
     ends = np.concatenate([np.zeros(span.start, int), block.indptr, np.full(dim - span.stop, block.indptr[-1])])
     return sparse.csc_array((block.data, block.indices + span.start, ends), shape=(dim, dim))
+
+
+def offset_of(read: Formula, frame: Any, rows: int) -> Array:
+    """What is added to the linear predictor of every row."""
+    total = np.zeros(rows)
+    for source in read.offsets:
+        total += evaluate(source, frame)
+    return total

@@ -24,7 +24,7 @@ from latlin.gp.setting import Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -188,6 +188,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.converged_ = all(one.converged for one in found)
         self.n_iter_ = max(one.n_iter for one in found)
         self.messages_, self.traces_ = [one.message for one in found], [one.trace for one in found]
+        self.message_, self.trace_ = "; ".join(dict.fromkeys(self.messages_)), stacked(self.traces_)
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self)
@@ -219,14 +220,21 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         """Logarithms of `predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
-    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Means and standard deviations of the latent functions, (n_samples,) or (n_samples, n_classes)."""
+    def predict_latent(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Means of the latent functions, (n_samples,) or (n_samples, n_classes), with deviations or covariances.
+
+        Covariances are (n_samples, n_samples), with one more axis of classes where there are several.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
         new = self._checked(X)
         pairs = [process.marginals(new) for process in self.processes_]
-        means, variances = (np.column_stack(parts) for parts in zip(*pairs, strict=True))
-        if len(pairs) == 1:
-            return means[:, 0], np.sqrt(variances[:, 0])
-        return means, np.sqrt(variances)
+        mean = _last_axis([mean for mean, _ in pairs])
+        if return_std:
+            return mean, _last_axis([np.sqrt(variance) for _, variance in pairs])
+        if return_cov:
+            return mean, _last_axis([process.covariance(new) for process in self.processes_])
+        return mean
 
     def leave_one_out(self) -> Array:
         """log P(label n | the other labels) for every training row; (n_samples,) or (n_samples, n_classes)."""
@@ -267,6 +275,10 @@ def _task(data: Training, one: Any) -> Training:
     if data.blocks is None:
         return data._replace(y=(data.y == one).astype(float))
     return data._replace(one=one.item() if isinstance(one, np.generic) else one)
+
+
+def _last_axis(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
 
 
 def _template(link: str | Potential) -> Potential:

@@ -261,6 +261,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
     ) -> Array | tuple[Array, Array]:
         """Mean, and standard deviations or covariance, of the latent function at new inputs."""
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
         return self._latent(self._checked(X), return_std, return_cov)
 
     def predictive(self, X: ArrayLike) -> Predictive:
@@ -273,9 +275,9 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """The central interval that holds a new target with probability `coverage`: columns low and high."""
-        if not 0.0 < float(coverage) < 1.0:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
-        return self.predict_quantiles(X, (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage))
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
+        return self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

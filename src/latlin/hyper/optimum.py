@@ -31,7 +31,7 @@ LEVEL = 1e-2
 #: most steps of Newton's method after a search
 NEWTON = 3
 #: what Newton's step would gain, in nat, at an optimum
-REACHED = 1e-12
+REACHED = 1e-9
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 

@@ -10,7 +10,7 @@ where the block is, a piece at a time, so that no whitened or widened copy of a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -91,12 +91,15 @@ class BlockModel(SiteTraits):
     reading : Reading
     signature : str
         What else distinguishes these data from others, for checkpoints.
+    kept : dict
+        What forms have found of these rows; models of the same rows that differ in values alone may share it.
     """
 
     own: LatentLinearModel
     blocks: Blocks
     reading: Reading
     signature: str = ""
+    kept: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         matrices = [*(factor.H for factor in self.own.gaussians), *(factor.H for factor in self.own.sites)]

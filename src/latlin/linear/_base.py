@@ -26,13 +26,13 @@ from latlin.linear._description import Description
 from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Fit, Learning, fixed_table, learning
-from latlin.linear._model_checks import checks_of_searches
+from latlin.linear._model_checks import checks_of_residuals, checks_of_searches, worst
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
 from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array, measurable, summable, visible
+from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
@@ -235,7 +235,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         self.evidence_kind_ = posteriors[0].evidence_kind
         self.converged_ = all(p.converged for p in posteriors)
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
-        self.trace_ = posteriors[0].trace if single else [p.trace for p in posteriors]
+        self.trace_ = stacked([p.trace for p in posteriors])
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
         tables = [fit.table or fixed_table(fit.values) for fit in fits]
         self.hyperparameters_ = tables[0] if single else tables
@@ -245,7 +245,10 @@ class LinearEstimator(Description, Archived, BaseEstimator):
     def _look_back(self, problems: list[Problem], found: Sequence[Check] = ()) -> Self:
         """What the fit shows of the model: `checks_`."""
         searches = checks_of_searches(problems, self._fits, self._given(), self._feature_names())
-        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found))
+        # where classes are separated there is nothing left to look at
+        fits = [] if any(check.name == "separation" and not check.passed for check in found) else self._fits
+        residuals = [checks_of_residuals(fit.posterior, self._design, self._feature_names()) for fit in fits]
+        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found, *worst(residuals)))
         return self
 
     def _checks_of_family(self) -> list[Check]:

@@ -19,7 +19,7 @@ from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
 from latlin.linear._checks import Coding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
-from latlin.linear._model_checks import checks_of_labels
+from latlin.linear._model_checks import check_combination, checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import Summarised
 from latlin.linear._tables import column_of
@@ -113,7 +113,13 @@ class Classification(ClassifierMixin, LinearEstimator):
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
         self._store(problems[0].design, list(fits), X.dtype)
-        return self._look_back(problems, checks_of_labels(X, y, self.classes_, self._feature_names()))
+        found = checks_of_labels(X, y, self.classes_, self._feature_names())
+        if len(self.classes_) == 2 and all(check.passed for check in found):
+            named = f"the classes {self.classes_[0]} and {self.classes_[1]}"
+            is_one = np.asarray(y) == self.classes_[1]
+            joint = check_combination(self._fits[0].posterior, is_one, self._design, self._feature_names(), named)
+            found = found if joint is None else [joint, *(check for check in found if check.name != "separation")]
+        return self._look_back(problems, found)
 
     def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
         assert table.labels is not None  # the first pass looked for them

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 #: an array of float64 numbers of any shape
@@ -124,3 +125,21 @@ def _kinds(values: Any) -> list[tuple[str, str]]:
         return [(f"column {column!r} ", str(kind)) for column, kind in zip(columns, list(kinds), strict=False)]
     kind = getattr(values, "dtype", None)
     return [] if kind is None or callable(kind) else [("", str(kind))]
+
+
+def stacked(traces: Sequence[ArrayLike]) -> Array:
+    """The trace of one fit as it is; those of several as rows, with NaN after the end of the shorter ones.
+
+    Examples
+    --------
+    >>> stacked([[1.0, 2.0], [3.0]])
+    array([[ 1.,  2.],
+           [ 3., nan]])
+    """
+    rows = [np.atleast_1d(np.asarray(trace, float)) for trace in traces]
+    if len(rows) == 1:
+        return rows[0]
+    table = np.full((len(rows), max(map(len, rows))), np.nan)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table

@@ -1,4 +1,4 @@
-"""Say that loops are being compiled, where somebody is waiting and it takes longer than a second.
+"""Compilation of loops: what they have in common, and a word where somebody waits for it longer than a second.
 
 Compiled loops are kept on disk, so that this happens once per loop and version of the packages.
 """
@@ -13,12 +13,14 @@ from typing import Any
 
 from numba.core import event
 
+#: options of a loop that only other loops call: it needs no door for Python, which would have to be compiled as well
+INNER: dict[str, Any] = {"cache": True, "no_cpython_wrapper": True}
 #: seconds of compilation before a word is said
 PATIENCE = 1.0
 SAID = "compiling loops, once: the next run finds them on disk"
 
 
-class _Waiting(event.Listener):  # type: ignore[misc]
+class _Waiting(event.Listener):
     """Calls `say` once, when compilations together have taken longer than `patience` seconds."""
 
     def __init__(self, say: Callable[[str], None], patience: float) -> None:

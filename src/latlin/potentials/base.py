@@ -119,10 +119,16 @@ class Potential(ABC):
         return ExpectedLog(*self._in_blocks(by, m, v))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        """`tilted_moments` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
-        if not m.size:
-            return TiltedMoments(m, m, m)
-        return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
+        """`tilted_moments` for checked arrays of shape (sites,): by few nodes, or by panels of Gauss–Legendre nodes."""
+        if not self.smooth:
+            return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
+        from latlin.potentials.about_mode import nearly_gaussian  # which needs this module
+
+        out, rest = nearly_gaussian(self, m, v, power)
+        if rest.size:
+            panels = self.select(rest)._in_blocks(type(self)._tilted_block, m[rest], v[rest], power[rest])
+            out[:, rest] = panels
+        return TiltedMoments(*out)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         """`quadratic_bound` of an even ψ(x − loc), Challis (2013), eqs. 3.8.2–3.8.3.

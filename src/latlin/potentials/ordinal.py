@@ -112,26 +112,47 @@ class Ordinal(Potential):
         return TiltedMoments(log_z, m - (v / root) * first, v * ((1 + v * rest) / (1 + v)))
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array:
-        if self.link == "logit":
-            return self._by_cut(*_expected_logit_ends(self.lower, self.upper, m, v))
-        return self.functional_derivative(
-            name, lambda block: block._expected_log(m, v).value, lambda: self._expected_log(m, v).d_mean
-        )
+        against, upper = self._expected_log(m, v).d_mean, self._expected_opening(m, v)
+        unknown = np.flatnonzero(np.isnan(upper))
+        if unknown.size:
+            rest, (m, v) = self.select(unknown), (m[unknown], v[unknown])
+            upper[unknown] = rest._opening(lambda block: block._expected_log(m, v).value, against[unknown])
+        return self._by_cuts(against, upper)
 
     def functional_derivative(self, name: str, value: Callable[[Self], Array], pull: Callable[[], Array]) -> Array:
         """The edges move together against x, ∂/∂lower + ∂/∂upper = −A[ψ′], and the width moves the upper one."""
         self._refuse_fixed(name)
         against = pull()
+        return self._by_cuts(against, self._opening(value, against))
+
+    def _expected_opening(self, m: Array, v: Array) -> Array:
+        """⟨∂ψ/∂upper⟩ of every site; NaN where another rule is needed."""
+        if self.link == "logit":
+            from latlin.potentials.kernels.sites import (
+                log_sigmoid_expectations,
+            )  # loads the compiler: when first needed
+
+            finite_end = np.broadcast_to(np.isfinite(self.upper), m.shape)
+            slope = log_sigmoid_expectations(np.where(finite_end, self.upper, 0.0) - m, v)[1]
+            # ∂ log(1 − e^{−width}) / ∂upper = 1/(e^{width} − 1)
+            with np.errstate(over="ignore"):
+                return np.where(finite_end, slope + 1.0 / np.expm1(self._width()), 0.0)
+        from latlin.potentials.kernels import normal_sites  # loads the compiler: when first needed
+
+        found = normal_sites.expected_log_mass(m, v, self.lower, self.upper)[3]
+        return np.where(self._width() < strip.SHORT, np.nan, found)
+
+    def _opening(self, value: Callable[[Self], Array], against: Array) -> Array:
+        """∂A/∂upper of every site by differences in the logarithm of its width, for A[ψ′] = `against`."""
         inner = np.broadcast_to(np.isfinite(self.lower) & np.isfinite(self.upper), against.shape)
         width = np.where(inner, self.upper - self.lower, 1.0)
         opened = central_slope(lambda t: value(self.widened(float(np.exp(t))))) / width
-        upper = np.where(inner, opened, np.where(np.isfinite(self.upper), -against, 0.0))
-        return self._by_cut(-against - upper, upper)
+        return np.where(inner, opened, np.where(np.isfinite(self.upper), -against, 0.0))
 
-    def _by_cut(self, lower: Array, upper: Array) -> Array:
-        """Slopes in the cuts, shape (cuts, sites), from those in the ends: class k lies between cuts k − 1 and k."""
+    def _by_cuts(self, against: Array, upper: Array) -> Array:
+        """Derivatives in the cuts: class k lies between cuts k − 1 and k."""
         index = np.arange(self.cuts.size)[:, None]
-        return np.where(self.y == index, upper, 0.0) + np.where(self.y == index + 1, lower, 0.0)
+        return np.where(self.y == index, upper, 0.0) + np.where(self.y == index + 1, -against - upper, 0.0)
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         noise = rng.standard_normal(x.shape) if self.link == "probit" else rng.logistic(size=x.shape)
@@ -202,17 +223,3 @@ def _expected_logit(lower: Array, upper: Array, m: Array, v: Array) -> ExpectedL
         d_mean += np.where(finite_end, sign * slope, 0.0)
         d_var += np.where(finite_end, curvature, 0.0)
     return ExpectedLog(value, d_mean, d_var)
-
-
-def _expected_logit_ends(lower: Array, upper: Array, m: Array, v: Array) -> tuple[Array, Array]:
-    """⟨∂ψ/∂lower⟩ = −⟨σ(lower − x)⟩ − r and ⟨∂ψ/∂upper⟩ = ⟨σ(x − upper)⟩ + r, r = 1/(e^{upper − lower} − 1)."""
-    from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed
-
-    with np.errstate(over="ignore"):
-        rest = 1.0 / np.expm1(np.broadcast_to(upper - lower, m.shape))
-    slopes = []
-    for end, sign in ((lower, 1.0), (upper, -1.0)):
-        finite_end = np.broadcast_to(np.isfinite(end), m.shape)
-        shift = sign * (m - np.where(np.isfinite(end), end, 0.0))
-        slopes.append(np.where(finite_end, -sign * (log_sigmoid_expectations(shift, v)[1] + rest), 0.0))
-    return slopes[0], slopes[1]

@@ -23,7 +23,7 @@ from latlin.factor.analysis.missing import missing_fit
 from latlin.factor.analysis.moments import Moments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
-from latlin.factor.fit import Fit, canonical, parameter_count
+from latlin.factor.fit import Fit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Checkpoint
@@ -40,7 +40,7 @@ def _streams(model: FactorAnalysis) -> bool:
     return True
 
 
-class FactorAnalysis(Archived, FactorQueries):
+class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     """Factor analysis in memory or on a stream, with missing data, evidence-ready likelihoods and exact queries.
 
     Parameters
@@ -91,8 +91,8 @@ class FactorAnalysis(Archived, FactorQueries):
     components_ : ndarray of shape (K, d)
         Loadings, one factor a row.
     mean_, noise_variance_ : ndarray of shape (d,)
-    log_likelihood_ : float
-        log p(X) at the fit, every constant included (`fit` only).
+    log_evidence_, evidence_kind_ : float, "exact"
+        log p(X) at the fit, every constant included (`fit` only); `log_likelihood_` is the same.
     trace_ : ndarray
         Log-likelihood after each step or pass.
     converged_, n_iter_, message_ : bool, int, str
@@ -115,6 +115,8 @@ class FactorAnalysis(Archived, FactorQueries):
     ((500, 2), True)
     """
 
+    #: the likelihood is that of the fitted parameters, latents integrated out
+    evidence_kind_ = "exact"
     _saved = (
         *("mean_[D]", "components_[K, D]", "noise_variance_[D]", "n_features_in_", "feature_names_in_?[D]"),
         *("n_samples_seen_", "log_likelihood_?", "trace_?[*]", "converged_?", "n_iter_?", "message_?"),

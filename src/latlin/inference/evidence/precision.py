@@ -23,8 +23,9 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.prior import prior_gaussian
-from latlin.inference.model import in_memory
+from latlin.inference.model import LatentLinearModel, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.intrinsic import ground
@@ -59,7 +60,7 @@ class PrecisionSlopes:
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
-        model = in_memory(self.posterior.model)
+        model = _own(self.posterior)
         gaussian = model.gaussians[factor]
         if gaussian.precision is None:
             raise ValueError(f"GaussianFactor {factor} is given by its covariance: use evidence_gradient() for it")
@@ -90,7 +91,7 @@ class PrecisionSlopes:
 
     @cached_property
     def _prior(self) -> Gaussian | None:
-        model = in_memory(self.posterior.model)
+        model = _own(self.posterior)
         found = prior_gaussian(model) if model.normalise_prior else None
         return None if found is None else found[0]
 
@@ -100,6 +101,12 @@ class PrecisionSlopes:
         term = self.posterior.evidence_term
         movement = None if term is None else term.movement(self.posterior)
         return None if movement is None else movement.move
+
+
+def _own(posterior: Posterior) -> LatentLinearModel:
+    """The factors that are here, wherever the rows are."""
+    model = posterior.model
+    return model.own if isinstance(model, BlockModel) else in_memory(model)
 
 
 def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:

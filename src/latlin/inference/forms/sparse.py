@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -30,6 +30,7 @@ from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, 
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
 from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import conjugate_gradients
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -37,8 +38,6 @@ from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
 from latlin.numerics.weighted_gram import WeightedGram
-from latlin.potentials.base import Potential
-from latlin.potentials.gaussian import Gaussian as GaussianSites
 
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
@@ -51,6 +50,7 @@ PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
 DEAR, NEAR, STEPS = 2_000_000, 1e-8, 8
 #: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
 SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
+Form = TypeVar("Form", bound="SparseForm")
 #: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
 _KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
 #: digests of patterns whose factors fill
@@ -194,6 +194,10 @@ class SparseForm(SiteForm):
         precision: Any = solution.precision
         return np.maximum(self.gram.squares(precision.found.inverse_values), 0.0)
 
+    def entry_sums(self, deviation: Array, inverse: Array) -> tuple[EntrySums, SiteParameters | None] | None:
+        """Sums over all sites under a Gaussian, and the stand-ins of those in memory; None where there are none."""
+        return expected_sums(self.gram, self.sites, deviation, inverse)
+
     def kept(self, solution: Solution) -> Array:
         return np.zeros(0)
 
@@ -252,65 +256,12 @@ def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
     return rows if isinstance(rows, sparse.csr_array) else sparse.csr_array(rows)
 
 
-class SharedPattern(NamedTuple):
-    """What models of the same rows share whose priors have the same pattern: only values change between them."""
-
-    gram: WeightedGram
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
-    lower: NDArray[np.bool_]
-    places: Index
-    #: the last potential with HᵀΓH of the typical curvatures of its sites, the last origin with its projections
-    last: dict[str, tuple[Any, Array]]
-
-    @classmethod
-    def of(cls, precision: sparse.csr_array, gram: WeightedGram) -> SharedPattern:
-        """Where the entries of the prior's lower triangle stand in the analysed pattern."""
-        a = gram.analysis
-        row = np.repeat(np.arange(a.dim), np.diff(precision.indptr))
-        i, j = a.label[row], a.label[precision.indices]
-        lower = i >= j
-        return cls(gram, precision.indptr, precision.indices, lower, a.entries(i[lower], j[lower]), {})
-
-    def prior_entries(self, precision: sparse.csr_array) -> Array:
-        """Λ on the analysed pattern."""
-        count = len(self.gram.analysis.indices)
-        return np.bincount(self.places, precision.data[self.lower], count).astype(float, copy=False)
-
-    def typical_entries(self, sites: Sites) -> Array:
-        """HᵀΓH at the sites' typical curvatures; those of the last potential are kept."""
-        potential: Any = sites.potentials[0] if len(sites.blocks) == 1 else None
-        kept = self.last.get("typical")
-        if kept is not None and kept[0] is potential:
-            return kept[1]
-        if kept is not None and one_noise(kept[0]) and one_noise(potential):
-            # a normal density of scale σ has the curvature σ⁻² everywhere
-            return kept[1] * float(np.ravel(kept[0].scale / potential.scale)[0]) ** 2
-        found = self.gram.total(sites.typical_precision())
-        if potential is not None:
-            self.last["typical"] = (potential, found)
-        return found
-
-    def seen_from(self, origin: Array) -> Array:
-        """H times a point from which w counts."""
-        kept = self.last.get("origin")
-        if kept is None or not np.array_equal(kept[0], origin):
-            kept = self.last["origin"] = (origin, np.asarray(self.gram.rows @ origin))
-        return kept[1]
-
-
-def one_noise(potential: Potential | None) -> bool:
-    """Whether all sites are normal densities of one scale."""
-    return type(potential) is GaussianSites and potential.scale.size == 1
-
-
 def _shared(model: LatentLinearModel, precision: sparse.csr_array) -> SharedPattern | None:
     """What an earlier fit of the same rows has left, if the prior's pattern is that of then."""
     known: SharedPattern | None = model.sites[0].kept.get("pattern") if len(model.sites) == 1 else None
     if known is None or model.dim != known.gram.analysis.dim:
         return None
-    same = np.array_equal(known.indptr, precision.indptr) and np.array_equal(known.indices, precision.indices)
-    return known if same else None
+    return known if known.has_pattern(precision) else None
 
 
 def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
@@ -383,11 +334,24 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
 
 
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
-    gram, sites = shared.gram, Sites.of(model)
-    rows = gram.rows
+    sites = Sites.of(model)
     sites = sites.shifted(shared.seen_from(prior.origin)) if prior.origin.any() else sites
+    return assembled(SparseForm, model, prior, shared, sites, shared.typical_entries(sites))
+
+
+def assembled(
+    kind: type[Form],
+    model: LatentLinearModel,
+    prior: Quadratic,
+    shared: SharedPattern,
+    sites: Sites,
+    curvature: Array,
+    **more: Any,
+) -> Form:
+    """A form of some kind from the prior, the pattern of the rows, and HᵀΓH of typical curvatures."""
+    gram, rows = shared.gram, shared.gram.rows
     own = shared.prior_entries(prior.precision)
-    typical = own + shared.typical_entries(sites)
+    typical = own + curvature
     held, weight = np.zeros(0, np.int64), 0.0
     if len(prior.rows) or not _is_proper(model):
         grounded = ground(gram.analysis, typical, len(prior.rows))
@@ -400,7 +364,7 @@ def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) ->
     normal = qr((prior.rows * scale).T, mode="economic")[0] if len(prior.rows) else np.zeros((model.dim, 0))
     projections = ScaledRows(rows, scale, normal, gram.columns)
     constant = prior.constant - (log_integral(model, prior) if model.normalise_prior else 0.0)
-    return SparseForm(
+    return kind(
         prior.origin,
         DiagonalWhitening(scale),
         None,
@@ -415,6 +379,7 @@ def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) ->
         held,
         weight,
         own,
+        **more,
     )
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.engine_terms import ExpectedEvidence, RefusedEvidence
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.climber import Climber, Covariance, best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.covariances import (
@@ -29,10 +31,13 @@ from latlin.inference.gaussian_kl.covariances import (
     name_covariance,
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, Task, choose_algorithm
+from latlin.inference.gaussian_kl.split import split
 from latlin.inference.gaussian_kl.subspace import Subspace
-from latlin.inference.model import Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import quiet
 from latlin.numerics.ascent import Rules
+from latlin.numerics.options import whole
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
@@ -42,6 +47,9 @@ OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
 STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
+NO_GRADIENT = "the evidence of a mixture has no gradient here; use components=1"
+#: of the fits of parts, whose bounds are bounds at any tolerance
+SPLIT_TOL = 1e-4
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
@@ -67,6 +75,9 @@ class GaussianKL:
         Largest absolute gradient entry of the bound, in coordinates whitened by the prior, at convergence.
     max_iter : int
         Steps at most (20 times as many for quasi-Newton steps, which serve where the bound is not concave).
+    components : int
+        Gaussians of a mixture: the space is divided by so many soft gates less one, and each part has a Gaussian of its
+        own. More components never give a lower bound, at some hundred fits per component.
     algorithm : {"auto", "sites", "sums"}
         How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, and its
         steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40
@@ -90,9 +101,11 @@ class GaussianKL:
     tol: float = 1e-6
     max_iter: int = 300
     algorithm: str = "auto"
+    components: int = 1
 
     def __post_init__(self) -> None:
         structure = self.structure
+        whole("components", self.components, 1)
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
         if not isinstance(structure, Full) and self.algorithm != "auto":
@@ -120,6 +133,8 @@ class GaussianKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
+        if self.components > 1:
+            return self._run_split(in_memory(model, self.name), start, verbose, checkpoint)
         # a rough fit need not wait for the last digits of its bound either
         still = max(Rules.objective_tol, STILL * self.tol)
         rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
@@ -146,6 +161,43 @@ class GaussianKL:
             message=ascent.message + ("" if model.log_concave else LOCAL),
             sites=sites,
             evidence_term=ExpectedEvidence(),
+        )
+
+    def _run_split(
+        self,
+        model: LatentLinearModel,
+        start: Posterior | None,
+        verbose: bool,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> Posterior:
+        """A mixture, by dividing the space; see `latlin.inference.gaussian_kl.split`."""
+        started = time.perf_counter()
+        single = replace(self, components=1)
+        first = single.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+        if model.gaussian:
+            return replace(first, message=f"{first.message}; the posterior is a Gaussian, so one component is exact")
+        rough = replace(single, tol=max(self.tol, SPLIT_TOL))
+        with np.errstate(all="ignore"), quiet():
+            found = split(model, first, lambda part, near: rough.run(part, start=near), self.components)
+        bounds, last = np.array([partition.bound for partition in found]), found[-1]
+        gained = ", ".join(f"{bound:.6g}" for bound in bounds)
+        note = f"; with 1 to {len(found)} components the bound is {gained}"
+        if len(found) < self.components:
+            note += f", and no gate raises it further, so {len(found)} of {self.components} were used"
+        if len(found) == 1:
+            return replace(first, message=first.message + note)
+        return Posterior(
+            model=model,
+            density=last.density,
+            log_evidence=last.bound,
+            evidence_kind="approximation" if first.evidence_kind == "approximation" else "lower bound",
+            engine=self.name,
+            converged=first.converged,
+            n_iter=first.n_iter,
+            trace=bounds,
+            elapsed=time.perf_counter() - started,
+            message=first.message + note,
+            evidence_term=RefusedEvidence(NO_GRADIENT),
         )
 
     def _run_structured(self, covariance: Covariance, task: Task) -> Posterior:
