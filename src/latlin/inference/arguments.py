@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -94,3 +95,14 @@ def positive_int(value: int, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
     return int(value)
+
+
+def common_dim(factors: Sequence[Any]) -> int:
+    """The length of w, on which all factors that know it must agree."""
+    dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
+    if not dims:
+        raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
+    if len({dim for _, dim in dims}) > 1:
+        said = ", ".join(f"{name} has {dim}" for name, dim in dims)
+        raise ValueError(f"factors differ in the dimension of w: {said}")
+    return int(dims[0][1])

@@ -22,8 +22,7 @@ from latlin.densities.whitening import (
     PrecisionWhitening,
     Whitening,
 )
-from latlin.inference.factors import BY_PRECISION
-from latlin.inference.model import GaussianFactor, LatentLinearModel
+from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, cholesky
