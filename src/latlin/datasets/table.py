@@ -14,6 +14,8 @@ PARQUET = {".parquet", ".pq"}
 #: how a text begins that a spreadsheet takes for a formula
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t"}
+#: columns from which on a frame is laid out anew after reading
+MANY_COLUMNS = 1000
 PACKED = {".gz", ".bz2", ".xz", ".zip"}
 
 
@@ -128,7 +130,11 @@ def _read_csv(source: Path, separator: str, options: Mapping[str, Any]) -> Frame
     """A table whose header names every cell; pandas would rename a second 'a', and take spare cells as row labels."""
     pandas = need_pandas()
     frame = pandas.read_csv(source, sep=separator, **options)
-    names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
+    if frame.shape[1] > MANY_COLUMNS:
+        frame = frame.copy()  # columns of a kind side by side in memory, in place of each on its own
+    names = frame.columns
+    if len(names) == 1 or _may_be_renamed(names):
+        names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
     others = [mark for mark in ",;\t|" if len(names) == 1 and mark in names.iloc[0]]
     if others:
         seem = f"and seem to be by {others[0]!r}: say so with --sep '{others[0]}'"
@@ -136,8 +142,15 @@ def _read_csv(source: Path, separator: str, options: Mapping[str, Any]) -> Frame
     if not frame.index.equals(pandas.RangeIndex(len(frame))):
         raise ValueError("its rows have more cells than there are column names")
     if names.duplicated().any():
-        raise ValueError(f"column names must differ, and {names[names.duplicated()].iloc[0]!r} occurs more than once")
+        raise ValueError(f"column names must differ, and {[*names[names.duplicated()]][0]!r} occurs more than once")
     return frame
+
+
+def _may_be_renamed(names: Any) -> bool:
+    """Whether a name looks as if pandas had made it of a second one that is the same: 'a.1' beside 'a'."""
+    known = set(map(str, names))
+    parts = (name.rpartition(".") for name in known)
+    return any(number.isdigit() and name in known for name, _, number in parts)
 
 
 def _read_parquet(source: Path) -> Frame:

@@ -39,12 +39,15 @@ def visible(name: str, values: Any) -> Any:
 
 
 def _kinds(values: Any) -> list[tuple[str, str]]:
-    """Where each kind of values is (in words, empty for a whole array), and its name."""
+    """Where each kind of values is first (in words, empty for a whole array), and its name."""
     if sparse.issparse(values) or isinstance(values, np.ndarray):
         return [("", str(values.dtype))]
     kinds = getattr(values, "dtypes", None)
     columns = getattr(values, "columns", None)
     if kinds is not None and columns is not None and not callable(kinds):
-        return [(f"column {column!r} ", str(kind)) for column, kind in zip(columns, list(kinds), strict=False)]
+        first: dict[Any, Any] = {}
+        for column, kind in zip(columns, list(kinds), strict=False):
+            first.setdefault(kind, column)
+        return [(f"column {column!r} ", str(kind)) for kind, column in first.items()]
     kind = getattr(values, "dtype", None)
     return [] if kind is None or callable(kind) else [("", str(kind))]
