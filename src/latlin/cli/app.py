@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import latlin
-from latlin.cli.screen import one_sentence, plain, plain_lines, screen
+from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
 
 app = typer.Typer(
     help="Deterministic Bayesian inference in latent linear models.",
@@ -113,10 +113,11 @@ def fit(
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
     target = target if formula else _needed(target)
     with one_sentence(debug):
-        from latlin.cli.fit import Fitting, fit_model, save_and_tell
-        from latlin.cli.models import checked_folds, prepare, scale_of
-        from latlin.datasets.table import read_table
-        from latlin.numerics.atomic import check_place
+        with steps("Loading", 1, quiet):
+            from latlin.cli.fit import Fitting, fit_model, save_and_tell
+            from latlin.cli.models import checked_folds, prepare, scale_of
+            from latlin.datasets.table import read_table
+            from latlin.numerics.atomic import check_place
 
         check_place(out)
         if formula:
@@ -130,8 +131,9 @@ def fit(
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
-            table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
-            model = fit_model(prepare(table, choices, _answer()), how)
+            with steps("Reading", 1, quiet):
+                table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+            model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
             from latlin.cli.blocks import fit_blocks

@@ -142,7 +142,8 @@ def _read_csv(source: Path, separator: str, options: Mapping[str, Any]) -> Frame
     if not frame.index.equals(pandas.RangeIndex(len(frame))):
         raise ValueError("its rows have more cells than there are column names")
     if names.duplicated().any():
-        raise ValueError(f"column names must differ, and {[*names[names.duplicated()]][0]!r} occurs more than once")
+        second = next(iter(names[names.duplicated()]))
+        raise ValueError(f"column names must differ, and {second!r} occurs more than once")
     return frame
 
 

@@ -89,8 +89,8 @@ def axes_at(objective: Objective, optimum: Optimum) -> Axes:
 def _apart(curvature: Array, optimum: Optimum) -> Array:
     """The curvature with an axis of its own for each coordinate that stands at an end of its search.
 
-    An axis that leans the least bit would leave the search on one side or the other by rounding alone. The density falls
-    there like exp(−|slope|·distance), whose standard deviation is 1/|slope|.
+    An axis that leans the least bit would leave the search on one side or the other by rounding alone. The density
+    falls there like exp(−|slope|·distance), whose standard deviation is 1/|slope|.
     """
     inside = optimum.inside
     own = np.where(inside, 0.0, optimum.gradient**2)

@@ -72,7 +72,7 @@ def hold_out(
     offset: Any = None,
 ) -> HeldOut:
     """Predict each row by a model fitted to the other folds; `how` is their number and the seed of the split."""
-    y = np.asarray(y)
+    X, y = _numbers(X), np.asarray(y)
     folds = min(checked_folds(how[0], len(y)), task.most_folds(y))
     density, baseline = np.empty(len(y)), np.empty(len(y))
     told: dict[str, Array] = {}
@@ -93,8 +93,13 @@ def fit_quietly(estimator: Any, X: Any, y: Any = None, **more: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", MisfitWarning)
         return clone(estimator).fit(X, y, **more)
+
+
+def _numbers(X: Any) -> Any:
+    """A data frame of plain numbers as an array: names of columns are nothing to folds, and cost time when many."""
+    plain = hasattr(X, "iloc") and set(X.dtypes) == {np.dtype(float)}
+    return X.to_numpy() if plain else X
 
 
 def _rows(X: Any, index: Any) -> Any:
