@@ -21,6 +21,7 @@ from latlin.factor.mixed.ep_kernels import ep_rows
 from latlin.factor.mixed.kernels import BINARY, COUNT, GAUSSIAN, ORDINAL, Prior, Sites, fit_rows, in_threads, tables
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
+from latlin.numerics.progress import progress
 
 #: rows a task of a thread
 CHUNK = 256
@@ -190,7 +191,10 @@ def _first_cuts(rows: Array, levels: NDArray[np.int64]) -> Array:
 
 def climb(problem: Problem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool) -> Ascent[MixedState]:
     """EM from principal components."""
-    start, _ = problem.expect(begin(problem, rank, rng), 20, 1e-4)
+    with progress("mixed factor analysis, start", None, verbose) as bar:
+        first = begin(problem, rank, rng)
+        bar.advance("latents")
+        start, _ = problem.expect(first, 20, 1e-4)
     return ascend(problem.step, start, rules, label="mixed factor analysis", verbose=verbose)
 
 
