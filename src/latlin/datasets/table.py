@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from latlin.numerics.atomic import replacing
+from latlin.numerics.options import listed
 
 Frame = Any  # a pandas.DataFrame; pandas is imported where it is used
 PARQUET = {".parquet", ".pq"}
@@ -47,14 +48,17 @@ def read_table(
     missing_values : sequence of str
         Texts that mean a missing value, besides empty cells and the usual ones (NA, NaN, null and the like).
     """
-    if sep is not None and len(sep) != 1:
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path must be the path of a file, got {path!r:.80}")
+    texts = listed("missing_values", missing_values, "texts")
+    if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
         raise ValueError(f"sep must be one character, got {sep!r}")
-    if decimal not in (".", ","):
+    if not isinstance(decimal, str) or decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
     source = existing_file(path)
     ending = table_ending(source)
     try:
-        options = {"decimal": decimal, "na_values": list(missing_values)}
+        options = {"decimal": decimal, "na_values": texts}
         is_text = ending not in PARQUET
         frame = _read_csv(source, sep or SEPARATORS[ending], options) if is_text else _read_parquet(source)
     except UnicodeDecodeError as error:
@@ -122,7 +126,7 @@ def table_ending(path: Path) -> str:
         endings.pop()
     if not endings or endings[-1] not in PARQUET | SEPARATORS.keys():
         known = ", ".join([*SEPARATORS, *sorted(PARQUET)])
-        raise ValueError(f"{path} is no table by its name: it must end in one of {known}")
+        raise ValueError(f"the path {path} is no table by its name: it must end in one of {known}")
     return endings[-1]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 
 #: largest shape of a tail that averages still survive
 LARGEST_K = 0.7
@@ -49,7 +50,7 @@ def smooth_log_weights(log_weights: ArrayLike) -> Smoothed:
     >>> smooth_log_weights(np.zeros(100)).k_hat
     0.0
     """
-    logs = np.asarray(log_weights, float)
+    logs = float_array("log_weights", log_weights)
     if logs.ndim != 1 or np.any(np.isnan(logs)) or np.any(logs == np.inf):
         raise ValueError(f"log_weights must be a vector of numbers below infinity, got shape {logs.shape}")
     top = logs.max(initial=-np.inf)

@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 
 from latlin.diagnostics.pareto import LARGEST_K, smooth_log_weights
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 
 
 class WeightSummary(NamedTuple):
@@ -42,6 +43,9 @@ def summarise_weights(log_weights: Array) -> WeightSummary:
     >>> summary.ess, summary.lower_bound, summary.upper_bound
     (100.0, -2.0, -2.0)
     """
+    log_weights = float_array("log_weights", log_weights)
+    if log_weights.ndim != 1:
+        raise ValueError(f"log_weights must be a vector, got shape {log_weights.shape}")
     n = len(log_weights)
     if not np.any(np.isfinite(log_weights)):
         return WeightSummary(np.inf, 0.0, -np.inf, np.inf, False)

@@ -22,6 +22,7 @@ from latlin.hyper.space import Space
 from latlin.hyper.table import HyperparameterTable, row_of
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import one_of
 from latlin.numerics.progress import progress
 
 #: most hyperparameters of a lattice, of a composite design, and of importance sampling
@@ -194,10 +195,9 @@ def integrate(
 
 def _method(method: str, count: int) -> str:
     limits = {"lattice": LATTICE, "composite": COMPOSITE, "importance": SAMPLED}
+    one_of("method", method, ("auto", *limits))
     if method == "auto":
         method = "lattice" if count <= LATTICE else "composite" if count <= COMPOSITE else "importance"
-    if method not in limits:
-        raise ValueError(f"method must be 'auto', 'lattice', 'composite' or 'importance', got {method!r}")
     if count > limits[method]:
         raise ValueError(
             f"{count} hyperparameters are too many to integrate over by {method!r}, which takes up to "
