@@ -7,7 +7,7 @@ SIZE   ?= small
 OPTIONS ?=
 ENTRY  ?= --list
 
-.PHONY: demo test test-torch test-lowest lint format bench profile reproduce docs clean
+.PHONY: demo test test-torch test-lowest lint format bench profile reproduce docs build clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/latlin demo
@@ -44,6 +44,13 @@ reproduce: $(VENV)/.core
 
 docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(RUN) -m sphinx -b html -W --keep-going docs docs/_build/html
+
+# wheel and source archive, and a look into both
+build: $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check build
+	rm -rf dist
+	$(RUN) -m build
+	$(RUN) tools/check_build.py dist
 
 clean:
 	rm -rf $(VENV) .venv-torch .venv-lowest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache

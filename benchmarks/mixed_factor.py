@@ -17,7 +17,9 @@ from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin.factor.mixed.fit import Problem, begin, make_engine
-from latlin.factor.mixed.kernels import BINARY, COUNT, GAUSSIAN, ORDINAL, REAL, Prior
+from latlin.potentials import Gaussian
+
+FAMILIES = ("gaussian", "logit", "poisson", "ordinal")
 
 
 def draw(n: int, c: int, rank: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -26,10 +28,10 @@ def draw(n: int, c: int, rank: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     kinds = np.arange(c) % 4
     eta = rng.standard_normal((n, rank)) @ (0.8 * rng.standard_normal((rank, c)))
     columns = {
-        REAL: eta + rng.standard_normal((n, c)),
-        BINARY: rng.random((n, c)) < 1.0 / (1.0 + np.exp(-eta)),
-        COUNT: rng.poisson(np.exp(np.minimum(0.5 * eta, 4.0))),
-        ORDINAL: np.digitize(eta + rng.logistic(size=(n, c)), [-1.0, 0.5]),
+        0: eta + rng.standard_normal((n, c)),
+        1: rng.random((n, c)) < 1.0 / (1.0 + np.exp(-eta)),
+        2: rng.poisson(np.exp(np.minimum(0.5 * eta, 4.0))),
+        3: np.digitize(eta + rng.logistic(size=(n, c)), [-1.0, 0.5]),
     }
     rows = np.select([kinds == kind for kind in columns], list(columns.values())).astype(float)
     rows[rng.random((n, c)) < 0.1] = np.nan
@@ -45,8 +47,9 @@ def main() -> None:
     rows, kinds = draw(arguments.rows, arguments.columns, arguments.factors)
     lines = []
     for name in ("gkl", "laplace", "ep"):
-        engine = make_engine(name, Prior(GAUSSIAN, 5.0))
-        problem = Problem(rows, kinds, np.where(kinds == ORDINAL, 3, 0), engine, True, 1.0, 1e-3)
+        engine = make_engine(name, Gaussian(0.0, 1.0))
+        families = tuple(FAMILIES[kind] for kind in kinds)
+        problem = Problem(rows, families, np.where(kinds == 3, 3, 0), engine, True, 1.0, 1e-3)
         start = begin(problem, arguments.factors, np.random.default_rng(0))
         scratch, (state, _) = seconds(lambda p=problem, s=start: p.expect(s, 100, 1e-4), 1, warm=False)
         warm, _ = seconds(lambda p=problem, s=state: p.expect(s, 2, 1e-4), 2, warm=False)
@@ -69,8 +72,9 @@ def tasks(size: str) -> list[Task]:
 
 def trial(n: int, c: int, k: int, name: str) -> Trial:
     rows, kinds = draw(n, c, k)
-    engine = make_engine(name, Prior(GAUSSIAN, 5.0))
-    problem = Problem(rows, kinds, np.where(kinds == ORDINAL, 3, 0), engine, True, 1.0, 1e-3)
+    engine = make_engine(name, Gaussian(0.0, 1.0))
+    families = tuple(FAMILIES[kind] for kind in kinds)
+    problem = Problem(rows, families, np.where(kinds == 3, 3, 0), engine, True, 1.0, 1e-3)
     state, _ = problem.expect(begin(problem, k, np.random.default_rng(0)), 100, 1e-4)
     return Trial(lambda: problem.step(state))
 

@@ -133,7 +133,7 @@ def fit(problem: Problem, recipe: Recipe, iterations: int) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(problem.rows, truth=(problem.weights, problem.means))
-    trace = model.trace_
+    trace = model.history_
     kept = Trace(trace.bound, trace.log_likelihood_error, trace.seconds, trace.iterations)
     return Run(recipe.figure, recipe.name, kept)
 

@@ -118,8 +118,12 @@ def test_slugs_are_those_of_the_site():
 
 
 def test_every_name_of_the_reference_exists():
-    names = re.findall(r"^   (latlin\.\S+)$", (SITE / "api.rst").read_text(encoding="utf8"), re.M)
-    assert len(names) > 50
+    pages = sorted((SITE / "reference").glob("*.rst"))
+    listed = re.findall(r"^   reference/(\w+)$", (SITE / "api.rst").read_text(encoding="utf8"), re.M)
+    assert sorted(listed) == [page.stem for page in pages]
+    assert len(pages) <= 12
+    names = [name for page in pages for name in re.findall(r"^   (latlin\.\S+)$", page.read_text("utf8"), re.M)]
+    assert len(names) > 150
     for name in names:
         module, _, attribute = name.rpartition(".")
         if module == "latlin.swag" and importlib.util.find_spec("torch") is None:

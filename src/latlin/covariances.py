@@ -5,10 +5,11 @@ from latlin.inference.gaussian_kl.covariances import (
     BlockDiagonal,
     Chevron,
     Diagonal,
+    Estimated,
     Full,
     LowRank,
     Sparse,
 )
 from latlin.inference.gaussian_kl.subspace import Subspace
 
-__all__ = ["Banded", "BlockDiagonal", "Chevron", "Diagonal", "Full", "LowRank", "Sparse", "Subspace"]
+__all__ = ["Banded", "BlockDiagonal", "Chevron", "Diagonal", "Estimated", "Full", "LowRank", "Sparse", "Subspace"]

@@ -389,3 +389,20 @@ def test_an_average_under_constraints_is_diagnosed():
     spread = draws_for(posterior, 200, rng, 200).proposals[1].spread
     assert spread is posterior.density.components[int(np.argmax(posterior.density.weights))].structure
     assert posterior.diagnose(random_state=0).k_hat < 0.7
+
+
+def test_frames_of_polars_and_arrow_give_the_numbers_of_pandas():
+    pandas, polars, arrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    rng = np.random.default_rng(3)
+    columns = {
+        "y": (rng.standard_normal(40) + 3.0 * (np.arange(40) % 5)).tolist(),
+        "x": rng.standard_normal(40).tolist(),
+        "g": [f"g{k}" for k in np.arange(40) % 5],
+    }
+    fits = [
+        AdditiveModel("y ~ x + (1 | g)", hyperparameters="maximise").fit(make(columns))
+        for make in (pandas.DataFrame, polars.DataFrame, arrow.table)
+    ]
+    expected = fits[0].predict(pandas.DataFrame(columns))
+    for fit, make in zip(fits[1:], (polars.DataFrame, arrow.table), strict=True):
+        np.testing.assert_allclose(fit.predict(make(columns)), expected, rtol=1e-10)

@@ -12,7 +12,7 @@ pytest.importorskip("dask.dataframe", reason="Dask is not installed")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.model_file import load_model  # noqa: E402
+from latlin.cli.models import load_model  # noqa: E402
 
 
 def run(*words):

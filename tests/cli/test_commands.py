@@ -21,7 +21,8 @@ from latlin.cli import app as app_module  # noqa: E402
 from latlin.cli import fit as fit_module  # noqa: E402
 from latlin.cli import models  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.model_file import load_model  # noqa: E402
+from latlin.cli.models import load_model  # noqa: E402
+from latlin.datasets.dates import DAYS  # noqa: E402
 
 
 def run(*words):
@@ -378,12 +379,16 @@ def test_damaged_and_later_files_are_refused(model, folder, tmp_path):
     for name, change, words in [
         ("later", {"format": 99}, "upgrade"),
         ("odd", {"facts": {}}, "card that cannot be read"),
-        ("bad", {"encoding": {"columns": [{}], "missing": "error", "left_out": []}}, "card that cannot be read"),
+        ("bad", {"target": {"name": 3}}, "card that cannot be read"),
     ]:
         path = tmp_path / f"{name}.latlin"
         kind, header, arrays = read_archive(model[0])
         write_archive(path, kind, header | {"card": header["card"] | change}, arrays)
         assert_told(run("summary", path), words)
+    kind, header, arrays = read_archive(model[0])
+    del header["attributes"]["encoding_"]
+    write_archive(tmp_path / "bare.latlin", kind, header, arrays)
+    assert_told(run("summary", tmp_path / "bare.latlin"), "it does not say how tables become numbers")
 
 
 def test_missing_values_when_fitting(frame, tmp_path):
@@ -481,3 +486,43 @@ def test_a_bar_is_there_from_the_first_second(tmp_path, frame, monkeypatch):
     result = run("fit", tmp_path / "rows.csv", "--target", "weight", "--folds", 2, "--out", tmp_path / "model.latlin")
     assert result.exit_code == 0, result.stderr
     assert shown[:4] == ["Loading", "Reading", "Encoding", "Fitting"]
+
+
+def test_dates_prices_and_gaps_of_a_semicolon_table(frame, tmp_path):
+    rng = np.random.default_rng(1)
+    table = frame[["age", "weight"]].copy()
+    table["when"] = pandas.date_range("2021-01-01", periods=len(table), freq="8D").strftime("%d.%m.%Y")
+    table["price"] = [f"{k:,}".replace(",", ".") + ",50 €" for k in rng.integers(900, 2000, len(table))]
+    table.loc[::10, "age"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
+    words = ["fit", tmp_path / "t.csv", "--target", "weight", "--sep", ";", "--decimal", ",", "--folds", "0"]
+    words += ["--out", tmp_path / "m.latlin"]
+    assert_told(
+        run(*words), "2 columns need a decision", "column 'when' holds 120 different texts", "--dates when",
+        "column 'price' holds", "--numbers price",
+    )  # fmt: skip
+    words += ["--dates", "when", "--numbers", "price"]
+    assert_told(run(*words), "missing values: 'age' 12 of 120 rows")
+    fitted = run(*words, "--missing", "model")
+    assert fitted.exit_code == 0, fitted.stderr
+    assert "by mixed factors" in fitted.stdout
+    found = load_model(tmp_path / "m.latlin").encoding
+    assert found.names == ["age", "when (years)", "when (season, sin)", "when (season, cos)",
+                           *(f"when={day}" for day in DAYS[1:]), "price"]  # fmt: skip
+    asked = run("predict", tmp_path / "m.latlin", tmp_path / "t.csv", "--sep", ";", "--decimal", ",")
+    assert asked.exit_code == 0, asked.stderr
+    told = pandas.read_csv(io.StringIO(asked.stdout))
+    # the same file in Python reads the table as it comes
+    by_hand = latlin.load(tmp_path / "m.latlin").predict(pandas.read_csv(tmp_path / "t.csv", sep=";", decimal=","))
+    np.testing.assert_allclose(told["weight"], by_hand, rtol=1e-10)
+
+
+def test_all_problems_of_a_file_are_in_one_message(frame, tmp_path):
+    table = frame.drop(columns=["outcome", "visits", "grade"]).assign(name=[f"n{k}" for k in range(len(frame))])
+    table.loc[3, "weight"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    told = run("fit", tmp_path / "t.csv", "--target", "weight")
+    assert_told(told, "column 'name' holds 120 different texts", "the target 'weight' is missing in 1 of 120 rows")
+    table.drop(columns="name").assign(age=frame["age"].where(frame.index > 1)).to_csv(tmp_path / "t.csv", index=False)
+    told = run("fit", tmp_path / "t.csv", "--target", "weight")
+    assert_told(told, "missing values: 'age' 2 of 120 rows", "the target 'weight' is missing in 1 of 120 rows")

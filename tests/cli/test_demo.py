@@ -24,8 +24,22 @@ def test_the_tour(tmp_path):
     assert np.isnan(table.loc["map", "log evidence"])
     assert table["held-out log p"].between(np.log(0.5), 0.0).all()
     assert (tmp_path / "out" / "coefficients.png").stat().st_size > 10_000
+    scores = {
+        line.rsplit(None, 1)[0]: float(line.rsplit(None, 1)[1])
+        for line in result.output.splitlines()
+        if "count" in line and line.startswith(("mode,", "posterior,"))
+    }
+    # the posterior wins visibly where groups are small
+    assert scores["posterior, all counties together"] > scores["mode, every county alone"] + 0.2
     page = (tmp_path / "out" / "report.html").read_text("utf8")
     for words in ("Engines beside each other", "Technical part: approximation", "worst texture"):
         assert words in page
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"breast-cancer.csv", "coefficients.png", "engines.csv", "model.latlin", "report.html"}
+    assert names == {
+        "breast-cancer.csv",
+        "coefficients.png",
+        "counties.png",
+        "engines.csv",
+        "model.latlin",
+        "report.html",
+    }

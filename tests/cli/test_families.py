@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from latlin.cli.app import app
-from latlin.cli.model_file import load_model
+from latlin.cli.models import load_model
 
 N = 120
 

@@ -87,3 +87,18 @@ def test_mistakes_are_one_sentence(folder):
         assert result.exit_code == 1
         assert result.stderr.startswith("latlin: ")
         assert expected in result.stderr
+
+
+def test_gaps_of_the_columns_of_a_formula(folder):
+    frame = pandas.read_csv(folder / "data.csv")
+    frame.loc[:4, "y"], frame.loc[10:15, "x"] = np.nan, np.nan
+    frame.to_csv(folder / "gaps.csv", index=False, sep=";")
+    words = ["fit", folder / "gaps.csv", "--formula", "y ~ x + (1 | clinic)", "--sep", ";"]
+    words += ["--out", folder / "filled.latlin"]
+    refused = run(*words)
+    assert refused.exit_code == 1
+    assert "missing" in refused.stderr
+    for missing, rows in (("drop", 79), ("mean", 85), ("model", 85)):
+        made = run(*words, "--missing", missing)
+        assert made.exit_code == 0, made.stderr
+        assert f"{rows} rows" in made.output

@@ -15,7 +15,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli import schedulers  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.model_file import load_model  # noqa: E402
+from latlin.cli.models import load_model  # noqa: E402
 
 
 @pytest.fixture

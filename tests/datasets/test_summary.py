@@ -6,8 +6,7 @@ import pytest
 from latlin.datasets.summary import MOST_VALUES, merge, summarise
 
 pandas = pytest.importorskip("pandas")
-from latlin.datasets.columns import learn_column  # noqa: E402
-from latlin.datasets.encoding import describe_columns  # noqa: E402
+from latlin.datasets.encoding import describe_columns, learn_column  # noqa: E402
 from latlin.datasets.target import guess_family, learn_target  # noqa: E402
 
 

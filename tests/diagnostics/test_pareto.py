@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latlin.diagnostics.pareto import fit_generalised_pareto, smooth_log_weights
+from latlin.diagnostics.weights import fit_generalised_pareto, smooth_log_weights
 
 LEVELS = (np.arange(400) + 0.5) / 400
 #: log weights, and k̂ and the last log weight that ArviZ 0.23.4 gives

@@ -21,7 +21,7 @@ from latlin import (
     priors,
 )
 from latlin.densities.mixture import Mixture
-from latlin.hyper.chain import evidence_slopes
+from latlin.hyper.evidence import evidence_slopes
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.diagnosis.log_joint import log_joint
 

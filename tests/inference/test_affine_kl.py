@@ -19,7 +19,7 @@ from latlin.densities.bases import (
 )
 from latlin.engines import AffineKL
 from latlin.inference.affine.bound import AffineBound
-from latlin.inference.affine.start import best_start
+from latlin.inference.affine.engine import best_start
 from latlin.inference.forms.site import site_form
 from reference import brute_force, log_joint
 

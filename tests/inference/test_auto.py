@@ -6,7 +6,7 @@ from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import AffineKL, GaussianKL
-from latlin.inference.auto import choose
+from latlin.inference.infer import choose
 
 
 def design(n, d, seed=0):

@@ -12,6 +12,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import CovarianceWhitening
+from latlin.inference.diagnosis import log_joint
 from latlin.inference.diagnosis.log_joint import LogJoint
 from latlin.numerics.linalg import Cholesky
 from reference import brute_force
@@ -220,3 +221,30 @@ def test_a_factorised_posterior_of_a_smooth_function_is_not_for_use():
     assert found.verdict == "wrong"
     assert "KL(q‖p) is above" in found.reason
     assert infer(model, "ep").diagnose(random_state=0).verdict != "wrong"
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "operator", "coordinates"])
+def test_log_joints_in_blocks_are_those_of_the_whole(monkeypatch, kind):
+    rng = np.random.default_rng(5)
+    H, w = rng.standard_normal((23, 4)), rng.standard_normal((9, 4))
+    rows = {"dense": H, "sparse": sparse.csr_array(H), "operator": aslinearoperator(H), "coordinates": None}[kind]
+    count = 4 if rows is None else 23
+    weight, offset, y = rng.uniform(0.5, 2.0, count), rng.standard_normal(count), rng.integers(0, 5, count)
+    weight[1] = 0.0 if kind == "dense" else weight[1]
+    prior, x = GaussianFactor(0.3, 2.0, dim=4), w if rows is None else w @ H.T
+    model = LatentLinearModel([prior, SiteFactor(rows, potentials.Poisson(y), weight, offset)])
+    expected = np.sum(-0.5 * (w - 0.3) ** 2 / 2.0 - 0.5 * np.log(2.0 * np.pi * 2.0), axis=1)
+    expected += np.sum(weight * potentials.Poisson(y).log_density(x + offset), axis=1)
+    monkeypatch.setattr(log_joint, "ROWS", 5)
+    monkeypatch.setattr(log_joint, "MOST", 11)
+    np.testing.assert_allclose(LogJoint(model)(w), expected, rtol=1e-12)
+
+
+def test_many_sites_are_checked_by_fewer_draws():
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((9_000, 2))
+    model = LatentLinearModel([GaussianFactor(dim=2), SiteFactor(X, potentials.Logit(rng.random(9_000) < 0.4))])
+    found = infer(model, "gkl").diagnose(random_state=0)
+    assert (found.n, found.verdict) == (1_000, "accurate")
+    few = model.among([model.gaussians[0], SiteFactor(X[:300], model.sites[0].potential.select(slice(0, 300)))])
+    assert infer(few, "gkl").diagnose(random_state=0).n == 4_000

@@ -13,6 +13,8 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.forms.sums import sum_form
+from latlin.inference.gaussian_kl import sums
 from latlin.inference.gaussian_kl.full import TALL, BySites, BySumsFirst, choose_algorithm
 from latlin.inference.gaussian_kl.sums import SumPlace
 from latlin.numerics.ascent import Checkpoint
@@ -157,3 +159,21 @@ def test_words_without_a_meaning_are_refused():
         engines.GaussianKL("diagonal", algorithm="sums")
     with pytest.raises(ValueError, match="algorithm='sums' needs a factor on w itself"):
         infer(LatentLinearModel([SiteFactor(X, potentials.Gaussian(ETA, 1.0))]), SUMS)
+
+
+def test_a_start_with_another_prior_keeps_what_the_sites_say() -> None:
+    # Gaussian sites are the same stand-ins under any prior, so that the start is the posterior itself
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((90, 2))
+    y = X @ [1.0, -2.0] + 0.5 * rng.standard_normal(90)
+
+    def model(scale: float) -> LatentLinearModel:
+        prior = GaussianFactor(scale * np.array([0.3, -0.1]), scale**2 * np.array([[1.0, 0.4], [0.4, 2.0]]))
+        return LatentLinearModel([prior, SiteFactor(X, potentials.Gaussian(y, 0.5))])
+
+    form = sum_form(model(0.05))
+    assert form is not None
+    first = sums.first_place(form, True, infer(model(3.0), "exact"))
+    assert first is not None
+    assert first.gradient < 1e-8
+    assert first.bound == pytest.approx(infer(model(0.05), "exact").log_evidence, abs=1e-9)

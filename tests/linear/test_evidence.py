@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from latlin.engines import AffineKL, ExpectationPropagation, GaussianKL, Laplace, LocalBound
-from latlin.hyper.objective import Objective
+from latlin.hyper.space import Objective
 from latlin.linear import (
     BayesianLinearRegression,
     BayesianLogisticRegression,

@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 import latlin
 from latlin.engines import ExpectationPropagation, GaussianKL, Laplace
-from latlin.hyper.objective import Objective
+from latlin.hyper.space import Objective
 from latlin.linear import (
     BayesianBetaRegression,
     BayesianBinomialRegression,

@@ -17,7 +17,7 @@ Y = (X["age"] + rng.standard_normal(120) > 0.0).to_numpy()
 def test_a_model_that_fits_says_so_and_keeps_it(tmp_path):
     model = BayesianLogisticRegression().fit(X, Y)
     assert model.checks_.verdict == "fits"
-    assert {check.name for check in model.checks_.checks} == {"hyperparameters", "separation", "leakage"}
+    assert {check.name for check in model.checks_.checks} == {"hyperparameters", "separation", "leakage", "residuals"}
     assert "Model: fits" in repr(model.summary())
     model.save(tmp_path / "model.npz")
     assert latlin.load(tmp_path / "model.npz").checks_ == model.checks_

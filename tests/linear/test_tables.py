@@ -6,7 +6,13 @@ import pytest
 
 import latlin
 from latlin.datasets import learn_encoding
-from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.linear import (
+    BayesianBinomialRegression,
+    BayesianCountRegression,
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianSurvivalRegression,
+)
 
 rng = np.random.default_rng(0)
 N = 90
@@ -83,3 +89,121 @@ def test_tables_of_polars_are_frames_too():
     table = polars.DataFrame({name: FRAME[name].tolist() for name in FRAME.columns})
     np.testing.assert_allclose(model.predict_proba(table), model.predict_proba(FRAME))
     np.testing.assert_allclose(BayesianLogisticRegression(prior_scale=1.0).fit(table, y).coef_, model.coef_)
+
+
+COUNTED = FRAME.assign(days=rng.integers(1, 30, N))
+COUNTED["seen"] = rng.poisson(0.2 * COUNTED["days"])
+
+
+def test_what_belongs_to_rows_can_be_a_column_by_its_name(tmp_path):
+    named = BayesianCountRegression("poisson", prior_scale=1.0).fit(COUNTED, "seen", exposure="days")
+    by_hand = BayesianCountRegression("poisson", prior_scale=1.0).fit(
+        COUNTED.drop(columns=["seen", "days"]), COUNTED["seen"], exposure=COUNTED["days"]
+    )
+    np.testing.assert_array_equal(named.coef_, by_hand.coef_)
+    assert named.columns_ == {"y": "seen", "exposure": "days"}
+    # new rows bring their exposures in the same column, or as numbers
+    new = COUNTED.head(4)
+    asked = by_hand.predict(new.drop(columns=["seen", "days"]), exposure=new["days"])
+    np.testing.assert_array_equal(named.predict(new), asked)
+    np.testing.assert_array_equal(named.predict(new.drop(columns="days"), exposure=new["days"]), asked)
+    np.testing.assert_array_equal(
+        named.log_predictive_density(new, "seen"),
+        by_hand.log_predictive_density(new.drop(columns=["seen", "days"]), new["seen"], exposure=new["days"]),
+    )
+    with pytest.raises(ValueError, match="no column 'days', and the model was fitted with exposure='days'"):
+        named.predict(new.drop(columns="days"))
+    with pytest.raises(ValueError, match="the table has no column 'weeks'; it has 'age'"):
+        named.fit(COUNTED, "seen", exposure="weeks")
+    named.save(tmp_path / "m.npz")
+    np.testing.assert_array_equal(latlin.load(tmp_path / "m.npz").predict(new), asked)
+
+
+def test_the_family_is_chosen_and_offsets_are_named_too():
+    chosen = BayesianCountRegression(prior_scale=1.0).fit(
+        COUNTED.assign(log=np.log(COUNTED["days"])), "seen", offset="log"
+    )
+    plain = BayesianCountRegression(prior_scale=1.0).fit(
+        COUNTED.drop(columns=["seen"]), COUNTED["seen"], offset=np.log(COUNTED["days"])
+    )
+    assert chosen.family_ == plain.family_
+    np.testing.assert_allclose(chosen.coef_, plain.coef_)
+    assert "log" in chosen.columns_.values()
+
+
+def test_trials_events_and_labels_are_named():
+    table = FRAME.assign(won=rng.binomial(5, 0.4, N), played=5, time=rng.exponential(2.0, N), seen=rng.random(N) < 0.7)
+    rates = BayesianBinomialRegression(prior_scale=1.0).fit(table[["age", "won", "played"]], "won", trials="played")
+    plain = BayesianBinomialRegression(prior_scale=1.0).fit(table[["age"]], table["won"], trials=5)
+    np.testing.assert_array_equal(rates.coef_, plain.coef_)
+    np.testing.assert_array_equal(rates.predict(table), plain.predict(table[["age"]], trials=5))
+    lived = BayesianSurvivalRegression("weibull", prior_scale=1.0).fit(
+        table[["age", "time", "seen"]], "time", event="seen"
+    )
+    assert lived.columns_ == {"y": "time", "event": "seen"}
+    assert list(lived.feature_names_in_) == ["age"]
+    labelled = BayesianLogisticRegression(prior_scale=1.0).fit(table[["age", "city"]], "city")
+    assert labelled.classes_.tolist() == ["Bonn", "Oslo", "Rome"]
+    assert labelled.log_predictive_density(table.head(3), "city").shape == (3,)
+
+
+@pytest.mark.parametrize("missing", ["drop", "mean", "indicator", "model"])
+def test_gaps_are_treated_as_asked(missing, tmp_path):
+    gappy = FRAME.assign(
+        age=FRAME["age"].where(FRAME.index % 7 > 0), city=FRAME["city"].where(FRAME.index % 11 > 0), y=Y
+    )
+    model = BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(gappy, "y", missing=missing)
+    encoding = learn_encoding(gappy, "y", missing=missing)
+    found = encoding.encode(gappy)
+    by_hand = BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(found.matrix, Y[found.kept])
+    np.testing.assert_allclose(model.coef_, by_hand.coef_, rtol=1e-12)
+    if missing == "drop":
+        with pytest.raises(ValueError, match="there are missing values: 'age' 13, 'city' 9 of 90 rows"):
+            model.predict(gappy)
+        return
+    np.testing.assert_allclose(model.predict(gappy), by_hand.predict(found.matrix))
+    # what is encoded already stays as it is
+    np.testing.assert_allclose(model.predict(found.matrix), by_hand.predict(found.matrix))
+    model.save(tmp_path / "m.npz")
+    np.testing.assert_allclose(latlin.load(tmp_path / "m.npz").predict(gappy.head(20)), model.predict(gappy.head(20)))
+
+
+def test_arrays_with_gaps_and_rows_without_a_target():
+    X = rng.standard_normal((60, 3))
+    X[::9, 1] = np.nan
+    y = np.nan_to_num(X) @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(60)
+    model = BayesianLinearRegression(prior_scale=1.0).fit(X, y, missing="indicator")
+    assert list(model.feature_names_in_) == ["x0", "x1", "x2", "x1 missing"]
+    assert model.predict(X).shape == (60,)
+    with pytest.raises(ValueError, match="missing values: 'x1' 7 of 60 rows"):
+        BayesianLinearRegression().fit(X, y, missing="error")
+    holes = FRAME.assign(y=Y.where(FRAME.index > 4))
+    left = BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(holes, "y", missing="drop")
+    known = BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(FRAME[5:], Y[5:])
+    np.testing.assert_allclose(left.coef_, known.coef_)
+    with pytest.raises(ValueError, match="y is missing in 5 of 90 rows"):
+        BayesianLinearRegression().fit(holes, "y")
+    with pytest.raises(TypeError, match="has no argument 'gaps'"):
+        BayesianLinearRegression().fit(FRAME, Y, gaps="drop")
+    with pytest.raises(ValueError, match="X must be a data frame, got an array"):
+        BayesianLinearRegression().fit(X, "y")
+
+
+def test_dates_and_prices_become_features():
+    when = pandas.date_range("2019-01-01", periods=N, freq="13D")
+    season = np.cos(2 * np.pi * when.day_of_year / 365.25)
+    price = rng.integers(1000, 3000, N)
+    table = pandas.DataFrame({"when": when, "price": [f"${p:,}.00" for p in price]})
+    y = 3.0 * season + 0.01 * price + 0.1 * rng.standard_normal(N)
+    model = BayesianLinearRegression().fit(table, y, dates=["when"], numbers=["price"])
+    found = model.summary().to_frame()["mean"]
+    assert found["when (season, cos)"] == pytest.approx(3.0, abs=0.1)
+    assert found["price"] == pytest.approx(0.01, rel=0.02)
+
+
+def test_tables_of_arrow_are_frames_too():
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({name: FRAME[name].tolist() for name in FRAME.columns} | {"y": Y.tolist()})
+    model = BayesianLinearRegression(prior_scale=1.0).fit(table, "y")
+    np.testing.assert_allclose(model.coef_, BayesianLinearRegression(prior_scale=1.0).fit(FRAME, Y).coef_)
+    np.testing.assert_allclose(model.predict(table), model.predict(FRAME))

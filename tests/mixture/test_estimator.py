@@ -66,8 +66,8 @@ def test_every_algorithm_reaches_the_likelihood_of_coordinate_ascent(algorithm):
     assert plug_in(mixture, x) > plug_in(best, x) - 0.01 * abs(plug_in(best, x))
     assert mixture.lower_bound_ <= best.lower_bound_ + 1e-6 * abs(best.lower_bound_)
     assert mixture.converged_
-    assert len(mixture.trace_.bound) == len(mixture.trace_.seconds) == len(mixture.trace_.iterations)
-    error = mixture.trace_.log_likelihood_error
+    assert len(mixture.trace_) == len(mixture.history_.seconds) == len(mixture.history_.iterations)
+    error = mixture.history_.log_likelihood_error
     assert np.isfinite(error).all()
     squares = ((x[:, None] - truth[1]) ** 2).sum(axis=2)
     exact = np.log(np.exp(-0.5 * squares) @ truth[0] / (2 * np.pi)).sum()
@@ -86,7 +86,7 @@ def test_plain_score_gradients_do_not_converge():
     plain = BayesianGaussianMixture(
         10, covariance="fixed", algorithm="score", control_variate=None, n_init=1, max_iter=300, random_state=0
     ).fit(x, truth=truth)
-    assert plain.trace_.log_likelihood_error[-1] > 0.05 * abs(plug_in(plain, x))
+    assert plain.history_.log_likelihood_error[-1] > 0.05 * abs(plug_in(plain, x))
 
 
 @pytest.mark.parametrize("labels", ["exact", "gumbel"])
@@ -103,7 +103,7 @@ def test_every_schedule_climbs(step):
     mixture = BayesianGaussianMixture(
         3, covariance="fixed", algorithm="gradient", step=step, n_init=1, max_iter=60, random_state=0
     ).fit(two_clusters())
-    assert mixture.trace_.bound[-1] > mixture.trace_.bound[0]
+    assert mixture.trace_[-1] > mixture.trace_[0]
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -114,7 +114,7 @@ def test_clusters_are_found_with_every_prior(covariance, weight_prior):
     assert mixture.n_active_ == 2
     assert adjusted_rand_score(np.repeat([0, 1], 60), mixture.predict(x)) == 1.0
     np.testing.assert_allclose(mixture.predict_proba(x).sum(axis=1), 1.0, rtol=1e-12)
-    assert (np.diff(mixture.trace_.bound) > -1e-9 * abs(mixture.lower_bound_)).all()
+    assert (np.diff(mixture.trace_) > -1e-9 * abs(mixture.lower_bound_)).all()
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)

@@ -8,7 +8,7 @@ from scipy.special import digamma, gammaincinv, logsumexp
 
 from latlin.mixture import incomplete_kernels
 from latlin.mixture import kernels as mixture_kernels
-from latlin.numerics.exp_kernels import exponentiate
+from latlin.numerics.special import exponentiate
 
 N, D, K = 301, 3, 4
 

@@ -108,6 +108,6 @@ def test_a_fit_with_moves_is_better_and_never_falls():
     X = 8.0 * rng.standard_normal((10, 2))[rng.integers(10, size=600)] + rng.standard_normal((600, 2))
     fits = [BayesianGaussianMixture(12, n_init=1, split_merge=s, random_state=5).fit(X) for s in (0, 10)]
     assert fits[1].lower_bound_ > fits[0].lower_bound_ + 1.0
-    bounds = fits[1].trace_.bound
+    bounds = fits[1].trace_
     assert (np.diff(bounds) > -1e-9 * np.abs(bounds[1:])).all()
     assert fits[1].converged_

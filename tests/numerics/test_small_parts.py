@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.numerics.anderson import mix
+from latlin.numerics.arrays import summable
+from latlin.numerics.ascent import mix
 from latlin.numerics.conjugate_gradients import solve_columns
-from latlin.numerics.line_search import backtrack
-from latlin.numerics.magnitude import summable
+from latlin.numerics.quasi_newton import backtrack
 from latlin.numerics.rng import generator
 
 

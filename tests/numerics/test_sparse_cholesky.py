@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.numerics.constraints import independent_rows
-from latlin.numerics.intrinsic import generalised_log_det, ground
+from latlin.numerics.intrinsic import generalised_log_det, ground, independent_rows
 from latlin.numerics.minimum_degree import minimum_degree
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
 from latlin.numerics.weighted_gram import WeightedGram

@@ -12,7 +12,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, linear,
 from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.mixture import BayesianGaussianMixture
-from latlin.numerics.visible import visible
+from latlin.numerics.arrays import visible
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))

@@ -48,3 +48,16 @@ def test_sites_keep_their_order():
         block.expected_log(m, v), Probit(y[order]).expected_log(m[order], v[order]), strict=True
     ):
         np.testing.assert_allclose(shuffled, whole[order], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("link", ["probit", "logit"])
+@pytest.mark.parametrize("cuts", [[-1.0, 0.0, 2.0], [-1.0, -0.99, 2.0], [-30.0, 0.0, 0.001]])
+def test_expected_slopes_in_the_cuts_are_those_of_differences(link, cuts):
+    rng = np.random.default_rng(0)
+    m, v = 4.0 * rng.standard_normal(200), 10.0 ** rng.uniform(-8.0, 3.0, 200)
+    block = Ordinal(rng.integers(0, 4, 200), cuts, link)
+    expected = block.functional_derivative(
+        "cuts", lambda other: other.expected_log(m, v).value, lambda: block.expected_log(m, v).d_mean
+    )
+    found = block.expected_parameter_derivative("cuts", m, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())

@@ -109,7 +109,7 @@ def test_flags_are_true_of_the_function(row: Row):
 @pytest.mark.parametrize("row", [row for row in TABLE if row.make().super_gaussian], ids=lambda row: row.name)
 def test_quadratic_bound_is_below_and_touches(row: Row):
     block = row.make()
-    centre = float(getattr(block, "loc", 0.0))
+    centre = float(np.broadcast_to(block.middle, 1)[0])
     for xi in (1e-3, 0.4, 3.0, 25.0):
         a, b, c = (float(part) for part in block.quadratic_bound(xi))
         x = centre + np.concatenate([np.linspace(-60, 60, 4001), [-xi, xi]])

@@ -1,16 +1,30 @@
-"""What a fit says of effects: coefficients, levels, marginal means and differences, each with its interval."""
+"""What a fit says of effects: coefficients, levels, curves, marginal means, differences and variance components."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import ndtr
 
+from latlin.additive.ar1 import AR1Part
+from latlin.additive.family import Family, Observed
+from latlin.additive.fixed import FixedPart
+from latlin.additive.frame import column, has_column, is_category, levels_of, n_rows, numbers
+from latlin.additive.group import GroupPart
+from latlin.additive.intrinsic import IntrinsicPart
+from latlin.additive.places import Line, Splines
+from latlin.additive.predict import Component, Latent
+from latlin.additive.smooth import SmoothPart
+from latlin.additive.term import Part
 from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import Array
 
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
 
@@ -122,3 +136,123 @@ def checked_share(coverage: float) -> float:
     if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
     return float(coverage)
+
+
+# --- Terms along a line: where to look at them, and the rows that say their value there.
+
+
+def curve_rows(part: Part, points: int) -> tuple[Array, sparse.csr_array]:
+    """Places along a term's column, and rows over its coefficients."""
+    if isinstance(part, IntrinsicPart) and isinstance(part.place, Splines):
+        x = np.linspace(part.place.low, part.place.high, points)
+        return x, part.with_trends(part.place.weights(x))
+    if isinstance(part, IntrinsicPart) and isinstance(part.place, Line):
+        return part.place.nodes, part.with_trends(part.place.weights(part.place.nodes))
+    if isinstance(part, AR1Part):
+        return part.place.nodes, part.place.weights(part.place.nodes)
+    if isinstance(part, SmoothPart):
+        return part.nodes, sparse.csr_array(sparse.eye_array(part.size, format="csr")[:: part.states])
+    raise ValueError(f"{part.label} has no curve: it is not a function of one column; effects() has its levels")
+
+
+# --- Marginal means: the average of the linear part over the rows of a table with one column set to a value.
+
+
+#: probabilities of the quantiles at which a column of numbers is set
+SPOTS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def marginal_rows(name: str, frame: Any, parts: tuple[Part, ...]) -> tuple[sparse.csr_array, list[str]] | None:
+    """Rows over the coefficients of the first part, one per value of the column; None if it does not depend on it."""
+    fixed = parts[0]
+    if not isinstance(fixed, FixedPart) or not has_column(frame, name):
+        return None
+    values = column(frame, name)
+    spots = levels_of(values, f"column {name!r}") if _labelled(values) else np.quantile(numbers(values, name), SPOTS)
+    rows, names = [], []
+    for spot in np.unique(spots):
+        table = _Changed(frame, name, np.full(n_rows(frame), spot))
+        rows.append(np.asarray(fixed.rows(table, {}).design.mean(axis=0)).ravel())
+        names.append(f"{name}[{spot:.4g}]" if isinstance(spot, float) else f"{name}[{spot}]")
+    found = np.array(rows)
+    if len(found) > 1 and not np.any(np.ptp(found, axis=0)):
+        return None
+    return sparse.csr_array(found), names
+
+
+def _labelled(values: NDArray[Any]) -> bool:
+    """Labels, or numbers with so few values that they may be labels."""
+    return is_category(values) or (values.dtype.kind in "iu" and len(np.unique(values)) <= 12)
+
+
+class _Changed:
+    """A table with one column in place of its own."""
+
+    def __init__(self, frame: Any, name: str, values: NDArray[Any]) -> None:
+        self._frame, self._name, self._values = frame, name, values
+        self.columns = list(frame.columns) if hasattr(frame, "columns") else list(frame)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values if name == self._name else self._frame[name]
+
+
+# --- Variance components and their shares, and quantiles of mixtures of normals.
+
+
+COMPONENT_COLUMNS = ("mean", "sd", "low", "high")
+
+
+def components(
+    fits: Sequence[Component], parts: tuple[Part, ...], family: Family, mean: float, coverage: float
+) -> Effects:
+    """Variances by name, then their shares of the total."""
+    share = np.array([fit.share for fit in fits])
+    table = [_variances(fit.values, parts, family, mean) for fit in fits]
+    names = list(table[0])
+    found = np.array([[row[name] for name in names] for row in table])
+    whole = found / found.sum(axis=1, keepdims=True)
+    rows = [_weighted(f"var({n})", found[:, k], share, coverage) for k, n in enumerate(names)]
+    rows += [_weighted(f"share({n})", whole[:, k], share, coverage) for k, n in enumerate(names)]
+    return Effects(rows, coverage, "variance components", columns=COMPONENT_COLUMNS)
+
+
+def _variances(values: dict[str, float], parts: tuple[Part, ...], family: Family, mean: float) -> dict[str, float]:
+    found = {}
+    for part in parts:
+        if isinstance(part, GroupPart):
+            for effect, sd in zip(part.effects, part.sds, strict=True):
+                found[effect] = values[sd.name] ** 2
+        else:
+            for hyper in part.hyperparameters:
+                if hyper.name.startswith("sd("):
+                    found[part.label] = values[hyper.name] ** 2
+    if "sigma" in values:
+        found["residual"] = values["sigma"] ** 2
+    elif family.link != "identity":
+        found["residual"] = family.latent_variance(max(mean, 1e-3))
+    return found
+
+
+def _weighted(name: str, values: Array, share: Array, coverage: float) -> dict[str, float | str]:
+    """Mean, sd and interval of numbers with weights."""
+    mean = float(share @ values)
+    order = np.argsort(values)
+    level = np.cumsum(share[order]) - 0.5 * share[order]
+    low, high = np.interp([0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage], level, values[order])
+    sd = float(np.sqrt(max(float(share @ (values - mean) ** 2), 0.0)))
+    return {"name": name, "mean": mean, "sd": sd, "low": float(low), "high": float(high)}
+
+
+def gaussian_quantiles(parts: Sequence[Latent], family: Family, rows: Observed, q: Array) -> Array:
+    """Quantiles of new Gaussian observations, of shape (len(q), rows), by bisection of a mixture of normals."""
+    spread = [
+        np.sqrt(family.potential(rows, part.values).predictive(part.mean, part.variance).variance) for part in parts
+    ]
+    reach = 9.0
+    low = np.min([p.mean - reach * s for p, s in zip(parts, spread, strict=True)], axis=0) + np.zeros((len(q), 1))
+    high = np.max([p.mean + reach * s for p, s in zip(parts, spread, strict=True)], axis=0) + np.zeros((len(q), 1))
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = sum(p.share * ndtr((middle - p.mean) / s) for p, s in zip(parts, spread, strict=True)) < q[:, None]
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)

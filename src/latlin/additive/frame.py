@@ -37,8 +37,7 @@ def has_column(frame: Any, name: str) -> bool:
 
 def with_column(frame: Any, name: str, values: Any) -> Any:
     """A table with one column replaced."""
-    names = list(frame.columns) if hasattr(frame, "columns") else list(frame)
-    return {**{str(n): column(frame, str(n)) for n in names}, name: np.asarray(values)}
+    return {**{n: column(frame, n) for n in _names(frame)}, name: np.asarray(values)}
 
 
 def n_rows(frame: Any) -> int:
@@ -133,6 +132,8 @@ def _refuse_missing(values: NDArray[Any], name: str) -> None:
 def _names(frame: Any) -> list[str]:
     if isinstance(frame, np.ndarray) and frame.dtype.names:
         return list(frame.dtype.names)
+    if hasattr(frame, "column_names"):  # a table of Arrow
+        return list(frame.column_names)
     held = frame.columns if hasattr(frame, "columns") else frame.keys() if hasattr(frame, "keys") else None
     if held is None:
         raise ValueError(f"the table must have named columns (a data frame or a dict), got {type(frame).__name__}")

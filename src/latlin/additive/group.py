@@ -160,8 +160,13 @@ class GroupPart(Part):
         return tuple(self.label if n == "Intercept" else f"{self.label}:{n}" for n in self.coding.names)
 
     @property
+    def size(self) -> int:
+        return len(self.levels) * len(self.sds)
+
+    @property
     def names(self) -> tuple[str, ...]:
-        return tuple(f"{effect}[{level}]" for level in self.levels.tolist() for effect in self.effects)
+        effects = self.effects
+        return tuple(f"{effect}[{level}]" for level in self.levels.tolist() for effect in effects)
 
     @property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
@@ -12,13 +14,15 @@ import numpy as np
 from latlin.additive.problem import Problem
 from latlin.hyper import Learnt, Space, averaged_posterior, integrate, maximise
 from latlin.hyper.learn import Component
-from latlin.hyper.objective import Evaluation, Point
+from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import Optimum
-from latlin.hyper.space import Hyperparameter
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluation, Hyperparameter, Point
+from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
+from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -29,8 +33,16 @@ MANNERS = ("auto", "integrate", "maximise", "fixed")
 #: most hyperparameters that "auto" integrates over, and fits of an integral by their number
 MOST = 8
 FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
+#: least gain in nat for which a search goes on: Newton's steps finish an optimum, an integral needs but its centre
+LEAST, ENOUGH = 1e-5, 1e-3
 #: rows up to which moments are matched; beyond, Gaussian KL, whose steps are cheaper, has data enough to be as good
 MATCHED = 30_000
+#: the same where there are so many rows per coefficient that Gaussian KL is as good in any case
+MANY, PER_ROW = 3_000, 8.0
+#: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square
+TOLERANCE = 1e-4
+#: coefficients from which on a factor may fill, and probes that then estimate variances and the evidence
+LARGE, PROBES = 5_000, 24
 #: rows and coefficients, times fits, up to which an integral is cheap: some ten seconds
 CHEAP = 3e6
 #: what a coefficient, and a row of a Gaussian response, cost beside a row of another
@@ -44,6 +56,7 @@ def learn(
     priors: Mapping[str, Any],
     random_state: RandomState,
     verbose: bool,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> tuple[Learnt, Posterior]:
     """The hyperparameters and the posterior of the coefficients.
 
@@ -56,22 +69,27 @@ def learn(
         Of the user: priors and numbers by the names of hyperparameters.
     random_state : seed of importance sampling, where it is an int
     verbose : bool
+    checkpoint : path, optional
+        Fits keep their states in the files `checkpoint` and ".0", ".1", … for one after the other.
     """
     if manner not in MANNERS:
         raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, MANNERS))}, got {manner!r:.80}")
     chosen = chosen_engine(problem) if engine == "auto" else engine
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
 
+    number, names = itertools.count(), tuple(hyper.name for hyper in free)
+
     def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
-        return problem.evaluate({**held, **values}, chosen, before, slopes, tuple(h.name for h in free))
+        file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
+        return problem.evaluate({**held, **values}, chosen, before, slopes, names, file)
 
     if not free:
         learnt = _held(evaluate({}, None, False), held)
     elif manner == "maximise" or (manner == "auto" and not _cheap(problem, len(free))):
-        learnt = maximise(Space(free), evaluate, verbose=verbose)
+        learnt = maximise(Space(free), evaluate, worth=LEAST, verbose=verbose)
     else:
         seed = random_state if isinstance(random_state, int) else 0
-        learnt = integrate(Space(free), evaluate, random_state=seed, verbose=verbose)
+        learnt = integrate(Space(free), evaluate, worth=ENOUGH, random_state=seed, verbose=verbose)
     normalised = not free or Space(free).normalised
     posterior = averaged_posterior(learnt, normalised=normalised or learnt.table.manner != "integrated")
     if any(part.flat for part in problem.parts):
@@ -84,16 +102,23 @@ def learn(
 
 
 def chosen_engine(problem: Problem) -> str | Engine:
-    """Exact for Gaussian sites; expectation propagation for log-concave ones where it is cheap; else Gaussian KL.
+    """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
-    The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep.
+    Where the factor of the precision would fill, nothing is factorised and the covariance is estimated.
+    The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep. With
+    eight rows per coefficient and some thousand rows the two engines agree to a hundredth of a standard deviation, and
+    a step of Gaussian KL costs a fraction of a sweep.
     """
-    starts = {hyper.name: hyper.start for hyper in problem.hyperparameters}
-    potential = problem.family.potential(problem.observed, starts)
+    first, potential, rows = problem.first_model, problem.first_potential, problem.n_rows
+    if isinstance(first, BlockModel):
+        return Exact() if potential.gaussian else GaussianKL(tol=TOLERANCE)
+    if problem.dim >= LARGE and can_be_estimated(first) and filling_plan(first) is not None:
+        return GaussianKL(covariance="estimated", tol=TOLERANCE, probes=PROBES)
     if potential.gaussian:
         return Exact()
-    matched = potential.log_concave and problem.family.matched and len(problem.observed.y) <= MATCHED
-    return ExpectationPropagation(tol=1e-6) if matched else GaussianKL()
+    most = MANY if rows >= PER_ROW * problem.dim else MATCHED
+    matched = potential.log_concave and problem.family.matched and rows <= most
+    return ExpectationPropagation(tol=1e-6) if matched else GaussianKL(tol=TOLERANCE)
 
 
 def _settled(
@@ -138,7 +163,7 @@ def _cheap(problem: Problem, count: int) -> bool:
     if count > MOST:
         return False
     row = PER_GAUSSIAN_ROW if problem.family.name == "gaussian" else 1.0
-    return FITS[count] * (row * problem.design.shape[0] + PER_COEFFICIENT * problem.dim) <= CHEAP
+    return FITS[count] * (row * problem.n_rows + PER_COEFFICIENT * problem.dim) <= CHEAP
 
 
 def _held(found: Evaluation, held: dict[str, float]) -> Learnt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,19 +11,19 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from latlin.additive import learning, predict, variances
-from latlin.additive.curves import curve_rows
-from latlin.additive.effects import Effects, checked_share, differences_of, effects_of
-from latlin.additive.expression import evaluate
+from latlin.additive import effects, learning, predict
+from latlin.additive.blocks import BlockProblem, open_table
+from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import BINARY, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
-from latlin.additive.marginal_means import marginal_rows
-from latlin.additive.problem import Problem, rows_of, spans_of, without_copies
+from latlin.additive.problem import Problem, offset_of, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
+from latlin.distributed.checkpoints import digest_of
+from latlin.distributed.frames import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
@@ -54,8 +54,8 @@ class AdditiveModel(Archived, BaseEstimator):
         The response, and what is added to the linear predictor, when there is no formula.
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
-        responses, else expectation propagation where the family is log-concave and there are up to 30,000 rows, and
-        Gaussian KL elsewhere.
+        responses, else expectation propagation where the family is log-concave and there are up to 3,000 distinct
+        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while
@@ -76,7 +76,7 @@ class AdditiveModel(Archived, BaseEstimator):
         Of all coefficients: a mixture over the hyperparameters when these are integrated.
     hyperparameters_ : HyperparameterTable
     log_evidence_, evidence_kind_ : float, str
-    converged_, n_iter_, message_ : bool, int, str
+    converged_, n_iter_, message_, trace_ : bool, int, str, ndarray
 
     Examples
     --------
@@ -129,25 +129,31 @@ class AdditiveModel(Archived, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, frame: Any, y: Any = None, *, graph: Any = None) -> Self:
+    def fit(self, frame: Any, y: Any = None, *, graph: Any = None, checkpoint: Any = None) -> Self:
         """Fit to the rows of a table.
 
         Parameters
         ----------
-        frame : data frame, dict of arrays, or structured array
+        frame : data frame, dict of arrays, structured array, or rows in blocks
+            A Dask data frame, a dict of memory-mapped columns of more than 64 MiB, and blocks of
+            `latlin.distributed.frame_blocks` are fitted by passes over the rows that return sums.
         y : array of shape (n,), optional
             The response, in place of the table's own column.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.
+        checkpoint : path, optional
+            Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
         read = self._read()
         if y is not None:
             frame = with_column(frame, read.response.y, y)
-        problem = self._problem(read, frame, graph)
-        learnt, posterior = learning.learn(
-            problem, self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose
-        )
+        if is_large_frame(frame):
+            problem, frame = self._block_problem(read, frame, graph, checkpoint), None
+        else:
+            problem = without_copies(self._problem(read, frame, graph))
+        how = (self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose)
+        learnt, posterior = learning.learn(problem, *how, checkpoint)
         self._read_, self._parts = read, problem.parts
         self._problem_, self._frame = problem, frame
         self._values = [component.values for component in learnt.components]
@@ -171,7 +177,7 @@ class AdditiveModel(Archived, BaseEstimator):
         self.log_evidence_ = posterior.log_evidence
         self.evidence_kind_ = posterior.evidence_kind
         self.converged_, self.n_iter_ = posterior.converged, max(posterior.n_iter, 1)
-        self.message_ = posterior.message
+        self.message_, self.trace_ = posterior.message, np.asarray(posterior.trace, float)
         if not hasattr(self, "_fits"):
             # a model from a file has no training rows
             self._fits, self._frame = [], None
@@ -201,7 +207,7 @@ class AdditiveModel(Archived, BaseEstimator):
             raise ValueError("the table has no rows")
         family = family_of(self.family)
         observed = observe(read.response, family, frame)
-        offset = _offset(read, frame, rows)
+        offset = offset_of(read, frame, rows)
         unit = family.unit(observed, offset)
         given = dict(self.priors or {})
         around = Surroundings(unit, family.centre(observed, offset), graph, given)
@@ -215,7 +221,13 @@ class AdditiveModel(Archived, BaseEstimator):
         problem = Problem(parts, family, observed, offset, design, unit)
         _refuse_unknown(given, problem)
         family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
-        return without_copies(problem)
+        return problem
+
+    def _block_problem(self, read: Formula, frame: Any, graph: Any, checkpoint: Any) -> Problem:
+        blocks, count, table = open_table(frame)
+        sample = self._problem(read, table, graph)
+        own = {field.name: getattr(sample, field.name) for field in fields(sample)}
+        return BlockProblem(**own, read=read, blocks=blocks, count=count, digest=digest_of(blocks, checkpoint))
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -309,7 +321,7 @@ class AdditiveModel(Archived, BaseEstimator):
         The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
         """
         check_is_fitted(self, "posterior_")
-        return variances.components(self._components, self._parts, self._family, self._average, coverage)
+        return effects.components(self._components, self._parts, self._family, self._average, coverage)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
         """The share of a group in the variance of groups and noise: how alike two rows of one group are."""
@@ -324,7 +336,7 @@ class AdditiveModel(Archived, BaseEstimator):
 
     def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.Latent], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
-        offset = _offset(self._read_, frame, n_rows(frame))
+        offset = offset_of(self._read_, frame, n_rows(frame))
         apart = self._apart(marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
@@ -353,10 +365,23 @@ class AdditiveModel(Archived, BaseEstimator):
         parts, _, _ = self._asked(frame, marginal)
         return predict.expected_response(parts, self._family, blank(self._read_.response, self._family, frame))
 
-    def predict_latent(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
-        """The linear predictor of each row, offsets included; with its standard deviation where asked for."""
-        mean, variance = predict.pooled(self._asked(frame, marginal)[0])
+    def predict_latent(
+        self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
+        """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+        parts = self._asked(frame, marginal)[0]
+        mean, variance = predict.pooled(parts)
+        if return_cov:
+            return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
+
+    def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draws of all coefficients of all terms, in the order of `posterior_`, of shape (n_samples, unknowns)."""
+        check_is_fitted(self, "posterior_")
+        rng = generator(self.random_state if random_state is None else random_state)
+        return np.asarray(self.posterior_.sample(whole("n_samples", n_samples, 1), rng))
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
         """Probabilities of the two classes, one row each; for binary families."""
@@ -377,7 +402,7 @@ class AdditiveModel(Archived, BaseEstimator):
         parts, _, _ = self._asked(frame, marginal)
         rows = blank(self._read_.response, self._family, frame)
         if self._family.name == "gaussian":
-            return variances.gaussian_quantiles(parts, self._family, rows, q).T
+            return effects.gaussian_quantiles(parts, self._family, rows, q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
         if self._family.counts:
             return np.asarray(np.quantile(draws, q, axis=0, method="inverted_cdf").T)
@@ -389,7 +414,7 @@ class AdditiveModel(Archived, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset = _offset(self._read_, frame, n_rows(frame))
+        offset = offset_of(self._read_, frame, n_rows(frame))
         draws = predict.draw_predictors(
             self._components, self._parts, frame, offset, whole("count", count, 1), rng, self._apart(marginal)
         )
@@ -416,17 +441,12 @@ class AdditiveModel(Archived, BaseEstimator):
             A column: leave out all rows of a label at a time.
         """
         check_is_fitted(self, "posterior_")
-        if not self._fits:
-            raise ValueError("loo() needs the training rows: a model read from a file does not have them")
+        if not self._fits or self._frame is None:
+            raise ValueError(
+                "loo() needs the training rows in memory: a model of a file or of blocks does not have them"
+            )
         labels = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, labels)
-
-
-def _offset(read: Formula, frame: Any, rows: int) -> Array:
-    total = np.zeros(rows)
-    for source in read.offsets:
-        total += evaluate(source, frame)
-    return total
 
 
 def _refuse_unknown(given: Mapping[str, Any], problem: Problem) -> None:

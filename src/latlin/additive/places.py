@@ -162,6 +162,8 @@ class Tensor(Place):
 def indicator(codes: NDArray[np.int64], count: int) -> sparse.csr_array:
     """Rows with a one in the column of their code; none where the code is negative."""
     row = np.flatnonzero(codes >= 0)
+    if len(row) == len(codes):
+        return sparse.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), count))
     return sparse.csr_array((np.ones(len(row)), (row, codes[row])), shape=(len(codes), count))
 
 
@@ -169,6 +171,8 @@ def row_products(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
     """Row n is the Kronecker product of the rows n of a and b."""
     a, b = sparse.csr_array(a), sparse.csr_array(b)
     per_a, per_b = np.diff(a.indptr), np.diff(b.indptr)
+    if b.shape[1] == 1 and np.all(per_b == 1):
+        return sparse.csr_array((a.data * np.repeat(b.data, per_a), a.indices, a.indptr), shape=a.shape)
     count = per_a * per_b
     row = np.repeat(np.arange(a.shape[0]), count)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)

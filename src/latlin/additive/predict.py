@@ -55,6 +55,25 @@ def pooled(parts: Sequence[Latent]) -> tuple[Array, Array]:
     return np.asarray(mean), np.asarray(variance)
 
 
+def pooled_covariance(
+    components: Sequence[Component],
+    parts: tuple[Part, ...],
+    frame: Any,
+    at: Sequence[Latent],
+    apart: tuple[str, ...] = (),
+) -> Array:
+    """Covariance of the linear predictors of rows, averaged over the hyperparameters."""
+    mean, _ = pooled(at)
+    total = np.zeros((len(mean), len(mean)))
+    for (share, values, density), here in zip(components, at, strict=True):
+        design, fresh = rows_of(parts, frame, values, apart)
+        half = np.asarray(design @ density.covariance())
+        total += share * (np.asarray(design @ half.T) + np.outer(here.mean - mean, here.mean - mean))
+        if fresh is not None:
+            total += share * np.asarray((fresh @ fresh.T).todense())
+    return total
+
+
 def expected_response(parts: Sequence[Latent], family: Family, blank: Observed) -> Array:
     """⟨y⟩ of new rows; of a binomial response the expected share of successes."""
     total = np.zeros(len(blank.y))

@@ -12,16 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from latlin.additive.expression import evaluate
 from latlin.additive.family import Family, Observed, hyperparameters, parameter_names
+from latlin.additive.formula import Formula
 from latlin.additive.term import Part, Rows, Values
-from latlin.hyper.objective import Evaluation
-from latlin.hyper.space import Hyperparameter
+from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
+from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.potentials.base import Potential
+
+#: share of distinct rows up to which equal ones become one row with a weight
+SAVED = 0.67
 
 
 @dataclass(frozen=True)
@@ -79,33 +85,78 @@ class Problem:
         return sparse.csr_array(sparse.vstack(blocks, format="csr")) if blocks else None
 
     def model(self, values: Values) -> LatentLinearModel:
-        """The model at given hyperparameters."""
-        priors = [part.prior(values) for part in self.parts]
-        Q = beside([prior.precision for prior in priors])
-        sites = SiteFactor(
-            self.design,
-            self.family.potential(self.observed, values),
-            weight=self.observed.weight,
-            offset=self.offset if np.any(self.offset) else None,
-        )
-        A = self.constraint
-        rank = self.dim - (0 if A is None else A.shape[0]) - sum(part.flat for part in self.parts)
-        # the factor's constant is ½ log|Q| − ½ rank log 2π: say the determinant that makes it the prior's own
-        log_det = 2.0 * sum(prior.log_normaliser for prior in priors) + rank * LOG_2PI
+        """The model at given hyperparameters; rows, patterns and constraints are those of the first one."""
+        first = self.first_model
+        sites = first.sites[0] if not self._moving else first.sites[0].with_potential(self._potential(values))
         # coefficients that are all flat have no prior at all
-        prior = [GaussianFactor(self.mean, precision=Q, rank=rank, log_det=log_det)] if rank else []
-        return LatentLinearModel([*prior, sites], constraints=() if A is None else (Constraint(A),))
+        prior = [factor.with_precision(*self._precision(values)) for factor in first.gaussians]
+        return first.among([*prior, sites])
 
-    def fit(self, values: Values, engine: str | Engine, start: Posterior | None, verbose: bool = False) -> Posterior:
+    @cached_property
+    def starts(self) -> dict[str, float]:
+        """Where the hyperparameters begin."""
+        return {hyper.name: hyper.start for hyper in self.hyperparameters}
+
+    @property
+    def first_potential(self) -> Potential:
+        """The sites at the starts of the hyperparameters."""
+        return self.first_model.sites[0].potential
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that a pass goes over."""
+        return int(self.design.shape[0])
+
+    @cached_property
+    def first_model(self) -> LatentLinearModel:
+        """The model at the starts of the hyperparameters, with every check."""
+        Q, log_det = self._precision(self.starts)
+        offset = self.offset if np.any(self.offset) else None
+        sites = SiteFactor(self.design, self._potential(self.starts), weight=self.observed.weight, offset=offset)
+        prior = [GaussianFactor(self.mean, precision=Q, rank=self._rank, log_det=log_det)] if self._rank else []
+        constraints = () if self.constraint is None else (Constraint(self.constraint),)
+        return LatentLinearModel([*prior, sites], constraints=constraints)
+
+    def _potential(self, values: Values) -> Potential:
+        return self.family.potential(self.observed, values)
+
+    @cached_property
+    def _moving(self) -> bool:
+        """Whether the potential has parameters to learn."""
+        return bool(self.family.unknown(self.observed))
+
+    @cached_property
+    def _rank(self) -> int:
+        fixed = 0 if self.constraint is None else self.constraint.shape[0]
+        return self.dim - fixed - sum(part.flat for part in self.parts)
+
+    def _precision(self, values: Values) -> tuple[sparse.csc_array, float]:
+        """Q of all parts, and the determinant that makes the factor's constant the prior's own.
+
+        That constant is ½ log|Q| − ½ rank log 2π.
+        """
+        priors = [part.prior(values) for part in self.parts]
+        log_det = 2.0 * sum(prior.log_normaliser for prior in priors) + self._rank * LOG_2PI
+        return beside([prior.precision for prior in priors]), float(log_det)
+
+    def fit(self, values: Values, engine: str | Engine, start: Posterior | None, checkpoint: Any = None) -> Posterior:
         """The posterior at given hyperparameters."""
         model = self.model(values)
         # Gaussian sites are exact in one step, from wherever
         start = None if model.sites[0].potential.gaussian else start
-        return infer(model, engine, start=start, verbose=verbose)
+        return infer(model, engine, start=start, checkpoint=checkpoint)
 
-    def evaluate(self, values: dict[str, float], engine: Any, start: Any, slopes: bool, free: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        values: dict[str, float],
+        engine: Any,
+        start: Any,
+        slopes: bool,
+        free: Any = None,
+        checkpoint: str | None = None,
+    ) -> Evaluation:
         """Fit, and differentiate the evidence in the hyperparameters named in `free` (all) where that is asked for."""
-        posterior = self.fit(values, engine, start)
+        posterior = self.fit(values, engine, start, checkpoint)
         found = self.slopes(posterior, values, free) if slopes else None
         return Evaluation(posterior.log_evidence, found, posterior)
 
@@ -131,6 +182,9 @@ class Problem:
 
     def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
         """Slope in a parameter of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
+        by_sums = noise_slope(posterior) if posterior.engine == "exact" and parameter == "scale" else None
+        if by_sums is not None:
+            return by_sums
         (site,) = in_memory(posterior.model).sites
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
@@ -156,9 +210,9 @@ def without_copies(problem: Problem) -> Problem:
     probes = np.random.default_rng(0).standard_normal((problem.dim, 2))
     none = np.zeros_like(observed.y)
     beside = [none if part is None else part for part in (observed.trials, observed.event)]
-    keys = np.column_stack([problem.design @ probes, problem.offset, observed.y, *beside])
-    _, first, copies, count = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    if len(first) > 0.67 * len(keys):
+    keys = np.stack([*(problem.design @ probes).T, problem.offset, observed.y, *beside])
+    first, copies, count = _distinct_columns(keys)
+    if len(first) > SAVED * keys.shape[1]:
         return problem
     return replace(
         problem,
@@ -171,8 +225,23 @@ def without_copies(problem: Problem) -> Problem:
             event=None if observed.event is None else observed.event[first],
             weight=count.astype(float),
         ),
-        copies=copies.ravel(),
+        copies=copies,
     )
+
+
+def _distinct_columns(keys: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The first of each kind of equal columns, the kind of every column, and how many there are of each kind.
+
+    Columns are put into the order of one random sum of their entries, where equal ones are neighbours.
+    """
+    mixed = np.random.default_rng(1).standard_normal(len(keys)) @ keys
+    order = np.argsort(mixed, kind="stable")
+    if np.sum(np.diff(mixed[order]) != 0.0) >= SAVED * len(order):
+        return order, order, np.ones(len(order), np.int64)
+    new = np.concatenate([[True], np.any(np.diff(keys[:, order], axis=1) != 0.0, axis=0)])
+    copies = np.empty(len(order), np.int64)
+    copies[order] = np.cumsum(new) - 1
+    return order[new], copies, np.diff(np.append(np.flatnonzero(new), len(order)))
 
 
 class Cavity(NamedTuple):
@@ -229,3 +298,11 @@ def _placed(block: sparse.csc_array, span: slice, dim: int) -> sparse.csc_array:
     """A block on the diagonal of a larger matrix."""
     ends = np.concatenate([np.zeros(span.start, int), block.indptr, np.full(dim - span.stop, block.indptr[-1])])
     return sparse.csc_array((block.data, block.indices + span.start, ends), shape=(dim, dim))
+
+
+def offset_of(read: Formula, frame: Any, rows: int) -> Array:
+    """What is added to the linear predictor of every row."""
+    total = np.zeros(rows)
+    for source in read.offsets:
+        total += evaluate(source, frame)
+    return total

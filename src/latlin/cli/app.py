@@ -9,6 +9,39 @@ from typing import Annotated, Any
 import typer
 
 import latlin
+from latlin.cli.explore import cluster, factors, smooth
+from latlin.cli.options import (
+    Categorical,
+    Coding,
+    Data,
+    Dates,
+    Debug,
+    Decimal,
+    Drop,
+    Event,
+    Exposure,
+    FamilyName,
+    FamilyNames,
+    Formula,
+    Formulas,
+    Graph,
+    Levels,
+    Missing,
+    MissingValues,
+    ModelFile,
+    Numbers,
+    PriorScale,
+    Quiet,
+    Reference,
+    SafeCsv,
+    Scheduler,
+    Separator,
+    TargetName,
+    Trials,
+    names_of,
+    read_file,
+    split,
+)
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
 
 app = typer.Typer(
@@ -16,56 +49,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-Data = Annotated[
-    Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
-]
-ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
-Missing = Annotated[str, typer.Option(help="What to do with missing values: error, drop (the row) or impute.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between.")]
-Categorical = Annotated[list[str] | None, typer.Option(help="Columns whose numbers are levels, with commas between.")]
-Coding = Annotated[
-    str,
-    typer.Option(
-        help="Levels as numbers: treatment (differences from a reference level), sum (from the mean), one-hot."
-    ),
-]
-Reference = Annotated[
-    list[str] | None,
-    typer.Option(help="COLUMN=LEVEL: the level that others are compared with, the first unless given; with commas."),
-]
-MissingValues = Annotated[str, typer.Option(help="Texts that mean a missing value, with commas between: 'n/a,?'.")]
-Separator = Annotated[
-    str | None, typer.Option(help="What separates columns of a text file; by its ending unless given.")
-]
-Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . or ,")]
-Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
-PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
-Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
-Trials = Annotated[str, typer.Option(help="The column of trials, for the family binomial.")]
-Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
-]
-SafeCsv = Annotated[
-    bool, typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @).")
-]
-Formula = Annotated[
-    str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
-]
-Formulas = Annotated[
-    list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
-]
-FamilyNames = Annotated[
-    str, typer.Option(help="Families, with commas between; those that suit the target unless given.")
-]
-Graph = Annotated[Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")]
-FamilyName = Annotated[
-    str, typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -91,6 +74,8 @@ def fit(
     missing: Missing = "error",
     drop: Drop = None,
     categorical: Categorical = None,
+    dates: Dates = None,
+    numbers: Numbers = None,
     levels: Levels = "",
     exposure: Exposure = "",
     trials: Trials = "",
@@ -116,27 +101,26 @@ def fit(
         with steps("Loading", 1, quiet):
             from latlin.cli.fit import Fitting, fit_model, save_and_tell
             from latlin.cli.models import checked_folds, prepare, scale_of
-            from latlin.datasets.table import read_table
             from latlin.numerics.atomic import check_place
 
         check_place(out)
         if formula:
             from latlin.cli.formula import fit_formula
 
-            fit_formula(data, formula, family, engine, graph, out, screen())
+            table = read_file(data, sep, decimal, missing_values)
+            fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
-        choices = _choices(
-            target, family, missing, drop, categorical, levels, (coding, reference), (exposure, trials, event)
-        )
+        levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
+        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
             with steps("Reading", 1, quiet):
-                table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+                table = read_file(data, sep, decimal, missing_values)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
-            from latlin.cli.blocks import fit_blocks
+            from latlin.cli.fit import fit_blocks
 
             with schedulers.scheduler(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
@@ -152,28 +136,32 @@ def predict(
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless given.")] = None,
     missing: Annotated[
-        str | None, typer.Option(help="error, drop or impute; as the model was fitted unless given.")
+        str | None, typer.Option(help="error, drop, mean, …; as the model was fitted unless given.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
     safe_csv: SafeCsv = False,
     debug: Debug = False,
 ) -> None:
     """Predict the rows of a table, with intervals."""
     with one_sentence(debug):
         from latlin.cli.formula import additive_of, predict_formula
-        from latlin.cli.model_file import load_model
+        from latlin.cli.models import load_model
         from latlin.cli.predict import Asking, predict_files
         from latlin.datasets.parts import appending, table_files
         from latlin.datasets.table import guard_text
 
+        reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
         if (additive := additive_of(model)) is not None:
-            rows = predict_formula(additive, data, interval, keep)
+            rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), interval, keep)
             if out is None:
                 _printing()(rows)
             else:
                 _write_rows(out, rows.to_dict("records"))
             return
-        asked = (load_model(model), table_files(data), Asking(interval, missing, keep))
+        asked = (load_model(model), table_files(data), Asking(interval, missing, keep, reading))
         if out is None:
             write = _printing()
             predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
@@ -196,6 +184,8 @@ def compare(
     missing: Missing = "error",
     drop: Drop = None,
     categorical: Categorical = None,
+    dates: Dates = None,
+    numbers: Numbers = None,
     levels: Levels = "",
     exposure: Exposure = "",
     trials: Trials = "",
@@ -217,7 +207,7 @@ def compare(
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
         from latlin.cli.models import checked_folds, scale_of
-        from latlin.datasets.table import read_table, table_ending
+        from latlin.datasets.table import table_ending
         from latlin.numerics.atomic import check_place
 
         if out is not None:
@@ -225,17 +215,18 @@ def compare(
         if formula:
             from latlin.cli.formula import compare_formulas
 
-            rows = compare_formulas(data, formula, family or "auto", engine or "auto", graph, screen())
+            table = read_file(data, sep, decimal, missing_values)
+            rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
             if out is not None:
                 _write_rows(out, rows)
             return
-        families, engines = _list(family), _list(engine)
+        families, engines = split(family), split(engine)
         family = families[0] if families else "auto"
-        levelling, others = (coding, reference), (exposure, trials, event)
-        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others)
+        levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
+        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if scheduler is None and not _is_pattern(data):
-            table = read_table(data, sep=sep, decimal=decimal, missing_values=_list(missing_values))
+            table = read_file(data, sep, decimal, missing_values)
             found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers
@@ -257,7 +248,7 @@ def report(
     """Write one HTML page about a model: no network, no script, for screens, phones and paper."""
     with one_sentence(debug):
         from latlin.cli.formula import additive_of, report_formula
-        from latlin.cli.model_file import load_model
+        from latlin.cli.models import load_model
         from latlin.numerics.atomic import write_text
         from latlin.report.page import render
 
@@ -282,8 +273,7 @@ def summary(
     with one_sentence(debug):
         from latlin.cli.fit import tell
         from latlin.cli.formula import additive_of
-        from latlin.cli.model_file import load_model
-        from latlin.cli.models import checked_interval
+        from latlin.cli.models import checked_interval, load_model
 
         if (additive := additive_of(model)) is not None:
             found = additive.estimator.summary(checked_interval(interval))
@@ -298,6 +288,11 @@ def summary(
         tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
         if out is not None:
             _write_rows(out, rows, safe_csv)
+
+
+app.command()(cluster)
+app.command()(factors)
+app.command()(smooth)
 
 
 @app.command()
@@ -327,20 +322,15 @@ def _choices(
     levels: str,
     levelling: tuple[str, list[str] | None],
     others: tuple[str, str, str],
+    kinds: tuple[list[str] | None, list[str] | None, str],
 ) -> Any:
     from latlin.cli.models import Choices
     from latlin.datasets.columns import Levelling
 
-    coding, reference = levelling
-    references = Levelling(coding, dict(_pair(part) for words in reference or () for part in _list(words)))
-    return Choices(
-        target, family, missing, _names(drop), _names(categorical), tuple(_list(levels)), references, *others
-    )
-
-
-def _names(given: list[str] | None) -> tuple[str, ...]:
-    """Columns, given one by one or with commas between."""
-    return tuple(name for words in given or () for name in _list(words))
+    (coding, reference), (dates, numbers, decimal) = levelling, kinds
+    references = Levelling(coding, dict(_pair(part) for words in reference or () for part in split(words)))
+    columns = (names_of(drop), names_of(categorical), tuple(split(levels)), references)
+    return Choices(target, family, missing, *columns, *others, names_of(dates), names_of(numbers), decimal)
 
 
 def _pair(words: str) -> tuple[str, str]:
@@ -385,10 +375,6 @@ def _ask(guess: Any) -> str:
     if answer not in guess.choices:
         raise ValueError(f"the family must be {' or '.join(guess.choices)}, got {answer!r}")
     return answer
-
-
-def _list(words: str) -> list[str]:
-    return [part.strip() for part in words.split(",") if part.strip()]
 
 
 def _write_rows(path: Path, rows: list[dict[str, Any]], safe_csv: bool = False) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from latlin.cli.models import Choices, Prepared, checked_engine, make_estimator, prepare
 from latlin.cli.screen import decimal, plain, steps, table
-from latlin.datasets.columns import told
+from latlin.datasets.columns import listed
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.numerics.alerts import MisfitWarning
@@ -39,7 +39,7 @@ HEADINGS = (
 TIE = 2.0
 #: engines unless given, for rows in memory and for rows in blocks
 ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
-#: families that are tried unless told, by what the target holds; all of its kind can be compared
+#: families that are tried by default, by what the target holds; all of its kind can be compared
 USUAL = {
     "numbers": ("linear", "robust", "sparse"),
     "counts": ("poisson", "negative-binomial"),
@@ -134,7 +134,7 @@ def _split_table(
         raise ValueError("group and time exclude each other: name one of them")
     by = how.group or how.time
     if by and by not in frame.columns:
-        raise ValueError(f"the table has no column {by!r}; it has {told(frame.columns)}")
+        raise ValueError(f"the table has no column {by!r}; it has {listed(frame.columns)}")
     if by == choices.target:
         raise ValueError(f"the target {by!r} cannot be the column by which rows are held out")
     rows = prepare(frame, choices._replace(drop=(*choices.drop, by)) if by else choices, ask)
@@ -171,7 +171,7 @@ def _split_notes(how: Trying) -> list[str]:
 
 def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
     """All candidates on the rows of many files."""
-    from latlin.cli.blocks import look_at, spreads, told_rows  # Dask may be missing
+    from latlin.cli.fit import look_at, spreads, told_rows  # Dask may be missing
 
     rows = look_at(pattern, choices, ask)
     lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)

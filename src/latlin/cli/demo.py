@@ -1,4 +1,4 @@
-"""The tour, on the breast-cancer data: fit, compare the engines, diagnose, report."""
+"""The tour: fit, compare the engines, diagnose and report the breast-cancer data; radon in counties with few houses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from latlin.cli.fit import Fitting, fit_model, tell_assessment, tell_coefficients
-from latlin.cli.model_file import save_model
-from latlin.cli.models import Choices, Prepared, make_estimator, prepare
+from latlin.cli.models import Choices, Prepared, make_estimator, prepare, save_model
 from latlin.cli.screen import decimal, steps, table
 from latlin.datasets.bundled import load_dataset
 from latlin.datasets.table import need_pandas, read_table, write_table
@@ -61,7 +60,8 @@ def run_demo(folder: Path, console: Console) -> None:
     save_model(folder / "model.latlin", model._replace(facts=facts))
     draw(folder / "coefficients.png", facts)
     write_text(folder / "report.html", render(facts))
-    console.print(f"\n4  Report: open {folder / 'report.html'} in a browser; it needs no network.")
+    tell_counties(folder, console)
+    console.print(f"\n5  Report: open {folder / 'report.html'} in a browser; it needs no network.")
     console.print(f"Also saved in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 
 
@@ -113,5 +113,77 @@ def draw(path: Path, facts: Facts) -> None:
     axes = plot.forest(rows, figure.subplots())
     axes.set_xlabel("coefficient of the standardised feature, with 90 % interval")
     axes.set_title(facts.title)
+    with replacing(path) as fresh:
+        figure.savefig(fresh, dpi=150, format="png")
+
+
+# --- Where the posterior wins over the mode: many counties with few houses each.
+
+#: share of the houses to learn from
+LEARNT = 0.35
+
+
+def tell_counties(folder: Path, console: Console) -> None:
+    """Radon in the counties of Minnesota: the mode, every county alone, beside the posterior, all counties together."""
+    from latlin.additive import AdditiveModel
+
+    houses = load_dataset("radon").to_pandas()
+    is_learnt = np.random.default_rng(0).random(len(houses)) < LEARNT
+    train, test = houses[is_learnt], houses[~is_learnt]
+    test = test[test["county"].isin(train["county"])]
+    alone, level, noise = fit_counties_alone(train)
+    model = AdditiveModel("log_radon ~ floor + (1 | county)").fit(train)
+    residual = (test["log_radon"] - alone(test)).to_numpy() / noise
+    mode = float(np.mean(-0.5 * residual**2 - np.log(noise) - 0.5 * np.log(2.0 * np.pi)))
+    posterior = float(np.mean(model.log_predictive_density(test)))
+    size = train["county"].value_counts()
+    counties = f"{len(size)} counties, half of them with {size.median():.0f} houses or fewer"
+    console.print(
+        f"\n4  Few rows per group: radon in {len(train)} houses of {counties}; {len(test)} houses held out.\n"
+    )
+    rows = [("mode, every county alone", f"{mode:.3f}"), ("posterior, all counties together", f"{posterior:.3f}")]
+    console.print(table(("", "held-out log p per house"), rows))
+    console.print(f"The picture is {folder / 'counties.png'}: most of what single counties seem to say is chance.")
+    draw_counties(folder / "counties.png", model, level, test)
+
+
+def fit_counties_alone(train: Any) -> tuple[Any, dict[Any, float], float]:
+    """Least squares with one level per county: its predictions, the levels, and the noise."""
+    counties = np.unique(train["county"])
+
+    def rows(houses: Any) -> Any:
+        return np.column_stack([houses["floor"], houses["county"].to_numpy()[:, None] == counties]).astype(float)
+
+    weight = np.linalg.lstsq(rows(train), train["log_radon"], rcond=None)[0]
+    noise = float(np.std(train["log_radon"] - rows(train) @ weight))
+    return lambda houses: rows(houses) @ weight, dict(zip(counties, weight[1:], strict=True)), noise
+
+
+def draw_counties(path: Path, model: Any, level: dict[Any, float], test: Any) -> None:
+    """Before and after: what each county alone, and what all together say, against the houses that were held out."""
+    from matplotlib.figure import Figure
+
+    floor = float(model.effects()["floor"]["mean"])
+    corrected = test["log_radon"] - floor * test["floor"]
+    later = corrected.groupby(test["county"]).agg(["mean", "size"])
+    later = later[later["size"] >= 3]
+    new = {"county": later.index.to_numpy(), "floor": np.zeros(len(later))}
+    mean, std = model.predict_latent(new, return_std=True)
+    alone = np.array([level[county] for county in later.index])
+    figure = Figure(figsize=(9, 4.4), layout="constrained")
+    for axes, x, error, title in zip(
+        figure.subplots(1, 2, sharex=True, sharey=True),
+        (alone, mean),
+        (None, 1.64 * std),
+        ("mode: every county alone", "posterior: all counties together"),
+        strict=True,
+    ):
+        axes.errorbar(x, later["mean"], xerr=error, fmt="o", ms=4, alpha=0.7, elinewidth=0.8)
+        ends = [float(alone.min()) - 0.2, float(alone.max()) + 0.2]
+        axes.plot(ends, ends, color="#666666", lw=0.8)
+        wrong = float(np.sqrt(np.mean((later["mean"] - x) ** 2)))
+        axes.set_title(f"{title} (error {wrong:.2f})")
+        axes.set_xlabel("log radon of a county, learnt")
+        axes.set_ylabel("mean of its held-out houses")
     with replacing(path) as fresh:
         figure.savefig(fresh, dpi=150, format="png")

@@ -8,11 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
-from latlin.cli.model_file import Model, save_model
-from latlin.cli.models import Prepared, diagnosis, make_estimator
+from latlin.cli.models import Choices, Model, Prepared, diagnosis, make_estimator, save_model, told_encoding
 from latlin.cli.screen import decimal, plain, steps, table
+from latlin.datasets.columns import listed
+from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps
+from latlin.datasets.summary import ColumnSummary, merge, summarise
+from latlin.datasets.table import Frame, need_pandas
+from latlin.datasets.target import FAMILIES, LABELLED, Guess, Target, guess_family, learn_target
+from latlin.distributed.blocks import Block, tree
+from latlin.distributed.dask_blocks import each_part
+from latlin.distributed.opening import open_blocks
+from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
@@ -42,7 +51,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         prepared = choose_family(prepared, how)
     estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
     with steps("Fitting", how.folds + 2, how.quiet) as advance:
-        fit_quietly_told(estimator, prepared)
+        fit_on_screen(estimator, prepared)
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
@@ -62,7 +71,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
     return Model(estimator, prepared.encoding, prepared.target, facts)
 
 
-def fit_quietly_told(estimator: Any, prepared: Prepared) -> None:
+def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
     """Fit; what the fit says of its family is among the facts, not a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
@@ -76,7 +85,7 @@ def choose_family(prepared: Prepared, how: Fitting) -> Prepared:
         return prepared
     with steps("Choosing the family", 1, how.quiet) as advance:
         chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
-        fit_quietly_told(chosen, prepared)
+        fit_on_screen(chosen, prepared)
         advance()
     target = replace(prepared.target, family=chosen.family_)
     note = f"{chosen.choice_[0].upper()}{chosen.choice_[1:]}{_held_out(prepared, how, chosen.family_)}."
@@ -167,3 +176,156 @@ def tell_coefficients(facts: Facts, console: Console, most: int = SHOWN) -> None
     console.print(table(headings, lines))
     if len(rows) > most:
         console.print(f"… and {len(rows) - most} smaller ones: latlin summary")
+
+
+# --- Many Parquet files to fit or compare by: the rows stay where they are, and are encoded again in every pass.
+
+
+UNDIAGNOSED = "Rows in blocks: the approximation was not diagnosed."
+UNSEEN = "No rows were held out (--folds 5 would fit five more times, each without a fifth of the rows)."
+
+
+class Learnt(NamedTuple):
+    """How the rows of the files become numbers, what to say about it, gaps by column, and rows that have a target."""
+
+    encoding: Encoding
+    target: Target
+    columns: list[dict[str, Any]]
+    notes: list[str]
+    gaps: dict[str, int]
+    rows: int
+
+
+class BlockRows(NamedTuple):
+    """The rows of the files as numbers, when their turn comes, the target beside them, and how that came about."""
+
+    X: Any
+    y: Any
+    learnt: Learnt
+
+    @property
+    def target(self) -> Target:
+        return self.learnt.target
+
+
+def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> BlockRows:
+    """Look at all rows once to learn how to encode them."""
+    if choices.others:
+        raise ValueError("--exposure, --trials and --event are for a table in memory, not for rows in blocks")
+    if choices.dates or choices.numbers or choices.missing == "model":
+        raise ValueError("--dates, --numbers and --missing model are for a table in memory, not for rows in blocks")
+    frame = read_rows(pattern).X
+    learnt = learn(summaries(frame, choices), choices, ask)
+    rows = encoded(frame, learnt)
+    return BlockRows(rows[learnt.encoding.names], rows[learnt.target.name], learnt)
+
+
+def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Guess], str]) -> Model:
+    """Learn how to encode the rows, fit, hold rows out if that is wanted, and gather what is known."""
+    with steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
+        rows = look_at(pattern, choices, ask)
+        advance("Fitting")
+        estimator = make_estimator(rows.target, how.engine, how.prior_scale, how.verbose).fit(rows.X, rows.y)
+        advance("Holding rows out" if how.folds else "Summing up")
+        quiet_one = make_estimator(rows.target, how.engine, how.prior_scale)
+        seen, trouble = assessed(quiet_one, rows.X, rows.y, how.folds, advance)
+        count, spread = spreads(rows)
+    facts = gather(
+        estimator,
+        count,
+        target=rows.target.name,
+        columns=rows.learnt.columns,
+        notes=[*told_rows(rows, count), *trouble, UNDIAGNOSED, *([] if how.folds else [UNSEEN])],
+        spread=spread,
+        assessment=seen,
+        factors=rows.learnt.encoding.factors,
+    )
+    return Model(estimator, rows.learnt.encoding, rows.target, facts)
+
+
+def spreads(rows: BlockRows) -> tuple[int, dict[str, float]]:
+    """How many rows there are to fit, and the standard deviation of every feature."""
+    encoding = rows.learnt.encoding
+    count, total, squares = open_blocks(rows.X).total(moments, _fills(encoding))
+    spread = np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0))
+    return count, dict(zip(encoding.names, spread.tolist(), strict=True))
+
+
+def told_rows(rows: BlockRows, count: int) -> list[str]:
+    """What became of the rows of the files, of which `count` are left."""
+    learnt = rows.learnt
+    return [*learnt.notes, *told_encoding(learnt.encoding, learnt.gaps, learnt.rows - count)]
+
+
+def summaries(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:
+    """One summary a column, in one pass over the files."""
+    for name in (choices.target, *choices.drop, *choices.categorical):
+        if name not in frame.columns:
+            raise ValueError(f"the table has no column {name!r}; it has {listed(frame.columns)}")
+    kept = frame[[name for name in frame.columns if name not in choices.drop]]
+    return {summary.name: summary for summary in tree(each_part(kept, summarise, choices.categorical), merge)}
+
+
+def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess], str]) -> Learnt:
+    """The encoding and the target from what was seen; gaps that must not be get a sentence."""
+    goal, others = seen[choices.target], [s for name, s in seen.items() if name != choices.target]
+    if choices.family not in ("auto", *FAMILIES):
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
+    if goal.present < 2:
+        raise ValueError(f"only {goal.present} rows are left to fit")
+    columns = {summary.name: summary.column(choices.levelling) for summary in others}
+    used = tuple(column for column in columns.values() if column is not None)
+    if not used:
+        raise ValueError(f"the table has no column besides {choices.target!r} that could explain it")
+    left_out = tuple(name for name, column in columns.items() if column is None)
+    missing = checked_missing(choices.missing)
+    gaps = {column.name: seen[column.name].missing for column in used if seen[column.name].missing}
+    encoding = Encoding(used, missing, left_out, tuple(gaps) if missing == "indicator" else ())
+    _refuse_gaps(gaps, goal, encoding.missing)
+    family, notes = choices.family, []
+    if family == "auto":
+        guess = guess_family(goal.series)
+        family = guess.family or ask(guess)
+        notes = [f"Family {family}, because {guess.reason}."] if guess.family else []
+    target = learn_target(goal.series, family, choices.levels)
+    notes += [f"{goal.missing} rows without a target were left out."] if goal.missing else []
+    return Learnt(encoding, target, [s.described() for s in seen.values()], notes, gaps, goal.present)
+
+
+def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> None:
+    rows = goal.present + goal.missing
+    if goal.missing and missing == "error":
+        raise ValueError(
+            f"the target {goal.name!r} is missing in {goal.missing} of {rows} rows; --missing drop leaves them out"
+        )
+    if gaps and missing == "error":
+        raise ValueError(
+            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
+            "missing 'drop', 'mean' or 'indicator' (--missing)"
+        )
+
+
+def encoded(frame: Any, learnt: Learnt) -> Any:
+    """The rows as numbers, and the target beside them, when their turn comes."""
+    kind = np.asarray(learnt.target.labels).dtype if learnt.target.family in LABELLED else np.dtype(float)
+    meta = need_pandas().DataFrame({name: np.empty(0) for name in learnt.encoding.names})
+    meta[learnt.target.name] = np.empty(0, kind if kind.kind in "if" else object)
+    return frame.map_partitions(encode_part, learnt.encoding, learnt.target, meta=meta)
+
+
+def encode_part(part: Frame, encoding: Encoding, target: Target) -> Frame:
+    """Rows of one file (or part of one) whose target is known."""
+    known = part[part[target.name].notna()]
+    found = encoding.encode(known)
+    y = target.encode(known[target.name][found.kept])
+    return found.matrix.assign(**{target.name: y if y.dtype.kind in "if" else y.astype(object)})
+
+
+def moments(block: Block, centre: Any) -> tuple[Any, ...]:
+    """Rows, and sums and sums of squares of the columns about a centre."""
+    apart = block.X - centre
+    return block.n_rows, apart.sum(axis=0), np.einsum("nd,nd->d", apart, apart)
+
+
+def _fills(encoding: Encoding) -> Any:
+    return np.concatenate([*(column.filled() for column in encoding.columns), np.zeros(len(encoding.indicated))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from latlin.additive import AdditiveModel
 from latlin.additive.formula import read_formula
 from latlin.additive.frame import column, is_category
 from latlin.cli.screen import decimal, plain, plain_lines, table
+from latlin.datasets.encoding import checked_missing, fill_missing
 from latlin.datasets.table import Frame, read_table
 from latlin.numerics.archived import load_with_card, save_with_card
 from latlin.report.additive import render_additive
@@ -31,10 +33,17 @@ class Additive(NamedTuple):
 
 
 def fit_formula(
-    data: Path, formula: str, family: str, engine: str, graph: Path | None, out: Path, console: Console
+    table: Frame,
+    formula: str,
+    family: str,
+    engine: str,
+    graph: Path | None,
+    out: Path,
+    console: Console,
+    missing: str = "error",
 ) -> None:
     """Fit, say what was found, and write the model."""
-    frame = read_table(data)
+    frame = filled(table, formula, missing)
     model = _fitted(frame, formula, family, engine, graph)
     console.print(plain_lines(repr(model.summary())))
     said = repr(model.loo())
@@ -44,12 +53,21 @@ def fit_formula(
 
 
 def compare_formulas(
-    data: Path, formulas: list[str], family: str, engine: str, graph: Path | None, console: Console
+    frame: Frame,
+    formulas: list[str],
+    family: str,
+    engine: str,
+    graph: Path | None,
+    console: Console,
+    missing: str = "error",
 ) -> list[dict[str, Any]]:
     """One line per formula, best first: leave-one-out, the paired difference from the best with its error, evidence."""
     if len(formulas) < 2:
         raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
-    frame = read_table(data)
+    # one table for all formulas, so that rows are the same
+    frame = filled(
+        frame, formulas[0] + " + " + " + ".join(formula.partition("~")[2] for formula in formulas[1:]), missing
+    )
     tried = []
     for formula in formulas:
         start = time.perf_counter()
@@ -93,9 +111,23 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
     return Additive(estimator, str(card["loo"]) if isinstance(card, dict) and card.get("kind") == KIND else "")
 
 
-def predict_formula(model: Additive, data: Path, interval: float, keep: bool) -> Frame:
+def filled(frame: Frame, formula: str, missing: str) -> Frame:
+    """The columns that a formula names, without gaps as the policy says; rows without a response are left out."""
+    if checked_missing(missing) == "error":
+        return frame
+    goal, _, rest = formula.partition("~")
+    response, others = _named_columns(frame, goal), _named_columns(frame, rest)
+    known = frame[[*response, *(name for name in others if name not in response)]].dropna(subset=response)
+    return fill_missing(known.drop(columns=response), missing).join(known[response])
+
+
+def _named_columns(frame: Frame, words: str) -> list[str]:
+    """Columns whose names occur in an expression."""
+    return [name for name in frame.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
+
+
+def predict_formula(model: Additive, frame: Frame, interval: float, keep: bool) -> Frame:
     """Expected responses with intervals, one row per row of the table."""
-    frame = read_table(data)
     low, high = model.estimator.predict_interval(frame, interval, random_state=0).T
     found = {"prediction": model.estimator.predict(frame), "low": low, "high": high}
     return frame.assign(**found) if keep else frame.iloc[:, :0].assign(**found)

@@ -1,7 +1,8 @@
-"""From a table and a few words to an estimator ready to fit."""
+"""From a table and a few words to an estimator ready to fit, and models on disk."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from latlin import linear
 from latlin.cli.screen import steps
-from latlin.datasets.columns import Levelling, told
-from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, told_gaps
+from latlin.datasets.columns import Levelling, listed
+from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps, refuse_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -25,7 +26,8 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
-from latlin.report.facts import VERDICT
+from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.report.facts import VERDICT, Facts
 
 ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
@@ -47,6 +49,13 @@ BY_FAMILY: dict[str, type] = {
 }
 #: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
 USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 100_000_000
+#: what became of missing values, by policy
+FILLED = {
+    "mean": "became the mean or the most frequent level of their column",
+    "indicator": "became the mean or the most frequent level of their column, with one more feature that marks them",
+    "model": "became what the other columns of their row say of them, by mixed factors; that this is uncertain is not "
+    "part of the intervals",
+}
 ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
 
 
@@ -63,6 +72,9 @@ class Choices(NamedTuple):
     exposure: str = ""
     trials: str = ""
     event: str = ""
+    dates: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    decimal: str = "."
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -96,8 +108,8 @@ def must_be_told(guess: Guess) -> str:
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told, quiet: bool = True) -> Prepared:
     """Encode a table; `ask` is called when the family cannot be told from the target."""
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {told(('auto', *FAMILIES))}, got {choices.family!r}")
-    refuse_unknown(frame.columns, (*choices.others, choices.target))
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
+    refuse_unknown(frame.columns, (choices.target, *choices.others))
     family, notes = _family(frame[choices.target], choices.family, ask)
     # a bar after the question, which it would garble
     with steps("Encoding", 1, quiet):
@@ -105,15 +117,7 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_b
 
 
 def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> Prepared:
-    encoding = learn_encoding(
-        frame,
-        choices.target,
-        missing=choices.missing,
-        drop=(*choices.drop, *choices.others),
-        categorical=choices.categorical,
-        coding=choices.levelling.coding,
-        reference=choices.levelling.references,
-    )
+    encoding = _encoding(frame, choices)
     columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
     kept, more = _with_target(frame, choices)
     encoded = encoding.encode(kept)
@@ -130,11 +134,41 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
     return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
 
 
+def _encoding(frame: Frame, choices: Choices) -> Encoding:
+    """How the table becomes numbers; all that prevents it is said in one message."""
+    problems: list[str] = []
+    encoding = None
+    try:
+        encoding = learn_encoding(
+            frame,
+            choices.target,
+            missing=choices.missing,
+            drop=(*choices.drop, *choices.others),
+            categorical=choices.categorical,
+            dates=choices.dates,
+            numbers=choices.numbers,
+            decimal=choices.decimal,
+            coding=choices.levelling.coding,
+            reference=choices.levelling.references,
+        )
+        if encoding.missing == "error":
+            refuse_gaps(frame, encoding)
+    except ValueError as error:
+        problems.append(str(error))
+    try:
+        _with_target(frame, choices)
+    except ValueError as error:
+        problems.append(str(error))
+    if problems or encoding is None:
+        raise ValueError("; ".join(problems))
+    return encoding
+
+
 def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
     """Columns that are named but not there."""
     for name in names:
         if name not in columns:
-            raise ValueError(f"the table has no column {name!r}; it has {told(columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {listed(columns)}")
 
 
 def with_columns(target: Target, choices: Choices) -> Target:
@@ -193,7 +227,7 @@ def scale_of(words: str) -> float | str:
 
 def checked_engine(engine: str) -> str:
     if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {told(ENGINES)}, got {engine!r}")
+        raise ValueError(f"engine must be one of {listed(ENGINES)}, got {engine!r}")
     return engine
 
 
@@ -259,14 +293,63 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     """What became of missing values and of columns that say nothing."""
     notes = []
     if gaps and encoding.missing == "drop":
-        notes.append(f"{dropped} rows with missing values were left out ({told_gaps(gaps)}).")
-    if gaps and encoding.missing == "impute":
-        notes.append(f"Missing values became the mean or the most frequent level of their column: {told_gaps(gaps)}.")
+        notes.append(f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}).")
+    if gaps and encoding.missing in FILLED:
+        notes.append(f"Missing values {FILLED[encoding.missing]}: {listed_gaps(gaps)}.")
     if encoding.left_out:
-        notes.append(f"Left out, because they are the same in every row: {told(encoding.left_out)}.")
+        notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
     if not notes:
         notes.append("No values are missing.")
     compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}
     if compared:
         notes.append(f"Levels are compared: {', '.join(f'{name} with {to}' for name, to in compared.items())}.")
     return notes
+
+
+# --- A model on disk: the estimator's archive, with a card inside that says what was found.
+#
+# The card is part of the archive's header, so that `latlin.load` reads the same file and finds the estimator.
+
+
+FORMAT = 2
+
+
+class Model(NamedTuple):
+    """A fitted estimator with the way to it from a table, and what is known about the fit."""
+
+    estimator: Any
+    encoding: Encoding
+    target: Target
+    facts: Facts
+
+
+def save_model(path: str | os.PathLike[str], model: Model) -> None:
+    """Write a model, all or nothing."""
+    card = {
+        "format": FORMAT,
+        "target": model.target.to_json(),
+        "facts": model.facts.to_json(),
+    }
+    model.estimator.encoding_ = model.encoding  # so that `latlin.load` gives a model that reads tables as they come
+    save_with_card(path, model.estimator, card)
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model; a file that is none, or of a later format, gets a sentence, and nothing in it is run."""
+    where = os.fspath(path)
+    try:
+        estimator, card = load_with_card(path)
+    except ValueError as error:
+        raise ValueError(f"{where} is not a model written by 'latlin fit': {error}") from error
+    if not isinstance(card, dict) or not isinstance(card.get("format"), int):
+        raise ValueError(f"{where} is not a model written by 'latlin fit': it has no card")
+    if card["format"] > FORMAT:
+        raise ValueError(f"{where} has format {card['format']}, and this latlin reads up to {FORMAT}: upgrade it")
+    try:
+        target, facts = Target.from_json(card["target"]), Facts.from_json(card["facts"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{where} has a card that cannot be read: {error}") from error
+    encoding = getattr(estimator, "encoding_", None)
+    if encoding is None:
+        raise ValueError(f"{where} is not a model written by 'latlin fit': it does not say how tables become numbers")
+    return Model(estimator, encoding, target, facts)

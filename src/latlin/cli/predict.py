@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.cli.model_file import Model
-from latlin.cli.models import checked_interval, log_exposure
+from latlin.cli.models import Model, checked_interval, log_exposure
 from latlin.datasets.columns import as_text
 from latlin.datasets.parts import Part, read_parts
 from latlin.datasets.table import Frame, need_pandas
@@ -18,18 +18,20 @@ from latlin.datasets.target import BESIDE, LABELLED, kind_of
 
 
 class Asking(NamedTuple):
-    """What to predict: the probability of intervals, what to do with gaps, and whether to keep the table's columns."""
+    """What to predict: the probability of intervals, what to do with gaps, whether to keep the table's columns, and how
+    to read text files."""
 
     coverage: float = 0.9
     missing: str | None = None
     keep: bool = False
+    reading: Mapping[str, Any] = MappingProxyType({})
 
 
 def predict_files(model: Model, paths: Sequence[Path], how: Asking, add: Callable[[Frame], None]) -> int:
     """Hand the predictions for the rows of all files to `add`, a part at a time; how many there were."""
     checked_interval(how.coverage)
     count = 0
-    for part in (part for path in paths for part in read_parts(path)):
+    for part in (part for path in paths for part in read_parts(path, reading=how.reading)):
         with nullcontext() if part.whole and len(paths) == 1 else _told_where(part):
             told = predict_table(model, part.rows, how)
             add(told)

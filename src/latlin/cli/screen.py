@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import typer
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from latlin.distributed.clusters import ClusterError
+from latlin.numerics.compiling import saying_compiling
 
 WIDE = 200
 
@@ -73,10 +74,11 @@ def steps(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
     with Progress(*columns, console=shown, transient=True, disable=quiet or not shown.is_terminal) as bar:
         task = bar.add_task(plain(words), total=total)
 
-        def advance(told: str | None = None) -> None:
-            bar.update(task, advance=1, description=None if told is None else plain(told))
+        def advance(text: str | None = None) -> None:
+            bar.update(task, advance=1, description=None if text is None else plain(text))
 
-        yield advance
+        with nullcontext() if quiet else saying_compiling(shown.print):
+            yield advance
 
 
 @contextmanager
@@ -85,21 +87,21 @@ def one_sentence(debug: bool) -> Iterator[None]:
     if debug:
         yield
         return
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         try:
             yield
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
-            _tell_warnings(told)
+            _show_warnings(caught)
             typer.echo(f"latlin: {plain(sentence(error))}", err=True)
             raise typer.Exit(1) from None
-    _tell_warnings(told)
+    _show_warnings(caught)
 
 
-def _tell_warnings(told: list[warnings.WarningMessage]) -> None:
-    shown = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning | RuntimeWarning))
+def _show_warnings(caught: list[warnings.WarningMessage]) -> None:
+    shown = (str(warning.message) for warning in caught if issubclass(warning.category, UserWarning | RuntimeWarning))
     for words in dict.fromkeys(" ".join(text.split()) for text in shown):
         typer.echo(f"note: {plain(words)}", err=True)
 

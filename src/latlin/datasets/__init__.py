@@ -2,7 +2,7 @@
 
 from latlin.datasets.bundled import DataSet, load_dataset
 from latlin.datasets.correlated_logistic import LabelledRows, correlated_logistic
-from latlin.datasets.encoding import Encoding, learn_encoding
+from latlin.datasets.encoding import Encoding, fill_missing, learn_encoding
 from latlin.datasets.table import read_table, write_table
 from latlin.datasets.target import Guess, Target, guess_family, learn_target
 
@@ -13,6 +13,7 @@ __all__ = [
     "LabelledRows",
     "Target",
     "correlated_logistic",
+    "fill_missing",
     "guess_family",
     "learn_encoding",
     "learn_target",

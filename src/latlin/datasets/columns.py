@@ -1,13 +1,15 @@
 """One column of a table as columns of numbers: as it is, or as indicators of its levels.
 
 What a column looked like when the model was fitted (its levels, what fills a gap) is kept, so that new rows are
-encoded in the same way, and a cell that does not fit is told by row and column.
+encoded in the same way, and a cell that does not fit is named by row and column. `values` reads the cells, as numbers
+or texts with gaps; `expand` makes the columns of the model of them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ from latlin.numerics.stored import storable
 Series = Any  # a pandas.Series
 #: more levels than the first, or more than the second and than half the rows, are names
 MOST_LEVELS, FEW_LEVELS = 100, 10
+#: signs beside a number written for people
+SIGNS = r"[\s\u00a0\u202f$€£¥₹'’%]"
 #: share of cells that are no numbers up to which a column of texts is one of numbers with odd cells
 NEARLY = 0.2
 
@@ -28,23 +32,38 @@ NEARLY = 0.2
 @storable
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers; `fill` is its mean, which stands in for a missing value when asked to."""
+    """A column of numbers.
+
+    Parameters
+    ----------
+    name : str
+    fill : float
+        Its mean, which replaces a missing value where that is wanted.
+    mark : {"", ".", ","}
+        The decimal mark of numbers written for people, such as $1,234.50; empty for plain numbers.
+    """
 
     name: str
     fill: float
+    mark: str = ""
 
     @property
     def names(self) -> list[str]:
         return [self.name]
 
-    def encode(self, series: Series) -> Array:
-        """(rows, 1), NaN where a value is missing."""
-        numbers = need_pandas().to_numeric(series, errors="coerce")
-        values = np.array(numbers.to_numpy(float, na_value=np.nan))
+    def values(self, series: Series) -> Array:
+        """The numbers, NaN where a value is missing."""
+        written = self.mark and column_of_numbers(series) is None
+        read = written_numbers(series, self.mark) if written else need_pandas().to_numeric(series, errors="coerce")
+        values = np.array(read.to_numpy(float, na_value=np.nan))
         wrong = np.flatnonzero((np.isnan(values) & series.notna().to_numpy()) | np.isinf(values))
         if wrong.size:
             raise ValueError(f"column {self.name!r} must hold finite numbers, and has {odd_cells(series, wrong)}")
-        return values[:, None]
+        return values
+
+    def expand(self, values: NDArray[Any]) -> Array:
+        """(rows, 1)."""
+        return np.asarray(values, float)[:, None]
 
     def filled(self) -> Array:
         return np.array([self.fill])
@@ -60,7 +79,7 @@ class LevelColumn:
     name : str
     levels : tuple of str
     fill : str
-        The most frequent level, which stands in for a missing value when asked to.
+        The most frequent level, which replaces a missing value where that is wanted.
     coding : {"treatment", "sum", "one-hot"}
         "treatment": one indicator per level but the reference, whose coefficients are differences from it; "sum": the
         same columns with −1 in the rows of the reference, whose coefficients are differences from the mean of the
@@ -95,19 +114,24 @@ class LevelColumn:
             return "the mean of its levels"
         return self.left_out or "nothing (one coefficient per level)"
 
-    def encode(self, series: Series) -> Array:
-        """(rows, columns), NaN where a value is missing."""
+    def values(self, series: Series) -> NDArray[Any]:
+        """The levels as texts, None where a value is missing; an unknown level is named with its row."""
         place, texts = coded(series)
         unknown = np.flatnonzero(np.isin(place, [k for k, text in enumerate(texts) if text not in self.levels]))
         if unknown.size:
             row = unknown[0]
             raise ValueError(
                 f"column {self.name!r} has the level {texts[place[row]]!r} in row {row + 1}, which the model has never "
-                f"seen; it knows {told(self.levels)}"
+                f"seen; it knows {listed(self.levels)}"
             )
-        # the last row is that of what is missing, place −1
-        table = [self._row(text) for text in texts]
-        return np.array([*table, [np.nan] * len(self.shown)])[place]
+        # the last entry is that of what is missing, place −1
+        return np.array([*texts, None], dtype=object)[place]
+
+    def expand(self, values: NDArray[Any]) -> Array:
+        """(rows, columns), NaN where a value is missing."""
+        place = {level: k for k, level in enumerate(self.levels)}
+        table = np.array([*(self._row(level) for level in self.levels), [np.nan] * len(self.shown)])
+        return table[[place.get(text, -1) for text in values.tolist()]]
 
     def _row(self, text: str) -> list[float]:
         if self.coding == "sum" and text == self.left_out:
@@ -116,9 +140,6 @@ class LevelColumn:
 
     def filled(self) -> Array:
         return np.array(self._row(self.fill), float)
-
-
-Column = NumberColumn | LevelColumn
 
 
 CODINGS = ("treatment", "sum", "one-hot")
@@ -133,10 +154,10 @@ class Levelling(NamedTuple):
     def column(self, name: str, counts: Mapping[str, int]) -> LevelColumn:
         """For levels that occurred so often."""
         if self.coding not in CODINGS:
-            raise ValueError(f"coding must be one of {told(CODINGS)}, got {self.coding!r}")
+            raise ValueError(f"coding must be one of {listed(CODINGS)}, got {self.coding!r}")
         reference, levels = self.references.get(name, ""), tuple(in_order(counts))
         if reference and reference not in levels:
-            raise ValueError(f"the reference of {name!r} must be one of {told(levels)}, got {reference!r}")
+            raise ValueError(f"the reference of {name!r} must be one of {listed(levels)}, got {reference!r}")
         return LevelColumn(name, levels, max(counts, key=lambda level: counts[level]), self.coding, reference)
 
 
@@ -144,22 +165,43 @@ class Levelling(NamedTuple):
 TREATMENT = Levelling()
 
 
-def learn_column(series: Series, is_categorical: bool = False, levelling: Levelling = TREATMENT) -> Column | None:
-    """How to encode a column; None for one that is the same (or missing) in every row."""
+def learn_numbers(series: Series, mark: str = "") -> NumberColumn | None:
+    """A column of numbers, plain or written for people; None for one that is the same (or missing) in every row."""
+    column = NumberColumn(str(series.name), 0.0, mark)
+    values = column.values(series.dropna())
+    return replace(column, fill=float(values.mean())) if len(np.unique(values)) > 1 else None
+
+
+def learn_levels(series: Series, levelling: Levelling = TREATMENT, hint: str = "") -> LevelColumn | None:
+    """A column of levels; None for one that is the same (or missing) in every row."""
     name, present = str(series.name), series.dropna()
-    if present.nunique() < 2:
-        return None
-    if not is_categorical and (column_of_numbers(present) is not None):
-        return NumberColumn(name, float(NumberColumn(name, 0.0).encode(present).mean()))
-    if not is_categorical:
-        refuse_nearly_numbers(series)
     counts = level_counts(present)
     if len(counts) > min(MOST_LEVELS, max(FEW_LEVELS, len(present) // 2)):
         raise ValueError(
             f"column {name!r} holds {len(counts)} different texts in {len(present)} rows, too many to be levels; "
-            f"leave it out with drop (--drop {name})"
+            f"{hint}leave it out with drop (--drop {name})"
         )
-    return levelling.column(name, counts)
+    return levelling.column(name, counts) if len(counts) > 1 else None
+
+
+def written_numbers(series: Series, mark: str = ".") -> Series:
+    """Texts such as $12.30, 1,234, (50) for −50, 12 % or 1 234,5 (with the mark ",") as numbers; NaN for others.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> written_numbers(pandas.Series(["$1,234.50", "(12)", "1,2", "15 %", "7"])).tolist()
+    [1234.5, -12.0, nan, 15.0, 7.0]
+    >>> written_numbers(pandas.Series(["1.234,50 €"]), mark=",").tolist()
+    [1234.5]
+    """
+    text = series.astype("string").str.replace(SIGNS, "", regex=True).str.replace("−", "-")
+    text = text.str.replace(r"^\((.*)\)$", r"-\1", regex=True)
+    group = "," if mark == "." else r"\."
+    whole = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)"
+    plain = text.where(text.str.fullmatch(rf"[+-]?(?:{whole}(?:{re.escape(mark)}\d*)?|{re.escape(mark)}\d+)"))
+    plain = plain.str.replace(group, "", regex=True).str.replace(mark, ".", regex=False)
+    return need_pandas().to_numeric(plain, errors="coerce").astype(float)
 
 
 def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
@@ -190,8 +232,21 @@ def refuse_nearly_numbers(series: Series) -> None:
         raise ValueError(
             f"column {str(series.name)!r}: {len(wrong)} of {len(series)} cells are not numbers: "
             f"{odd_cells(series, wrong)}; treat them as missing with --missing-values '{marks}', or the column as "
-            f"levels with --categorical {series.name}"
+            f"levels with --categorical {series.name}{_or_written(series)}"
         )
+
+
+def looks_written(series: Series) -> bool:
+    """Whether every cell is a number as people write it, such as $12.30 or 1,234, and some cell is no plain number."""
+    present = series.dropna().drop_duplicates()
+    numbers = need_pandas().to_numeric(present, errors="coerce")
+    return bool(
+        len(present) and numbers.isna().any() and any(written_numbers(present, mark).notna().all() for mark in ".,")
+    )
+
+
+def _or_written(series: Series) -> str:
+    return f", or read numbers such as $12.30 and 1,234 with --numbers {series.name}" if looks_written(series) else ""
 
 
 def column_of_numbers(series: Series) -> Array | None:
@@ -259,7 +314,7 @@ def in_order(texts: Any) -> list[str]:
         return sorted(texts)
 
 
-def told(names: Any, most: int = 12) -> str:
+def listed(names: Any, most: int = 12) -> str:
     """A list of names in a sentence, cut where it gets long."""
     names = list(names)
     return ", ".join(repr(name) for name in names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
@@ -35,13 +35,13 @@ def table_files(pattern: str | os.PathLike[str]) -> list[Path]:
     return paths
 
 
-def read_parts(path: Path, rows: int | None = None) -> Iterator[Part]:
+def read_parts(path: Path, rows: int | None = None, reading: Mapping[str, Any] | None = None) -> Iterator[Part]:
     """The rows of a table: Parquet files in parts of `rows` rows (about 16 MiB unless given), other tables as a whole.
 
-    A file without rows has no parts.
+    A file without rows has no parts. `reading` holds options of `read_table` for text files.
     """
     if table_ending(existing_file(path)) not in PARQUET:
-        yield Part(read_table(path), path, 0, True)
+        yield Part(read_table(path, **(reading or {})), path, 0, True)
         return
     yield from _parquet_parts(path, rows)
 

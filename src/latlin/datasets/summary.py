@@ -16,7 +16,7 @@ from latlin.datasets.columns import (
     FEW_LEVELS,
     MOST_LEVELS,
     TREATMENT,
-    Column,
+    LevelColumn,
     Levelling,
     NumberColumn,
     Series,
@@ -85,7 +85,7 @@ class ColumnSummary:
         """The remembered values, which tell the family of a target as all rows would."""
         return need_pandas().Series(list(self.values), name=self.name)
 
-    def column(self, levelling: Levelling = TREATMENT) -> Column | None:
+    def column(self, levelling: Levelling = TREATMENT) -> NumberColumn | LevelColumn | None:
         """How to encode the column; None for one that is the same (or missing) in every row."""
         if len(self.values) < 2:
             return None
@@ -122,7 +122,7 @@ class ColumnSummary:
 
 
 def summarise(frame: Frame, categorical: Iterable[str] = ()) -> list[ColumnSummary]:
-    """One summary a column.
+    """One summary per column.
 
     Examples
     --------

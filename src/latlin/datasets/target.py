@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, level_counts, told
+from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, level_counts, listed
 from latlin.potentials.families import AMOUNTS, COUNTS, SUCCESSES, TIMES
 
 FEW = 10
@@ -97,7 +97,9 @@ class Target:
         place, texts = coded(series)
         unknown = sorted(set(texts) - label_of.keys())
         if unknown:
-            raise ValueError(f"the target {self.name!r} has {told(unknown)}, not among its levels {told(self.levels)}")
+            raise ValueError(
+                f"the target {self.name!r} has {listed(unknown)}, not among its levels {listed(self.levels)}"
+            )
         return np.array([label_of[text] for text in texts])[place]
 
     def to_json(self) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def guess_family(series: Series) -> Guess:
     if distinct < 2:
         raise ValueError(f"the target {series.name!r} must have at least two different values, and has {distinct}")
     if distinct == 2:
-        return Guess("logistic", f"{series.name!r} has two values, {told(in_order(level_counts(present)))}")
+        return Guess("logistic", f"{series.name!r} has two values, {listed(in_order(level_counts(present)))}")
     if numbers is None:
         if distinct > FEW:
             raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers")
@@ -148,11 +150,11 @@ def guess_family(series: Series) -> Guess:
 def learn_target(series: Series, family: str, levels: Sequence[str] = ()) -> Target:
     """The target for a family; texts that are ordered need their `levels`, lowest first."""
     if family not in FAMILIES:
-        raise ValueError(f"family must be one of {told(FAMILIES)}, got {family!r}")
+        raise ValueError(f"family must be one of {listed(FAMILIES)}, got {family!r}")
     name, present = str(series.name), series.dropna()
     found = in_order(level_counts(present)) if family in LABELLED else []
     if family == "ordinal" and not levels and column_of_numbers(present) is None:
-        raise ValueError(f"the levels of {name!r} are texts, {told(found)}: say their order with levels (--levels)")
+        raise ValueError(f"the levels of {name!r} are texts, {listed(found)}: say their order with levels (--levels)")
     if family == "ordinal" and len(found) > 2 * FEW:
         raise ValueError(f"the target {name!r} has {len(found)} different values, too many to be ordered levels")
     return Target(name, family, tuple(levels) or tuple(found))

@@ -180,11 +180,17 @@ class SparsePrecisionCovariance:
             draws += p.added @ rng.standard_normal((p.added.shape[1], count))
         return draws.T
 
+    def entries(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Array:
+        """S_ij for given pairs, from the selected inverse where they are in it."""
+        p = self.precision
+        plain = p.factor.inverse_entries(i, j)
+        if not len(p.rows):
+            return plain
+        less = np.einsum("nk,nk->n", p.removed[i], p.removed[j])
+        more = np.einsum("nk,nk->n", p.added[i], p.added[j])
+        return plain - less + more
+
     def trace_with(self, matrix: sparse.csr_array) -> float:
         """tr(M S) for a symmetric sparse M, from the selected inverse where M's entries are in it."""
-        p = self.precision
         coo = sparse.coo_array(matrix)
-        plain = p.factor.inverse_entries(coo.row, coo.col)
-        less = np.einsum("nk,nk->n", p.removed[coo.row], p.removed[coo.col])
-        more = np.einsum("nk,nk->n", p.added[coo.row], p.added[coo.col])
-        return float(np.sum(coo.data * (plain - less + more)))
+        return float(np.sum(coo.data * self.entries(coo.row, coo.col)))

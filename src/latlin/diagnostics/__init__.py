@@ -4,10 +4,9 @@
 """
 
 from latlin.diagnostics.calibration import Calibration, calibrate
-from latlin.diagnostics.pareto import smooth_log_weights
 from latlin.diagnostics.reliability import ReliabilityCurve, reliability_curve
 from latlin.diagnostics.scores import brier_score, crps_draws, crps_normal, interval_score, log_score
-from latlin.diagnostics.weights import summarise_weights
+from latlin.diagnostics.weights import smooth_log_weights, summarise_weights
 
 __all__ = [
     "Calibration",

@@ -30,7 +30,7 @@ class Check(NamedTuple):
     Attributes
     ----------
     name : str
-        dispersion, coverage, calibration, baseline, hyperparameters, separation or leakage.
+        dispersion, residuals, noise, coverage, calibration, baseline, hyperparameters, separation or leakage.
     passed : bool
     sentence : str
         What was found.

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from latlin.diagnostics.moments import CorrectedMoments, Response
-from latlin.diagnostics.pareto import LARGEST_K
+from latlin.diagnostics.weights import LARGEST_K
 from latlin.numerics.arrays import Array
 
 Word = Literal["accurate", "rough", "wrong"]

@@ -72,6 +72,8 @@ def digest_of(blocks: Blocks, path: Any) -> str:
 def _digest(block: Block) -> bytes:
     X = block.X
     rows = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+    if hasattr(X, "columns"):
+        rows = tuple(X[name] for name in X.columns)
     digest = hashlib.blake2b()
     for values in (*rows, block.y, block.weight, block.offset):
         if values is not None:

@@ -35,6 +35,56 @@ class Parts(NamedTuple):
     lengths: tuple[int, ...] | None
 
 
+class FrameRows:
+    """Rows of a table by the names of its columns.
+
+    Parameters
+    ----------
+    held : dict of name → array of shape (n,)
+
+    Examples
+    --------
+    >>> rows = FrameRows.of({"x": np.arange(5), "g": np.array(list("aabba"))})[1:3]
+    >>> rows.shape, rows["g"].tolist()
+    ((2, 2), ['a', 'b'])
+    """
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self._held = held
+
+    @classmethod
+    def of(cls, frame: Any) -> FrameRows:
+        """A data frame or a mapping of columns; a frame's own arrays are taken."""
+        names = list(frame.columns) if hasattr(frame, "columns") else list(frame)
+        held = {str(name): _column(frame[name]) for name in names}
+        lengths = {name: len(values) for name, values in held.items()}
+        if not held or len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns of a table must have one length, got {lengths}")
+        return cls(held)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._held)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(next(iter(self._held.values()))), len(self._held)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(values.nbytes for values in self._held.values())
+
+    def __getitem__(self, wanted: Any) -> Any:
+        """A column, or some rows."""
+        if isinstance(wanted, str):
+            return np.asarray(self._held[wanted])
+        return FrameRows({name: values[wanted] for name, values in self._held.items()})
+
+
+def _column(values: Any) -> Any:
+    return values if isinstance(values, np.ndarray) else np.asarray(values)
+
+
 def rows_of(X: Any) -> Parts:
     """The blocks of X: a dask.array of two dimensions, or a dask.dataframe of numbers."""
     if _is_frame(X):
@@ -100,6 +150,8 @@ def aligned(values: Any) -> Any:
 
 
 def _matrix(X: Any) -> Any:
+    if isinstance(X, FrameRows):
+        return X
     if sparse.issparse(X):
         rows = sparse.csr_array(X)
         return sparse.csr_array((aligned(rows.data), rows.indices, rows.indptr), shape=rows.shape)

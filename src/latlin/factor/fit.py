@@ -47,3 +47,18 @@ def total_log_likelihood(n: int, dim: int, log_det: float, trace_term: float) ->
 def parameter_count(dim: int, rank: int, isotropic: bool) -> int:
     """Free parameters: mean, loadings up to a rotation, noise."""
     return dim + dim * rank - rank * (rank - 1) // 2 + (1 if isotropic else dim)
+
+
+class NamedEvidence:
+    """`log_evidence_`, the name that every estimator has for its evidence, where factor models have names of their own.
+
+    Latents are integrated out, parameters are those of the fit.
+    """
+
+    @property
+    def log_evidence_(self) -> float:
+        """log p(X) at the fitted parameters, or its bound; `evidence_kind_` says which."""
+        for name in ("lower_bound_", "log_likelihood_"):
+            if name in vars(self):
+                return float(vars(self)[name])
+        raise AttributeError(f"this {type(self).__name__} has no log evidence: it is not fitted, or fed by a stream")

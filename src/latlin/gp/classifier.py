@@ -12,19 +12,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin import potentials
+from latlin.distributed.opening import is_blocked
+from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.choice import choose
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
+from latlin.gp.setting import Setting
+from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 
 #: share of wrong labels that "step" allows for
@@ -49,6 +51,9 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         up to a hundredth that are wrong; it works with engines "ep" (best as `Step(1, 0)`) and "gkl".
     engine : {"auto", "laplace", "lvb", "ep", "gkl"} or engine
         "auto" is Gaussian KL: the evidence is a lower bound.
+    approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
+        How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
+        up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -77,6 +82,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     jitter_ : float
         Largest jitter added to a kernel matrix.
     hyperparameters_ : list of HyperparameterTable, one per binary problem
+    approximation_ : Approximation
+        The one that served; `messages_` say why "auto" took it.
     converged_, n_iter_, messages_, traces_
 
     Examples
@@ -88,7 +95,14 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     ('lower bound', True)
     """
 
-    _saved = ("processes_", "_targets", "hyperparameters_", "classes_[C]", "n_features_in_", "feature_names_in_?[D]")
+    _saved = (
+        "processes_",
+        "approximation_",
+        "hyperparameters_",
+        "classes_[C]",
+        "n_features_in_",
+        "feature_names_in_?[D]",
+    )
 
     def __init__(
         self,
@@ -96,6 +110,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         *,
         link: str | Potential = "logit",
         engine: str | Engine = "auto",
+        approximation: str | Approximation = "auto",
         optimizer: str | Optimizer | None = "l-bfgs-b",
         n_restarts: int = 0,
         max_iter: int = 100,
@@ -108,6 +123,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.kernel = kernel
         self.link = link
         self.engine = engine
+        self.approximation = approximation
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.max_iter = max_iter
@@ -117,36 +133,46 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> Self:
         """Fit the kernel's parameters by evidence, and the posterior at the best of them.
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array of shape (n_samples, n_features), or rows in blocks
+            A memory-mapped array of more than 64 MiB, a Dask collection, or blocks of rows, are fitted by inducing
+            points, block by block.
         y : array of shape (n_samples,)
-            Labels of any kind.
+            Labels of any kind; blocks of rows hold their own.
+        checkpoint : path, optional
+            Keep the best parameters so far in this file; if it exists, go on from it. Of more than two classes each has
+            a file of its own.
         """
-        inputs, labels = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64)
+        rng = generator(self.random_state)
+        data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
+        inputs, labels = validate_data(self, visible("X", data.X), visible("y", data.y), dtype=np.float64)
         inputs = summable("X", inputs)
+        data = data._replace(X=inputs, y=labels)
         check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
+        self.classes_ = np.unique(labels) if data.blocks is None else labels_in(data.blocks)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_.tolist()[0]!r}")
-        rng = generator(self.random_state)
         template = _template(self.link)
-        self._engine = resolve_engine(self.engine, template)
+        engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        self._targets = [(labels == one).astype(float) for one in ones]
+        tasks = [_task(data, one) for one in ones]
         wanted = wish(self.hyperparameters, self.priors)
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
-        search = Search(self._engine, self.optimizer, restarts, steps)
+        choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
+        search = Search(choice.approximation, engine, self.optimizer, restarts, steps, choice.reason)
+        files = [journal_for(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
         found = Parallel(n_jobs=jobs(self.n_jobs))(
-            delayed(fit_process)(setting, inputs, targets, search, own, wanted, self.verbose)
-            for targets, own in zip(self._targets, rng.spawn(len(ones)), strict=True)
+            delayed(fit_process)(setting, task, search._replace(journal=file), own, wanted, self.verbose)
+            for task, file, own in zip(tasks, files, rng.spawn(len(ones)), strict=True)
         )
         self.hyperparameters_ = [table for _, table in found]
+        self.approximation_ = choice.approximation
         self._store([process for process, _ in found])
         return self
 
@@ -162,6 +188,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.converged_ = all(one.converged for one in found)
         self.n_iter_ = max(one.n_iter for one in found)
         self.messages_, self.traces_ = [one.message for one in found], [one.trace for one in found]
+        self.message_, self.trace_ = "; ".join(dict.fromkeys(self.messages_)), stacked(self.traces_)
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self)
@@ -170,7 +197,6 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         return options_to_save(super()._options_to_save())
 
     def _after_loading(self) -> None:
-        self._engine = resolve_engine(self.engine, self.processes_[0].setting.likelihood.template)
         self._store(list(self.processes_))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -194,14 +220,21 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         """Logarithms of `predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
-    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Means and standard deviations of the latent functions, (n_samples,) or (n_samples, n_classes)."""
+    def predict_latent(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Means of the latent functions, (n_samples,) or (n_samples, n_classes), with deviations or covariances.
+
+        Covariances are (n_samples, n_samples), with one more axis of classes where there are several.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
         new = self._checked(X)
         pairs = [process.marginals(new) for process in self.processes_]
-        means, variances = (np.column_stack(parts) for parts in zip(*pairs, strict=True))
-        if len(pairs) == 1:
-            return means[:, 0], np.sqrt(variances[:, 0])
-        return means, np.sqrt(variances)
+        mean = _last_axis([mean for mean, _ in pairs])
+        if return_std:
+            return mean, _last_axis([np.sqrt(variance) for _, variance in pairs])
+        if return_cov:
+            return mean, _last_axis([process.covariance(new) for process in self.processes_])
+        return mean
 
     def leave_one_out(self) -> Array:
         """log P(label n | the other labels) for every training row; (n_samples,) or (n_samples, n_classes)."""
@@ -223,19 +256,29 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         value, slope = 0.0, np.zeros(self.processes_[0].setting.kernel.n_dims)
-        for process, y in zip(self.processes_, self._targets, strict=True):
-            setting, latent = process.setting, process.found.latent
+        for process in self.processes_:
+            latent = process.found.latent
             if theta is not None:
-                setting = setting.at(np.asarray(theta, float))
-                latent = fit_latent(setting, process.X, y, self._engine, latent.posterior)
+                latent = process.fitter.fit(process.setting.at(np.asarray(theta, float)), latent)
             value += latent.posterior.log_evidence
             if eval_gradient:
-                slope = slope + log_evidence_gradient(setting, process.X, latent)
+                slope = slope + process.fitter.gradient(latent)
         return (value, slope) if eval_gradient else value
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))
+
+
+def _task(data: Training, one: Any) -> Training:
+    """One class against the rest; labels in blocks are compared where they are."""
+    if data.blocks is None:
+        return data._replace(y=(data.y == one).astype(float))
+    return data._replace(one=one.item() if isinstance(one, np.generic) else one)
+
+
+def _last_axis(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
 
 
 def _template(link: str | Potential) -> Potential:

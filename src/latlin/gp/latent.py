@@ -10,7 +10,8 @@ which is B.6.1, (B.6.5), with S in site form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -18,6 +19,8 @@ import numpy as np
 from scipy import linalg
 
 from latlin.densities.precision import kernel_weights
+from latlin.gp.approximation import LatentFunction
+from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
 from latlin.inference.forms.sites import SiteParameters
@@ -104,18 +107,20 @@ def curvature(K: Array, gamma: Array) -> Curvature:
 
 #: largest share of the mean prior variance that is added to the diagonal of K when it is numerically singular
 MAX_JITTER = 1e-6
+#: new inputs whose kernel rows are formed together
+BLOCK = 2000
 
 
 @dataclass(frozen=True)
 class Latent:
-    """The posterior over the function's values at the training inputs.
+    """The posterior over the function's values at the training inputs, carried to others.
 
     Parameters
     ----------
+    X : ndarray of shape (n, n_features)
+    setting : Setting
     K : ndarray of shape (n, n)
         Kernel matrix, jitter included.
-    mean : float
-        Prior mean μ.
     jitter : float
         What was added to the diagonal of K; 0 unless it was numerically singular.
     potential : Potential
@@ -123,11 +128,17 @@ class Latent:
     posterior : Posterior
     """
 
+    X: Array
+    setting: Setting
     K: Array
-    mean: float
     jitter: float
     potential: Potential
     posterior: Posterior
+
+    @property
+    def mean(self) -> float:
+        """Prior mean μ."""
+        return self.setting.mean
 
     @property
     def sites(self) -> SiteParameters:
@@ -143,17 +154,30 @@ class Latent:
     def curvature(self) -> Curvature:
         return curvature(self.K, self.sites.gamma)
 
-    def means(self, cross: Array) -> Array:
-        """Means at new inputs, from the kernel (new, training)."""
-        return self.mean + cross @ self.alpha
+    def means(self, new: Array) -> Array:
+        """Means at new inputs."""
+        return np.concatenate([self.mean + self._cross(block) @ self.alpha for block in row_blocks(new)])
 
-    def variances(self, cross: Array, diagonal: Array) -> Array:
-        """Variances at new inputs; never below zero."""
-        return np.maximum(diagonal - self.curvature.squares(cross.T), 0.0)
+    def marginals(self, new: Array) -> tuple[Array, Array]:
+        """Means and variances at new inputs; variances are never below zero."""
+        means, variances = zip(*map(self._block, row_blocks(new)), strict=True)
+        return np.concatenate(means), np.concatenate(variances)
 
-    def covariance(self, cross: Array, prior: Array) -> Array:
+    def _block(self, new: Array) -> tuple[Array, Array]:
+        cross = self._cross(new)
+        variances = self.setting.diagonal(new) - self.curvature.squares(cross.T)
+        return self.mean + cross @ self.alpha, np.maximum(variances, 0.0)
+
+    def _cross(self, new: Array) -> Array:
+        return self.setting.cross(new, self.X)
+
+    def covariance(self, new: Array) -> Array:
         """Covariance matrix at new inputs."""
-        return prior - self.curvature.product(cross.T)
+        return self.setting.prior(new) - self.curvature.product(self._cross(new).T)
+
+    def with_posterior(self, posterior: Posterior) -> Latent:
+        """The same with another word on its posterior."""
+        return replace(self, posterior=posterior)
 
     def leave_one_out(self) -> Array:
         """log p(y_n | all other y) with the n-th site taken out of the posterior.
@@ -162,28 +186,63 @@ class Latent:
         integrated in one dimension. Exact for Gaussian noise.
         """
         x, variance = self.posterior.mean - self.mean, self.posterior.variance
-        proper, centre, spread = cavity(*self.sites, x, variance, power=1.0)
-        if not proper.all():
-            raise ValueError(
-                f"the posterior without its own site is no density at {int((~proper).sum())} of {len(x)} observations "
-                "(outliers close to each other under a heavy-tailed likelihood); use a log-concave likelihood"
-            )
-        return self.potential.tilted_moments(self.mean + centre, spread).log_z
+        return left_out(self.potential, self.sites, x, variance, self.mean)
+
+
+def left_out(potential: Potential, sites: SiteParameters, x: Array, variance: Array, mean: float) -> Array:
+    """log p(y_n | all other y) from the marginals of the sites about the prior mean; see `Latent.leave_one_out`."""
+    proper, centre, spread = cavity(*sites, x, variance, power=1.0)
+    if not proper.all():
+        raise ValueError(
+            f"the posterior without its own site is no density at {int((~proper).sum())} of {len(x)} observations "
+            "(outliers close to each other under a heavy-tailed likelihood); use a log-concave likelihood"
+        )
+    return potential.tilted_moments(mean + centre, spread).log_z
+
+
+def row_blocks(new: Array) -> Iterator[Array]:
+    """New inputs whose kernel rows are formed together; one block, if an empty one, at least."""
+    return (new[i : i + BLOCK] for i in range(0, max(len(new), 1), BLOCK))
 
 
 def condition(
-    K: Array, mean: float, potential: Potential, engine: Engine, start: Posterior | None = None, verbose: bool = False
+    setting: Setting,
+    X: Array,
+    K: Array,
+    y: Array,
+    engine: Engine,
+    start: Posterior | None = None,
+    verbose: bool = False,
 ) -> Latent:
     """The posterior of N(w | mean, K) ∏ φ_n(w_n) by an engine."""
-    prior, jitter = prior_of(K, mean)
+    (prior, jitter), potential = prior_of(K, setting.mean), setting.likelihood.observe(y)
     model = LatentLinearModel([prior, SiteFactor(None, potential)])
-    posterior = infer(model, engine, start=start, verbose=verbose)
+    posterior = with_sites(infer(model, engine, start=start, verbose=verbose))
+    return Latent(X, setting, prior.cov, jitter, potential, posterior)
+
+
+def warm_start(start: LatentFunction | None, model: LatentLinearModel) -> Posterior | None:
+    """The posterior of another fit where it is one of the same coordinates and sites."""
+    if start is None or start.posterior.sites is None:
+        return None
+    posterior, count = start.posterior, model.site_count(model.sites[0])
+    same = posterior.model.dim == model.dim and len(start.posterior.sites.gamma) == count
+    return posterior if same else None
+
+
+def accuracy_for(rows: int) -> float:
+    """Relative change of the evidence at which a search ends: about a hundredth of its unit, whatever the rows."""
+    return float(np.clip(1e-2 / rows, 1e-8, 1e-6))
+
+
+def with_sites(posterior: Posterior) -> Posterior:
+    """A posterior that has stand-ins of the sites; a sentence for one that has none."""
     if posterior.sites is None:
         raise ValueError(
             f"engine {posterior.engine!r} gives no Gaussian stand-ins of the sites, which prediction needs; "
             "use 'laplace', 'lvb', 'ep' or 'gkl' (with full covariance)"
         )
-    return Latent(prior.cov, mean, jitter, potential, posterior)
+    return posterior
 
 
 def prior_of(K: Array, mean: float) -> tuple[GaussianFactor, float]:

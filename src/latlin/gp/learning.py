@@ -20,17 +20,18 @@ import numpy as np
 from scipy.special import logsumexp
 
 from latlin.densities.mixture import Mixture
-from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
-from latlin.gp.latent import Latent
+from latlin.gp.approximation import Approximation, Fitter, LatentFunction
+from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import spread
 from latlin.gp.process import Process
 from latlin.gp.search import Found, maximise_evidence
+from latlin.gp.setting import Setting
+from latlin.gp.training import Training
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate
-from latlin.hyper.objective import Evaluation
+from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import bound_message, touching
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
@@ -151,58 +152,91 @@ def _scale_or_shape(name: str, span: Above, value: float, y: Array) -> tuple[str
 class Search(NamedTuple):
     """How a first search goes: see `maximise_evidence`."""
 
+    approximation: Approximation
     engine: Engine
     optimizer: Any
     n_restarts: int
     max_iter: int
+    #: why this approximation, for the message
+    reason: str = ""
+    journal: Journal | None = None
 
 
 def fit_process(
-    setting: Setting, X: Array, y: Array, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
+    setting: Setting, data: Training, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
 ) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     """The process with its hyperparameters maximised or integrated, and their table."""
     optimizer = None if wanted.manner == "fixed" else search.optimizer
-    space = None if optimizer is None else space_of(setting, X, y, wanted.priors)
-    found = maximise_evidence(setting, X, y, search.engine, optimizer, *search[2:], rng, verbose, space)
+    space = None if optimizer is None else space_of(setting, *_units(data), wanted.priors)
+    fitter, found = _search(setting, data, search, optimizer, rng, verbose, space)
     if space is None:
-        return Process(X, found), HyperparameterTable([], "fixed")
-    if wanted.integrates(len(y), len(space)):
+        return Process(fitter, found), HyperparameterTable([], "fixed")
+    if wanted.integrates(data.n_rows, len(space)):
         values = space.values(found.setting.theta)
         there = Space([replace(m, start=values[m.name]) for m in space.members])
-        process = average(found, there, X, y, search.engine, wanted, verbose)
+        process = average(found, there, fitter, wanted, verbose)
         return process, process.table
     table, caution = maximised_table(found.setting, space)
-    posterior = replace(found.latent.posterior, caution=caution)
+    latent = found.latent.with_posterior(replace(found.latent.posterior, caution=caution))
     message = "; ".join(filter(None, (found.message, caution[1] if caution else "")))
-    return Process(X, replace(found, latent=replace(found.latent, posterior=posterior), message=message)), table
+    return Process(fitter, replace(found, latent=latent, message=message)), table
 
 
-def average(
-    found: Found, space: Space, X: Array, y: Array, engine: Engine, wanted: Wish, verbose: bool
-) -> AveragedProcess:
+def _units(data: Training) -> tuple[Array, Array]:
+    """Inputs and targets, labels as zeros and ones, from which priors take their units."""
+    return data.X, data.y if data.one is None else (data.y == data.one).astype(float)
+
+
+def _search(
+    setting: Setting,
+    data: Training,
+    search: Search,
+    optimizer: Any,
+    rng: np.random.Generator,
+    verbose: bool,
+    space: Space | None,
+) -> tuple[Fitter, Found]:
+    """The best parameters, sought again, from where the search ended, each time the fitter can be refined."""
+    steps = (optimizer, search.n_restarts, search.max_iter, rng, verbose, space)
+    fitter = data.prepare(search.approximation, setting, search.engine, rng, verbose)
+    if search.journal is not None:
+        setting, fitter = search.journal.resumed(setting, fitter)
+    found = maximise_evidence(setting, fitter, *steps, None, search.journal)
+    while (better := fitter.refined(found.latent)) is not None:
+        fitter, before = better, found
+        chosen = None if getattr(fitter, "settled", False) else optimizer
+        found = maximise_evidence(before.setting, fitter, chosen, 0, *steps[2:], before, search.journal)
+        found = replace(found, trace=np.concatenate([before.trace, found.trace]), n_iter=before.n_iter + found.n_iter)
+    said = (found.message, getattr(fitter, "note", ""), search.reason)
+    return fitter, replace(found, message="; ".join(filter(None, said)))
+
+
+def average(found: Found, space: Space, fitter: Fitter, wanted: Wish, verbose: bool) -> AveragedProcess:
     """The process averaged over the posterior of its hyperparameters, searched from where a first search ended."""
     setting = found.setting
 
     def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
         theta = np.array([m.coordinate(values[m.name]) for m in space.members])
-        here, start = setting.at(theta), None if before is None else before.posterior
+        here = setting.at(theta)
         if not slopes:
-            latent = fit_latent(here, X, y, engine, start)
+            latent = fitter.fit(here, before)
             return Evaluation(latent.posterior.log_evidence, None, latent)
-        latent, gradient = fit_with_gradient(here, X, y, engine, start)
+        latent, gradient = fitter.fit_with_gradient(here, before)
         by_name = {m.name: g / m.slope(t) for m, g, t in zip(space.members, gradient, theta, strict=True)}
         return Evaluation(latent.posterior.log_evidence, by_name, latent)
 
     quick = wanted.manner == "auto" and len(space) > 1
     learnt = integrate(space, evaluate, method="composite" if quick else "auto", verbose=verbose)
-    parts = tuple(_process(c.values, c.fit, space, found, X) for c in learnt.components)
+    parts = tuple(_process(c.values, c.fit, space, found, fitter) for c in learnt.components)
     return AveragedProcess(parts, *_numbers(learnt))
 
 
-def _process(values: Mapping[str, float], latent: Latent, space: Space, found: Found, X: Array) -> Process:
+def _process(
+    values: Mapping[str, float], latent: LatentFunction, space: Space, found: Found, fitter: Fitter
+) -> Process:
     setting = found.setting.at(np.array([m.coordinate(values[m.name]) for m in space.members]))
     post = latent.posterior
-    return Process(X, Found(setting, latent, post.trace, post.converged, post.n_iter, post.message))
+    return Process(fitter, Found(setting, latent, post.trace, post.converged, post.n_iter, post.message))
 
 
 def _numbers(learnt: Learnt) -> tuple[Any, ...]:
@@ -248,8 +282,12 @@ class AveragedProcess:
     table: HyperparameterTable
 
     @property
+    def fitter(self) -> Fitter:
+        return self.parts[0].fitter
+
+    @property
     def X(self) -> Array:
-        return self.parts[0].X
+        return self.fitter.X
 
     @property
     def _middle(self) -> int:

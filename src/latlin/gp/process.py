@@ -1,4 +1,4 @@
-"""A fitted Gaussian process: parameters, posterior and training inputs, asked at new inputs."""
+"""A fitted Gaussian process: parameters, posterior and training rows, and its answers at new inputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from latlin.gp.evidence import Setting
+from latlin.gp.approximation import Fitter
 from latlin.gp.search import Found
+from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.exact import Exact
@@ -22,9 +23,6 @@ from latlin.numerics.linalg import cholesky
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
-
-#: new inputs whose kernel rows are formed together
-BLOCK = 2000
 
 
 def default_kernel(X: Array, size: float = 1.0) -> Any:
@@ -62,13 +60,18 @@ class Process:
 
     Parameters
     ----------
-    X : ndarray of shape (n, n_features)
+    fitter : Fitter
+        The training rows, prepared for fits at other parameters.
     found : Found
         Where evidence maximisation ended.
     """
 
-    X: Array
+    fitter: Fitter
     found: Found
+
+    @property
+    def X(self) -> Array:
+        return self.fitter.X
 
     @property
     def setting(self) -> Setting:
@@ -76,24 +79,15 @@ class Process:
 
     def marginals(self, new: Array) -> tuple[Array, Array]:
         """Means and variances of the latent function at new inputs."""
-        parts = [self._block(new[i : i + BLOCK]) for i in range(0, len(new), BLOCK)]
-        means, variances = zip(*parts, strict=True)
-        return np.concatenate(means), np.concatenate(variances)
+        return self.found.latent.marginals(new)
 
     def means(self, new: Array) -> Array:
         """Means of the latent function at new inputs."""
-        latent = self.found.latent
-        blocks = [new[i : i + BLOCK] for i in range(0, len(new), BLOCK)]
-        return np.concatenate([latent.means(self.setting.cross(block, self.X)) for block in blocks])
-
-    def _block(self, new: Array) -> tuple[Array, Array]:
-        cross = self.setting.cross(new, self.X)
-        latent = self.found.latent
-        return latent.means(cross), latent.variances(cross, self.setting.diagonal(new))
+        return self.found.latent.means(new)
 
     def covariance(self, new: Array) -> Array:
         """Covariance of the latent function at new inputs."""
-        return self.found.latent.covariance(self.setting.cross(new, self.X), self.setting.prior(new))
+        return self.found.latent.covariance(new)
 
     def predictive(self, new: Array) -> Predictive:
         """The distribution of new observations, the latent function integrated out in one dimension."""
@@ -101,7 +95,7 @@ class Process:
 
     @property
     def posterior(self) -> Posterior:
-        """Over the latent function at the training inputs."""
+        """Over the coordinates of the approximation; without one, the latent function at the training inputs."""
         return self.found.latent.posterior
 
     def leave_one_out(self) -> Array:
@@ -109,7 +103,7 @@ class Process:
         return self.found.latent.leave_one_out()
 
     def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
-        """Joint draws of new observations, one a row."""
+        """Joint draws of new observations, one per row."""
         rng = generator(random_state)
         covariance = self.covariance(new)
         factor = cholesky(covariance, name="the covariance of the new inputs", max_jitter=1e-6).factor

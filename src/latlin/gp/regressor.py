@@ -10,21 +10,23 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.distributed.opening import is_blocked
+from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.evidence import Setting, fit_latent, log_evidence_gradient
+from latlin.gp.choice import choose
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
+from latlin.gp.setting import Setting
+from latlin.gp.training import Training, journal_for, open_training
 from latlin.gp.validation import choose_on_validation
-from latlin.hyper.table import HyperparameterTable
+from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
@@ -44,6 +46,9 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         targets.
     engine : {"auto", "laplace", "lvb", "ep", "gkl"} or engine
         "auto" is exact for Gaussian noise and Gaussian KL, a lower bound on the evidence, otherwise.
+    approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
+        How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
+        up to 2000 rows and beyond takes what suits rows, columns and kernel; `message_` says which and why.
     likelihood_params : dict, optional
         First values of a named likelihood's parameters, such as {"scale": 0.1, "df": 3}, in the units of y. By default
         the scale is 0.3 standard deviations of y and df is 4.
@@ -89,6 +94,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         Free parameters, the kernel's first, as `log_marginal_likelihood` takes them.
     hyperparameters_ : HyperparameterTable
         Name, mean, sd, quantiles, at_bound and prior of each free parameter.
+    approximation_ : Approximation
+        The one that served; `message_` says why "auto" took it.
     converged_, n_iter_, trace_, message_
 
     References
@@ -108,7 +115,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     _saved = (
         "process_",
-        "y_train_[N]",
+        "approximation_",
+        "y_train_?[N]",
         "hyperparameters_",
         "n_features_in_",
         "feature_names_in_?[D]",
@@ -121,6 +129,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         *,
         likelihood: str | Potential = "gaussian",
         engine: str | Engine = "auto",
+        approximation: str | Approximation = "auto",
         likelihood_params: Mapping[str, Any] | None = None,
         fixed_likelihood: Sequence[str] = (),
         validation_grid: Mapping[str, Sequence[float]] | None = None,
@@ -137,6 +146,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.likelihood = likelihood
         self.engine = engine
+        self.approximation = approximation
         self.likelihood_params = likelihood_params
         self.fixed_likelihood = fixed_likelihood
         self.validation_grid = validation_grid
@@ -150,35 +160,55 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> Self:
         """Fit kernel and likelihood parameters by evidence, and the posterior at the best of them.
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array of shape (n_samples, n_features), or rows in blocks
+            A memory-mapped array of more than 64 MiB, a Dask collection, or blocks of rows, are fitted by inducing
+            points, block by block.
         y : array of shape (n_samples,)
+            Blocks of rows hold their own.
+        checkpoint : path, optional
+            Keep the best parameters so far in this file; if it exists, go on from it.
         """
-        inputs, targets = validate_data(self, visible("X", X), visible("y", y), dtype=np.float64, y_numeric=True)
-        inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
         rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
+        data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
+        given = (visible("X", data.X), visible("y", data.y))
+        inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
+        inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
+        data = data._replace(X=inputs, y=targets)
         likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
         setting = self._setting(likelihood, inputs, targets)
-        engine = resolve_engine(self.engine, likelihood.template)
-        options = (
-            engine,
+        choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
+        search = Search(
+            choice.approximation,
+            resolve_engine(self.engine, likelihood.template),
             self.optimizer,
             whole("n_restarts", self.n_restarts),
             whole("max_iter", self.max_iter, 1),
-            rng,
-            self.verbose,
+            choice.reason,
+            journal_for(checkpoint, self, data),
         )
+        if self.validation_grid is not None and data.blocks is not None:
+            raise ValueError("validation_grid needs rows in memory, got blocks")
         if self.validation_grid is not None:
             setting = choose_on_validation(
-                setting, inputs, targets, self.validation_grid, self.validation_fraction, options
+                setting,
+                inputs,
+                targets,
+                self.validation_grid,
+                self.validation_fraction,
+                search,
+                rng,
+                self.verbose,
             )
-        self._engine = engine
-        process, table = fit_process(setting, inputs, targets, Search(*options[:4]), rng, wanted, self.verbose)
-        self._store(process, targets, table)
+        process, table = fit_process(setting, data, search, rng, wanted, self.verbose)
+        self.approximation_ = choice.approximation
+        if data.blocks is None:
+            self.y_train_ = targets
+        self._store(process, table)
         return self
 
     def _setting(self, likelihood: Likelihood, X: Array, y: Array) -> Setting:
@@ -192,15 +222,14 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
             Setting(kernel, likelihood, float(y.mean()), spread(y)) if self.normalise_y else Setting(kernel, likelihood)
         )
 
-    def _store(self, process: Process | AveragedProcess, y: Array, table: HyperparameterTable) -> None:
-        found, self.hyperparameters_ = process.found, table
-        self.process_, self.y_train_ = process, y
+    def _store(self, process: Process | AveragedProcess, table: HyperparameterTable) -> None:
+        found, self.hyperparameters_, self.process_ = process.found, table, process
         self.kernel_, self.likelihood_ = found.setting.kernel, found.setting.likelihood.template
         self.posterior_ = process.posterior
         self.log_evidence_, self.evidence_kind_ = self.posterior_.log_evidence, self.posterior_.evidence_kind
         self.theta_, self.jitter_ = found.setting.theta, found.latent.jitter
-        self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
-        self.trace_ = found.trace
+        self.converged_, self.n_iter_, self.trace_ = found.converged, found.n_iter, found.trace
+        self.message_ = found.message
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self)
@@ -209,8 +238,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         return options_to_save(super()._options_to_save())
 
     def _after_loading(self) -> None:
-        self._engine = resolve_engine(self.engine, self.process_.setting.likelihood.template)
-        self._store(self.process_, self.y_train_, self.hyperparameters_)
+        self._store(self.process_, self.hyperparameters_)
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Array | tuple[Array, Array]:
         """Mean of the targets at new inputs.
@@ -233,6 +261,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
     ) -> Array | tuple[Array, Array]:
         """Mean, and standard deviations or covariance, of the latent function at new inputs."""
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
         return self._latent(self._checked(X), return_std, return_cov)
 
     def predictive(self, X: ArrayLike) -> Predictive:
@@ -242,6 +272,12 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of new targets, noise included, of shape (n_samples, n_quantiles)."""
         return self.predictive(X).quantile(np.atleast_1d(np.asarray(quantiles, float))[:, None]).T
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
+        """The central interval that holds a new target with probability `coverage`: columns low and high."""
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
+        return self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""
@@ -272,9 +308,9 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         setting = process.setting if theta is None else process.setting.at(np.asarray(theta, float))
         latent = process.found.latent
         if theta is not None:
-            latent = fit_latent(setting, process.X, self.y_train_, self._engine, latent.posterior)
+            latent = process.fitter.fit(setting, latent)
         value = latent.posterior.log_evidence
-        return (value, log_evidence_gradient(setting, process.X, latent)) if eval_gradient else value
+        return (value, process.fitter.gradient(latent)) if eval_gradient else value
 
     @property
     def _location(self) -> bool:

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from latlin.gp.evidence import Setting, fit_latent, fit_with_gradient
-from latlin.gp.latent import Latent
+from latlin.gp.approximation import Fitter, LatentFunction
+from latlin.gp.journal import Journal
+from latlin.gp.setting import Setting
 from latlin.hyper.space import Space
-from latlin.inference.engine import Engine
-from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import Progress, progress
 
 #: half width, in logarithms, of the box around the first parameters from which restarts are drawn
 SPREAD = 2.0
+#: relative change of the evidence at which a search ends, unless a fitter has an `accuracy` of its own
+ACCURACY = 1e-9
+#: smallest and largest length over which the evidence may bend
+UNITS = (1e-3, 0.1)
 #: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start
 NEAR = 1.0
 Optimizer = Callable[..., tuple[Array, float]]
@@ -28,36 +31,40 @@ Optimizer = Callable[..., tuple[Array, float]]
 
 @dataclass(frozen=True)
 class Found:
-    """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went."""
+    """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went.
+
+    `units` are lengths over which the evidence bends in each parameter, as the search saw them.
+    """
 
     setting: Setting
-    latent: Latent
+    latent: LatentFunction
     trace: Array
     converged: bool
     n_iter: int
     message: str
+    units: Array | None = None
 
 
 @dataclass
 class _Climb:
-    """The negative evidence as an optimiser asks for it; remembers the best point and the last posterior."""
+    """The negative evidence as an optimiser asks for it; remembers the best point and the last latent function."""
 
     setting: Setting
-    X: Array
-    y: Array
-    engine: Engine
+    fitter: Fitter
     bar: Progress
     space: Space | None = None
+    units: Array | None = None
+    journal: Journal | None = None
     trace: list[float] = field(default_factory=list)
-    last: tuple[Array, Posterior] | None = None
-    best: tuple[float, Array, Posterior | None] = (-np.inf, np.zeros(0), None)
+    last: tuple[Array, LatentFunction] | None = None
+    best: tuple[float, Array, LatentFunction | None] = (-np.inf, np.zeros(0), None)
 
     def __call__(self, theta: Array, eval_gradient: bool = True) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 here = self.setting.at(theta)
-                latent, slope = fit_with_gradient(here, self.X, self.y, self.engine, self._nearby(theta))
+                latent, slope = self.fitter.fit_with_gradient(here, self._nearby(theta))
         except ValueError:
             if self.last is None:
                 raise
@@ -65,17 +72,19 @@ class _Climb:
         value = latent.posterior.log_evidence
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             raise ValueError(f"the evidence or its gradient is not finite at theta = {theta}")
-        self.last = (np.array(theta), latent.posterior)
+        self.last = (np.array(theta), latent)
         self.trace.append(value)
         self.bar.advance(f"log evidence {value:.6g}")
         log_prior, pull = (0.0, 0.0) if self.space is None else self.space.log_prior(theta, volume=False)
         total = value + log_prior
         if total > self.best[0]:
-            self.best = (total, np.array(theta), latent.posterior)
+            self.best = (total, np.array(theta), latent)
+            if self.journal is not None:
+                self.journal.note(theta, self.fitter)
         return (-total, -(slope + pull)) if eval_gradient else -total
 
-    def _nearby(self, theta: Array) -> Posterior | None:
-        """The last posterior if it is near enough to start from; a far one is worse than none."""
+    def _nearby(self, theta: Array) -> LatentFunction | None:
+        """The last latent function if it is near enough to start from; a far one is worse than none."""
         if self.last is None or np.abs(theta - self.last[0]).max(initial=0.0) > NEAR:
             return None
         return self.last[1]
@@ -88,34 +97,42 @@ class _Climb:
 
 def maximise_evidence(
     setting: Setting,
-    X: Array,
-    y: Array,
-    engine: Engine,
+    fitter: Fitter,
     optimizer: str | Optimizer | None,
     n_restarts: int,
     max_iter: int,
     rng: np.random.Generator,
     verbose: bool,
     space: Space | None = None,
+    before: Found | None = None,
+    journal: Journal | None = None,
 ) -> Found:
-    """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None."""
+    """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None.
+
+    `before` is a search with another fitter that ended at `setting`: its latent function and its units are taken over.
+    The best parameters so far are kept in `journal`.
+    """
+    start = None if before is None else before.latent
     if optimizer is None or not len(setting.theta):
-        latent = fit_latent(setting, X, y, engine, verbose=verbose)
+        latent = fitter.fit(setting, start, verbose)
         post = latent.posterior
         return Found(setting, latent, post.trace, post.converged, post.n_iter, post.message)
     run = _resolve(optimizer, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
-        climb = _Climb(setting, X, y, engine, bar, space)
-        outcomes = [_climbed(climb, run, start) for start in starts]
-    _, theta, posterior = climb.best
+        climb = _Climb(setting, fitter, bar, space, None if before is None else before.units, journal)
+        outcomes = [_climbed(climb, run, first, start if not n else None) for n, first in enumerate(starts)]
+    _, theta, nearest = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
     best = setting.at(theta)
-    latent = fit_latent(best, X, y, engine, posterior)
+    if journal is not None:
+        journal.note(theta, fitter, now=True)
+    latent = fitter.fit(best, nearest)
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
     message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} starts"
-    return Found(best, latent, np.array(climb.trace), ended.converged, max(ended.n_iter, 1), message)
+    n_iter = max(ended.n_iter, 1)
+    return Found(best, latent, np.array(climb.trace), ended.converged, n_iter, message, ended.units)
 
 
 @dataclass(frozen=True)
@@ -124,11 +141,14 @@ class _Outcome:
     converged: bool
     n_iter: int
     message: str
+    units: Array | None = None
 
 
-def _climbed(climb: _Climb, run: Callable[[_Climb, Array], _Outcome], start: Array) -> _Outcome:
-    climb.last = None
-    return run(climb, start)
+def _climbed(
+    climb: _Climb, run: Callable[[_Climb, Array], _Outcome], theta: Array, start: LatentFunction | None
+) -> _Outcome:
+    climb.last = None if start is None else (theta, start)
+    return run(climb, theta)
 
 
 def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Array], _Outcome]:
@@ -143,11 +163,22 @@ def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Arr
         raise ValueError(f"optimizer must be 'l-bfgs-b', None or a callable, got {optimizer!r}")
 
     def by_scipy(climb: _Climb, start: Array) -> _Outcome:
-        options = {"maxiter": max_iter, "ftol": 1e-9}
-        found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
+        options = {"maxiter": max_iter, "ftol": getattr(climb.fitter, "accuracy", ACCURACY)}
+        units, origin = np.ones(len(start)), np.zeros(len(start))
+        if climb.units is not None:
+            units, origin = climb.units, start
+
+        def scaled(point: Array) -> tuple[float, Array]:
+            value, slope = climb(origin + units * point)
+            return value, units * slope
+
+        ends = (climb.setting.bounds - origin[:, None]) / units[:, None]
+        found = minimize(scaled, start - origin, jac=True, method="L-BFGS-B", bounds=ends, options=options)
         # a line search that finds nothing better within rounding has arrived too
         arrived = bool(found.success) or found.status == 2
-        return _Outcome(-float(found.fun), arrived, int(found.nit), str(found.message).lower())
+        seen = units * np.sqrt(np.diagonal(found.hess_inv.todense()))
+        lengths = np.clip(seen, *UNITS)
+        return _Outcome(-float(found.fun), arrived, int(found.nit), str(found.message).lower(), lengths)
 
     return by_scipy
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from latlin.gp.evidence import Setting
+from latlin.gp.learning import Search
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process
 from latlin.gp.search import maximise_evidence
+from latlin.gp.setting import Setting
 from latlin.numerics.arrays import Array
 
 
@@ -22,21 +22,19 @@ def choose_on_validation(
     y: Array,
     grid: Mapping[str, Sequence[float]],
     fraction: float,
-    options: tuple[Any, ...],
+    search: Search,
+    rng: np.random.Generator,
+    verbose: bool,
 ) -> Setting:
-    """The setting whose likelihood parameters, held while the kernel is fitted, predict held-out rows best.
-
-    `options` are those of `maximise_evidence` after the data.
-    """
+    """The setting whose likelihood parameters, held while the kernel is fitted, predict held-out rows best."""
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"validation_fraction must lie in (0, 1), got {fraction!r}")
-    rng = options[4]
     order = rng.permutation(len(y))
     held = max(round(fraction * len(y)), 1)
     if held >= len(y):
         raise ValueError(f"validation_fraction {fraction!r} leaves no rows to fit of {len(y)}")
     test, train = order[:held], order[held:]
-    return best_setting(candidates(setting, grid), (X[train], y[train]), (X[test], y[test]), options)
+    return best_setting(candidates(setting, grid), (X[train], y[train]), (X[test], y[test]), search, rng, verbose)
 
 
 def candidates(setting: Setting, grid: Mapping[str, Sequence[float]]) -> list[Setting]:
@@ -61,16 +59,21 @@ def best_setting(
     settings: Sequence[Setting],
     train: tuple[Array, Array],
     test: tuple[Array, Array],
-    options: tuple[Any, ...],
+    search: Search,
+    rng: np.random.Generator,
+    verbose: bool,
 ) -> Setting:
     """The candidate of largest held-out log probability, with the kernel fitted to it; failures are skipped."""
     best, best_score = None, -np.inf
     for setting in settings:
         try:
-            found = maximise_evidence(setting, *train, *options)
+            fitter = search.approximation.prepare(setting, *train, search.engine, rng)
+            found = maximise_evidence(
+                setting, fitter, search.optimizer, search.n_restarts, search.max_iter, rng, verbose
+            )
         except ValueError:
             continue
-        score = float(Process(train[0], found).predictive(test[0]).log_density(test[1]).sum())
+        score = float(Process(fitter, found).predictive(test[0]).log_density(test[1]).sum())
         if score > best_score:
             best, best_score = found.setting, score
     if best is None:

@@ -7,10 +7,8 @@ at given values, and `averaged_posterior` makes one posterior of the fits.
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.evidence import LearntModel, integrate_evidence, maximise_evidence
 from latlin.hyper.learn import Component, Learnt, integrate, maximise
-from latlin.hyper.marginals import Marginal
-from latlin.hyper.objective import Evaluate, Evaluation
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable
+from latlin.hyper.marginals import HyperparameterTable, Marginal
+from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 
 __all__ = [
     "Component",

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from latlin.hyper import importance, rules
-from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
-from latlin.hyper.marginals import Marginal, marginals_of, normal_marginal
-from latlin.hyper.objective import Evaluate, Objective, Point
+from latlin.hyper import rules
+from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_of, normal_marginal, row_of
 from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
-from latlin.hyper.space import Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
+from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of
@@ -29,6 +27,8 @@ from latlin.numerics.progress import progress
 LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
 #: points with a smaller share of the largest weight are left out of a mixture
 SHARE = 1e-4
+#: share of the last gradient to which rough fits are followed, the least such gradient, and their least relative gain
+NEARLY, NEAREST, ROUGH_GAIN = 0.3, 1e-3, 1e-7
 #: a density at an end of the search that is within so many nat of the best is cut off
 CUT = 4.0
 INSTEAD = "give it a prior that keeps away from there, other bounds, or a fixed value"
@@ -98,7 +98,9 @@ def maximise(
     *,
     gradient: float = 1e-3,
     gain: float = 1e-10,
+    worth: float = 0.0,
     curvature: bool = True,
+    rough: Evaluate | None = None,
     verbose: bool = False,
 ) -> Learnt:
     """The optimum of log evidence + log prior of the numbers themselves.
@@ -107,17 +109,19 @@ def maximise(
     ----------
     space : Space
     evaluate : callable
-        See `latlin.hyper.objective.Evaluate`.
-    gradient, gain : float
+        See `latlin.hyper.space.Evaluate`.
+    gradient, gain, worth : float
         How far the search goes; see `find_optimum`.
     curvature : bool
         Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
+    rough : callable, optional
+        As `evaluate`, by fits that end early: the search goes with these until it is near.
     verbose : bool
         Show a bar, one step per fit.
     """
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
-        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        optimum = _optimum(objective, rough, gradient, gain, worth)
         hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
@@ -157,6 +161,8 @@ def integrate(
     method: str = "auto",
     gradient: float = 1e-3,
     gain: float = 1e-10,
+    worth: float = 0.0,
+    rough: Evaluate | None = None,
     random_state: int = 0,
     verbose: bool = False,
 ) -> Learnt:
@@ -166,12 +172,14 @@ def integrate(
     ----------
     space : Space
     evaluate : callable
-        See `latlin.hyper.objective.Evaluate`.
+        See `latlin.hyper.space.Evaluate`.
     method : {"auto", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
         sampling beyond.
-    gradient, gain : float
+    gradient, gain, worth : float
         How far the search for the centre goes; see `find_optimum`.
+    rough : callable, optional
+        See `maximise`.
     random_state : int
         Seed of the quasi-random points of importance sampling.
     verbose : bool
@@ -180,7 +188,7 @@ def integrate(
     chosen = _method(method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
-        optimum = find_optimum(objective, gradient=gradient, gain=gain)
+        optimum = _optimum(objective, rough, gradient, gain, worth)
         axes = axes_at(objective, optimum)
         objective.points, objective.keep = [optimum.point], True
         if chosen == "lattice":
@@ -188,9 +196,21 @@ def integrate(
         elif chosen == "composite":
             rule = rules.composite(objective, axes, optimum.point)
         else:
-            rule = importance.sample(objective, axes, random_state)
+            rule = rules.importance(objective, axes, random_state)
     _tell(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
+
+
+def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain: float, worth: float) -> Optimum:
+    """The optimum, sought by rough fits first, where there are such."""
+    if rough is None:
+        return find_optimum(objective, gradient=gradient, gain=gain, worth=worth)
+    early = Objective(objective.space, rough, volume=objective.volume, bar=objective.bar)
+    near = find_optimum(early, gradient=max(NEARLY * gradient, NEAREST), gain=max(gain, ROUGH_GAIN))
+    objective.n_fits = early.n_fits
+    # its fit is where the next one starts; its density is no match for those of fits to the end
+    objective.points = [near.point._replace(log_density=-np.inf)]
+    return find_optimum(objective, near.u, gradient=gradient, gain=gain, worth=worth)
 
 
 def _method(method: str, count: int) -> str:

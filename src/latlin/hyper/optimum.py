@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,18 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from latlin.hyper.objective import Objective, Point
-from latlin.hyper.space import Space
+from latlin.hyper.space import NEAR, Objective, Point, Space
 from latlin.numerics.arrays import Array
 
 #: evaluations of a search at most
 MOST = 200
+#: most hyperparameters whose curvature is looked for
+CURVED = 8
+#: longest step in a coordinate, and the longest one from which curvature is learnt
+LONGEST, LOCAL = 1.0, 0.5
+#: most steps to the optimum of a held fit
+INNER = 6
+#: least share of the rise that the slope promises, and most shorter trials of a step
+RISE, HALVINGS = 1e-4, 20
 #: nearer to an end of the search than this, in coordinates, is at the end
 TOUCHING = 1e-3
 #: curvature, in nat, below which a log density is level
 LEVEL = 1e-2
 #: most steps of Newton's method after a search
 NEWTON = 3
+#: what Newton's step would gain, in nat, at an optimum
+REACHED = 1e-9
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -58,9 +69,14 @@ class Optimum:
 
 
 def find_optimum(
-    objective: Objective, start: Array | None = None, *, gradient: float = 1e-3, gain: float = 1e-10
+    objective: Objective,
+    start: Array | None = None,
+    *,
+    gradient: float = 1e-3,
+    gain: float = 1e-10,
+    worth: float = 0.0,
 ) -> Optimum:
-    """Climb by L-BFGS within the box of the space.
+    """Climb within the box of the space: by steps with the curvature of held fits where there is one, else by L-BFGS.
 
     Parameters
     ----------
@@ -70,15 +86,113 @@ def find_optimum(
         Largest derivative at the end, in nat.
     gain : float
         Least relative gain that is worth another step.
+    worth : float
+        Least gain in nat that is worth another step, where Newton's steps follow or a centre is enough.
     """
-    first = objective.space.start if start is None else start
     box = objective.space.box
-    first = np.clip(first, box[:, 0], box[:, 1])
-    best: list[tuple[Point, Array]] = []
+    u = np.clip(objective.space.start if start is None else start, box[:, 0], box[:, 1])
+    first = objective.with_gradient(u)
+    curved = len(u) <= CURVED and first[0].held is not None
+    climb = _climb_curved if curved else _climb_flat
+    point, slope, arrived = climb(objective, first, gradient, gain, worth)
+    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits)
+
+
+def _climb_curved(
+    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float, worth: float
+) -> tuple[Point, Array, bool]:
+    """Quasi-Newton steps: the curvature of the held fit, corrected by the changes of the gradient near by.
+
+    The first step goes to where the held fit has its optimum.
+    """
+    (point, slope), pairs = first, deque[tuple[Array, Array]](maxlen=len(first[1]) + 2)
+    while objective.n_fits < MOST:
+        if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
+            return point, slope, True
+        step = _step(objective, point, point.u, slope, pairs)
+        if not pairs:
+            step = _held_optimum(objective, point, point.u + step, gradient) - point.u
+        moved = _risen(objective, point, slope, step)
+        if moved is None:
+            # nothing better within rounding: arrived
+            return point, slope, True
+        move, fall = moved[0].u - point.u, slope - moved[1]
+        if np.abs(move).max() <= LOCAL and move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
+            pairs.append((move, fall))
+        gained = moved[0].log_density - point.log_density
+        point, slope = moved
+        if gained <= max(worth, gain * (1.0 + abs(point.log_density))):
+            return point, slope, True
+    return point, slope, False
+
+
+def _inside(space: Space, u: Array, slope: Array) -> NDArray[np.intp]:
+    """Coordinates that may move along a slope without leaving the box."""
+    low, high = space.box.T
+    return np.flatnonzero(~((u <= low) & (slope < 0.0)) & ~((u >= high) & (slope > 0.0)))
+
+
+def _step(
+    objective: Objective, point: Point, u: Array, slope: Array, pairs: Iterable[tuple[Array, Array]] = ()
+) -> Array:
+    """B⁻¹ slope within the coordinates that may move, of limited length."""
+    step, free = np.zeros(len(u)), _inside(objective.space, u, slope)
+    if len(free):
+        curvature = _corrected(objective.held_curvature(point, u, slope), pairs)
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
+        step *= min(1.0, LONGEST / np.abs(step).max())
+    return step
+
+
+def _held_optimum(objective: Objective, point: Point, u: Array, gradient: float) -> Array:
+    """Where the fit of a point, held, has its optimum, or near it: some steps from u that need no fits."""
+    low, high = objective.space.box.T
+    for _ in range(INNER):
+        u = np.clip(u, np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR))
+        slope = objective.held_gradient(point, u)
+        if not np.all(np.isfinite(slope)) or np.abs(slope).max() <= gradient:
+            break
+        u = u + _step(objective, point, u, slope)
+    return u
+
+
+def _corrected(curvature: Array, pairs: Iterable[tuple[Array, Array]]) -> Array:
+    """B after the updates of Broyden, Fletcher, Goldfarb and Shanno with pairs of steps and falls of the gradient."""
+    for move, fall in pairs:
+        ahead = curvature @ move
+        curvature = curvature - np.outer(ahead, ahead) / (move @ ahead) + np.outer(fall, fall) / (move @ fall)
+    return curvature
+
+
+def _risen(objective: Objective, point: Point, slope: Array, step: Array) -> tuple[Point, Array] | None:
+    """The step within the box, shortened until the density rises; None where it does not."""
+    low, high = objective.space.box.T
+    for _ in range(HALVINGS):
+        u = np.clip(point.u + step, low, high)
+        found = objective.with_gradient(u)
+        expected = slope @ (u - point.u)
+        gained = found[0].log_density - point.log_density
+        if gained >= RISE * expected:
+            return found
+        if expected <= 1e-10 * (1.0 + abs(point.log_density)):
+            return None
+        # the top of the parabola through both densities with the slope at the first
+        share = 0.5 * expected / (expected - gained) if np.isfinite(gained) else 0.25
+        step = step * float(np.clip(share, 0.1, 0.5))
+    return None
+
+
+def _climb_flat(
+    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float, worth: float
+) -> tuple[Point, Array, bool]:
+    """L-BFGS, which finds out about the curvature as it goes."""
+    best = [first]
+    # a first step of at most one in the coordinates
+    unit = max(1.0, float(np.abs(first[1]).max()))
 
     def falling(u: Array) -> tuple[float, Array]:
-        point, slope = objective.with_gradient(u)
-        if not best or point.log_density > best[0][0].log_density:
+        point, slope = first if np.array_equal(u, first[0].u) else objective.with_gradient(u)
+        if point.log_density > best[0][0].log_density:
             best[:] = [(point, slope)]
         if np.isfinite(point.log_density):
             return -point.log_density / unit, -slope / unit
@@ -86,15 +200,11 @@ def find_optimum(
         top = best[0][0].log_density
         return (1e3 * (1.0 + abs(top)) - top) / unit, np.zeros(len(u))
 
-    unit = 1.0
-    # a first step of at most one in the coordinates
-    unit = max(1.0, float(np.abs(falling(first)[1]).max()))
-    options = {"maxfun": MOST, "gtol": gradient / unit, "ftol": gain}
-    found = minimize(falling, first, jac=True, method="L-BFGS-B", bounds=box, options=options)
-    point, slope = best[0]
+    least = max(gain, worth / max(abs(first[0].log_density), unit))
+    options = {"maxfun": MOST, "gtol": gradient / unit, "ftol": least}
+    found = minimize(falling, first[0].u, jac=True, method="L-BFGS-B", bounds=objective.space.box, options=options)
     # a line search that finds nothing better within rounding has arrived too
-    arrived = bool(found.success) or found.status == 2
-    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits)
+    return *best[0], bool(found.success) or found.status == 2
 
 
 def touching(space: Space, u: Array) -> Array:
@@ -126,7 +236,7 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
         return optimum
     for _ in range(NEWTON):
         step = np.linalg.solve(curvature, optimum.gradient[inside])
-        if np.abs(step).max() > STEP:
+        if np.abs(step).max() > STEP or step @ optimum.gradient[inside] < REACHED:
             break
         u = optimum.u.copy()
         u[inside] += step

@@ -4,21 +4,122 @@ Up to three, a lattice: sums over the points of a grid have errors that fall lik
 normal (Poisson's summation), so that a step of one standard deviation is plenty; it is grown from the optimum until
 the density has fallen by several nat in every direction, which follows skewed and banana-shaped ones. Up to eight, the
 central composite design of Rue, Martino and Chopin (2009, §6.5): the centre and points on a sphere that integrate the
-second moments of a normal. Beyond, importance sampling (`latlin.hyper.importance`).
+second moments of a normal. Beyond, importance sampling (`latlin.hyper.rules`).
 """
 
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp, stdtrit
+from scipy.stats import qmc
 
-from latlin.hyper.axes import Axes
-from latlin.hyper.objective import Objective, Point
+from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
+from latlin.hyper.optimum import Optimum, hessian_at
+from latlin.hyper.space import Objective, Point
 from latlin.numerics.arrays import LOG_2PI, Array
+
+# --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
+#
+#     u = centre + E (s ∘ z),   E = eigenvectors of minus the inverse Hessian, times the roots of its eigenvalues
+#
+# with one scale s per axis and direction, taken from how far the log density has fallen at ±√2 (Rue, Martino and
+# Chopin, 2009, §6.5): a normal has fallen by one there.
+
+
+#: largest and smallest sd of a coordinate that a Hessian may say
+WIDEST, NARROWEST = 3.0, 1e-4
+#: where skewness is measured, and ends of the scales that it may give
+REACH = float(np.sqrt(2.0))
+SCALES = (0.3, 3.0)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The map between z and u.
+
+    Parameters
+    ----------
+    centre : ndarray of shape (m,)
+    basis : ndarray of shape (m, m)
+        Columns are axes, as long as one standard deviation.
+    up, down : ndarray of shape (m,)
+        Scales for z above and below zero.
+    """
+
+    centre: Array
+    basis: Array
+    up: Array
+    down: Array
+
+    @property
+    def log_volume(self) -> float:
+        """log |det E|."""
+        return float(np.linalg.slogdet(self.basis)[1])
+
+    @property
+    def even(self) -> Array:
+        """One scale per axis, for both directions."""
+        return 0.5 * (self.up + self.down)
+
+    def split(self, z: Array) -> Array:
+        """u at rows of z, with a scale per direction."""
+        return self.centre + (z * np.where(z >= 0.0, self.up, self.down)) @ self.basis.T
+
+    def plain(self, z: Array) -> Array:
+        """u at rows of z, with one scale per axis."""
+        return self.centre + (z * self.even) @ self.basis.T
+
+    def standard(self, u: Array) -> Array:
+        """z of rows of u, with a scale per direction."""
+        t = np.linalg.solve(self.basis, (np.atleast_2d(u) - self.centre).T).T
+        return t / np.where(t >= 0.0, self.up, self.down)
+
+    def log_split_normal(self, u: Array) -> Array:
+        """Log density at rows of u of independent split normals along the axes; it is continuous."""
+        z = self.standard(u)
+        # each axis has the constant of a normal with the mean of the two scales
+        constant = -0.5 * len(self.centre) * LOG_2PI - float(np.log(self.even).sum()) - self.log_volume
+        return constant - 0.5 * np.sum(z**2, axis=1)
+
+
+def axes_at(objective: Objective, optimum: Optimum) -> Axes:
+    """Axes from the Hessian at an optimum and the skewness along each of them."""
+    curvature = _apart(-hessian_at(objective, optimum.u)[0], optimum)
+    values, vectors = np.linalg.eigh(curvature)
+    # a direction without curvature is as wide as a search may be
+    spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
+    basis = vectors * spread
+    scales = np.ones((2, len(values)))
+    for j in range(len(values)):
+        for side, sign in enumerate((1.0, -1.0)):
+            scales[side, j] = _scale(objective, optimum, sign * REACH * basis[:, j])
+    return Axes(optimum.u, basis, scales[0], scales[1])
+
+
+def _apart(curvature: Array, optimum: Optimum) -> Array:
+    """The curvature with an axis of its own for each coordinate that stands at an end of its search.
+
+    An axis that leans the least bit would leave the search on one side or the other by rounding alone. The density
+    falls there like exp(−|slope|·distance), whose standard deviation is 1/|slope|.
+    """
+    inside = optimum.inside
+    own = np.where(inside, 0.0, optimum.gradient**2)
+    return np.asarray(curvature * np.outer(inside, inside) + np.diag(own))
+
+
+def _scale(objective: Objective, optimum: Optimum, step: Array) -> float:
+    u, box = optimum.u + step, objective.space.box
+    if np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
+        return 1.0
+    fall = optimum.point.log_density - objective.at(u).log_density
+    # −½z²/s² = −fall at z = √2
+    return float(np.clip(1.0 / np.sqrt(fall), *SCALES)) if fall > 0.0 else SCALES[1]
+
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
 LATTICES = {1: (0.7, 10.0, 120), 2: (1.0, 8.0, 250), 3: (1.2, 7.5, 500)}
@@ -122,3 +223,78 @@ def _corners(m: int) -> Array:
     free, rest = generators.get(m, (m, []))
     base = np.array(list(product((-1.0, 1.0), repeat=free)))
     return np.column_stack([base, *(base[:, list(columns)].prod(axis=1) for columns in rest)])
+
+
+# --- Importance sampling of many hyperparameters, from a proposal that is adapted once to what it found.
+#
+# Points are quasi-random (Owen, 1998) under products of Student t along the axes of the optimum's curvature; after a
+# first round the axes are those of the weighted points, and both rounds together are weighed against the mixture of
+# their proposals (Veach and Guibas, 1995). k̂ and the effective number say what the weights are worth.
+
+
+#: degrees of freedom of the proposals, and how much wider than the curvature says they are
+DF, WIDER = 6.0, 1.15
+#: points per round: at least, and per hyperparameter
+FEWEST, EACH = 64, 12
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A product of split Student t along axes."""
+
+    axes: Axes
+
+    def draw(self, count: int, seed: int) -> Array:
+        uniform = qmc.Sobol(len(self.axes.centre), seed=seed).random(count)
+        z = WIDER * stdtrit(DF, np.clip(uniform, 1e-9, 1.0 - 1e-9))
+        return self.axes.split(z)
+
+    def log_density(self, u: Array) -> Array:
+        z = self.axes.standard(u) / WIDER
+        constant = gammaln(0.5 * (DF + 1.0)) - gammaln(0.5 * DF) - 0.5 * np.log(DF * np.pi)
+        scales = np.where(z >= 0.0, self.axes.up, self.axes.down) * WIDER
+        each = constant - 0.5 * (DF + 1.0) * np.log1p(z**2 / DF) - np.log(scales)
+        return np.asarray(each.sum(axis=1) - self.axes.log_volume)
+
+
+def importance(objective: Objective, axes: Axes, seed: int = 0) -> Rule:
+    """Two rounds of points with their weights."""
+    m = len(axes.centre)
+    count = 2 ** int(np.ceil(np.log2(max(FEWEST, EACH * m))))
+    first = Proposal(axes)
+    points = _evaluated(objective, first.draw(count, seed))
+    proposals = [first, Proposal(_adapted(axes, first, points))]
+    points += _evaluated(objective, proposals[1].draw(count, seed + 1))
+    density, u = np.array([point.log_density for point in points]), np.stack([point.u for point in points])
+    mixed = logsumexp([proposal.log_density(u) for proposal in proposals], axis=0) - np.log(2.0)
+    smoothed, k_hat = smooth_log_weights(density - mixed)
+    effective = float(1.0 / np.sum(np.exp(2.0 * smoothed)))
+    # the smoothed weights add up to the integral that the raw ones give, points of no density counted
+    total = logsumexp(density - mixed) - np.log(2.0 * count)
+    log_weights = smoothed + total - density
+    message = f"importance sampling with {len(points)} points, {effective:.0f} of them effective, k̂ = {k_hat:.2f}"
+    if k_hat > LARGEST_K:
+        message += f", which is above {LARGEST_K}: do not trust it; learn fewer hyperparameters or maximise"
+    error = float(1.0 / np.sqrt(effective)) if k_hat <= LARGEST_K else np.inf
+    return Rule(points, log_weights, error, message)
+
+
+def _evaluated(objective: Objective, u: Array) -> list[Point]:
+    """Those of the points that have any density."""
+    low, high = objective.space.box.T
+    points = [objective.at(row) for row in u if np.all((row >= low) & (row <= high))]
+    return [point for point in points if np.isfinite(point.log_density)]
+
+
+def _adapted(axes: Axes, proposal: Proposal, points: list[Point]) -> Axes:
+    """Axes of the weighted points of a first round, drawn half-way towards those that it had."""
+    u = np.stack([point.u for point in points])
+    raw = np.array([point.log_density for point in points]) - proposal.log_density(u)
+    weight = np.exp(smooth_log_weights(raw).log_weights)
+    centre = weight @ u
+    apart = (u - centre) * np.sqrt(weight)[:, None]
+    before = (axes.basis * axes.even) @ (axes.basis * axes.even).T
+    spread = 0.5 * (apart.T @ apart) + 0.5 * before
+    values, vectors = np.linalg.eigh(spread)
+    ones = np.ones(len(centre))
+    return Axes(0.5 * (centre + axes.centre), vectors * np.sqrt(np.maximum(values, 1e-12)), ones, ones)

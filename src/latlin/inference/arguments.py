@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
-from latlin.numerics.visible import visible
+from latlin.numerics.arrays import Array, summable, visible
 
 
 def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:

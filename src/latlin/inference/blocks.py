@@ -10,7 +10,7 @@ where the block is, a piece at a time, so that no whitened or widened copy of a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -29,19 +29,20 @@ ROWS = (1024, 16_384)
 
 
 class Observed(NamedTuple):
-    """Sites of some rows: φ_n(h_nᵀw + offset_n)^{weight_n}."""
+    """Sites of some rows: φ_n(h_nᵀw + offset_n)^{weight_n}, with what the rows leave out; see `SiteFactor`."""
 
     rows: Any
     potential: Potential
     weight: Array | None
     offset: Array | None
+    extra_variance: Array | None = None
 
     @property
     def sites(self) -> Sites:
         count = self.rows.shape[0]
         weight = np.ones(count) if self.weight is None else self.weight
         offset = np.zeros(count) if self.offset is None else self.offset
-        return Sites(((slice(0, count), self.potential),), weight, offset)
+        return Sites(((slice(0, count), self.potential),), weight, offset, self.extra_variance)
 
     def times(self, w: Array) -> Array:
         """Hw, on SciPy's BLAS."""
@@ -51,7 +52,10 @@ class Observed(NamedTuple):
 
 
 class Reading(Protocol):
-    """How a block becomes sites; small, and defined at the top level of a module, so that it can travel."""
+    """How a block becomes sites; small, and defined at the top level of a module, so that it can travel.
+
+    Where it makes rows of another width than the block's, it has an attribute `width`.
+    """
 
     def __call__(self, block: Block) -> Observed | None:
         """The sites of a block, at least one; None where no row counts."""
@@ -87,12 +91,15 @@ class BlockModel(SiteTraits):
     reading : Reading
     signature : str
         What else distinguishes these data from others, for checkpoints.
+    kept : dict
+        What forms have found of these rows; models of the same rows that differ in values alone may share it.
     """
 
     own: LatentLinearModel
     blocks: Blocks
     reading: Reading
     signature: str = ""
+    kept: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         matrices = [*(factor.H for factor in self.own.gaussians), *(factor.H for factor in self.own.sites)]
@@ -128,14 +135,14 @@ class BlockModel(SiteTraits):
 
 def pieces(block: Block, reading: Reading) -> Iterator[Observed]:
     """The block's sites, dense rows a cacheful at a time; sparse rows, which are not widened, all at once."""
-    for part in [block] if sparse.issparse(block.X) else _cut(block):
+    for part in [block] if sparse.issparse(block.X) else _cut(block, getattr(reading, "width", block.X.shape[1])):
         observed = reading(part)
         if observed is not None:
             yield observed
 
 
-def _cut(block: Block) -> Iterator[Block]:
-    size = int(np.clip(PIECE // max(block.X.shape[1], 1), *ROWS))
+def _cut(block: Block, width: int) -> Iterator[Block]:
+    size = int(np.clip(PIECE // max(width, 1), *ROWS))
     for part in slices(block.n_rows, size):
         X, y, weight, offset = (None if values is None else values[part] for values in block[:4])
         yield Block(X, y, weight, offset, block.number)

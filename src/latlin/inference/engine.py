@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from latlin.inference.posterior import Posterior
 
 #: options that say when to stop; a fit may go on from a checkpoint under other ones
-STOPPING = frozenset({"tol", "max_iter", "sweeps"})
+STOPPING = frozenset({"tol", "max_iter", "sweeps", "double_loop"})
 
 
 class Engine(Protocol):

@@ -24,13 +24,16 @@ from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
-from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import needs_sparse
+from latlin.inference.forms.sparse import SparseForm, needs_sparse
+from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
+from latlin.inference.forms.sparse_rows import one_noise
 from latlin.inference.forms.sums import SumForm, Sums, point_terms, sum_form
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -40,6 +43,7 @@ from latlin.numerics.stored import storable_by_arguments
 
 #: entries of the rows up to which singular values are taken
 DECOMPOSED = 2_000_000
+IN_ONE_PASS = ", from one pass over the blocks"
 IMPROPER = "the precision of the posterior is not positive definite to working precision: rescale the columns of H"
 
 
@@ -85,6 +89,8 @@ class Exact:
                 f"engine 'exact' needs Gaussian noise, that is Gaussian sites, and {', '.join(others)} sites are not; "
                 "use engine 'gkl', 'ep', 'lvb' or 'laplace'"
             )
+        if isinstance(model, BlockModel) and needs_sparse(model.own):
+            return _posterior(model, _from_sparse_blocks(sparse_block_form(model)), started, IN_ONE_PASS)
         if isinstance(model, BlockModel):
             form = sum_form(model)
             assert form is not None  # blocks have one
@@ -102,7 +108,21 @@ def conclude(model: Model, form: SumForm, sums: Sums, started: float) -> Posteri
     top = form.own.log_gaussian(origin) + sums.value + 0.5 * dot(slope, u)
     evidence = top + 0.5 * (form.rank * LOG_2PI - chol.log_det)
     solved = Solved(form.gaussian(u, chol), float(evidence), None)
-    return _posterior(model, solved, started, ", from one pass over the blocks")
+    return _posterior(model, solved, started, IN_ONE_PASS)
+
+
+def _from_sparse_blocks(form: SparseBlockForm) -> Solved:
+    """One Newton step from the prior mean is the whole way; of rows with one noise scale the sums are kept."""
+    model = form.elsewhere
+    if one_noise(model.potentials[-1]):
+        return _by_normal_sums(normal_block_sums(model, form), form, _noise(model))
+    at = form.expand(np.zeros(form.rank))
+    step, found = form.newton_step(at), form.gaussian_at(at)
+    if step is None or found is None:
+        raise ValueError(IMPROPER)
+    # log joint at 0 + ½gᵀP⁻¹g + ½ log det(2πP⁻¹)
+    evidence = at.objective + 0.5 * dot(at.gradient, step) + 0.5 * (form.rank * LOG_2PI - found.log_det)
+    return Solved(Gaussian(form.weights(step), found.density.structure), float(evidence), None)
 
 
 def _posterior(model: Model, solved: Solved, started: float, note: str = "") -> Posterior:
@@ -155,6 +175,11 @@ def _decompose(model: LatentLinearModel, prior_mean: Array, whitening: Whitening
 
 def _factorise(model: LatentLinearModel) -> Solved:
     form = site_form(model)
+    if isinstance(form, SparseForm) and _has_one_noise(model):
+        sums = normal_sums(model, form)
+        weighted = form.sites.weight / _noise(model) ** 2
+        stand_ins = SiteParameters(weighted, weighted * (sums.loc - form.sites.offset))
+        return _by_normal_sums(sums, form, _noise(model))._replace(sites=stand_ins)
     parameters, _ = _expand(form.sites, np.zeros(len(form.sites)))
     solution = form.solve(parameters)
     if solution is None:
@@ -165,7 +190,107 @@ def _factorise(model: LatentLinearModel) -> Solved:
     return Solved(form.density(solution), float(evidence), parameters)
 
 
+# --- Many normal observations with one noise scale: sums over the rows are found once and serve every scale and prior.
+
+
+class NormalSums(NamedTuple):
+    """Sums over normal observations with residuals r = y − o − H(μ + δ₀) and weights w.
+
+    They are taken about a δ₀ near the posterior mean, so that nothing cancels where the noise is small.
+    """
+
+    loc: Array
+    origin: Array
+    about: Array  # δ₀
+    gram: Array  # HᵀWH on the entries
+    pull: Array  # HᵀWr
+    square: float  # Σwr²
+    weight: float  # Σw
+
+
+def _has_one_noise(model: LatentLinearModel) -> bool:
+    return len(model.sites) == 1 and one_noise(model.sites[0].potential)
+
+
+def normal_block_sums(model: BlockModel, form: SparseBlockForm) -> NormalSums:
+    """The same of rows in blocks, in three passes; every later fit of these rows needs none."""
+    known: NormalSums | None = model.kept.get("sums")
+    if known is not None and np.array_equal(known.origin, form.mean):
+        return known
+    at = form.expand(np.zeros(form.rank))
+    step = form.newton_step(at)
+    if step is None:
+        raise ValueError(IMPROPER)
+    about = step * form.projections.scale
+    found = form.normal_sums(about)
+    nothing = np.zeros(0)
+    sums = NormalSums(nothing, form.mean, about, found.entries, found.slope, found.value, form.total_weight())
+    model.kept["sums"] = sums
+    return sums
+
+
+def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
+    """The sums of a model's rows; those of an earlier fit of the same rows and responses, where there was one."""
+    site = model.sites[0]
+    loc, known = np.asarray(getattr(site.potential, "loc")), site.kept.get("sums")  # noqa: B009
+    if known is not None and np.array_equal(known.loc, loc) and np.array_equal(known.origin, form.mean):
+        found: NormalSums = known
+        return found
+    parameters, _ = _expand(form.sites, np.zeros(len(form.sites)))
+    solution = form.solve(parameters)
+    if solution is None:
+        raise ValueError(IMPROPER)
+    weight, about = form.sites.weight, solution.u * form.projections.scale
+    residual = loc - form.sites.offset - form.rows @ about
+    pull = form.projections.summed(weight * residual)
+    square = float(weight @ residual**2)
+    sums = NormalSums(loc, form.mean, about, form.gram.total(weight), pull, square, float(weight.sum()))
+    site.kept["sums"] = sums
+    return sums
+
+
+def _by_normal_sums(sums: NormalSums, form: SparseForm, scale: float) -> Solved:
+    """With δ = δ₀ + η and τ = 1/σ²: P = Λ + τHᵀWH, Pη̂ = g = b − Λδ₀ + τHᵀWr, and no pass over the rows."""
+    tau = scale**-2.0
+    precision = form.precision_with(tau * sums.gram)
+    if precision is None:
+        raise ValueError(IMPROPER)
+    linear, turned = form.prior.linear, form.prior.precision @ sums.about
+    pull = linear - turned + tau * sums.pull
+    eta = precision.solve(pull)
+    # log joint at the mean: that at δ₀, and ½gᵀη̂
+    prior = form.constant + dot(linear, sums.about) - 0.5 * dot(sums.about, turned)
+    noise = -0.5 * sums.weight * (LOG_2PI + 2.0 * np.log(scale)) - 0.5 * tau * sums.square
+    evidence = prior + noise + 0.5 * dot(pull, eta) + 0.5 * (form.rank * LOG_2PI - precision.log_det)
+    density = Gaussian(form.mean + sums.about + eta, SparsePrecisionCovariance(precision))
+    return Solved(density, float(evidence), None)
+
+
+def _noise(model: Model) -> float:
+    return float(np.ravel(getattr(model.potentials[-1], "scale"))[0])  # noqa: B009
+
+
+def noise_slope(posterior: Posterior) -> float | None:
+    """∂ log Z/∂σ = ⟨Σ w r²⟩/σ³ − Σw/σ where the sums over the rows are known, else None."""
+    model, sums = posterior.model, None
+    if isinstance(model, BlockModel):
+        sums = model.kept.get("sums") if one_noise(model.potentials[-1]) else None
+    elif _has_one_noise(in_memory(model)):
+        sums = in_memory(model).sites[0].kept.get("sums")
+    structure = getattr(posterior.density, "structure", None)
+    if sums is None or not isinstance(structure, SparsePrecisionCovariance):
+        return None
+    precision, scale = structure.precision, _noise(model)
+    a = precision.factor.analysis
+    i, j = a.order[a.indices], a.order[np.repeat(np.arange(a.dim), np.diff(a.indptr))]
+    eta = posterior.mean - sums.origin - sums.about
+    # tr(G S) + η̂ᵀGη̂, an entry off the diagonal counting twice
+    spread = np.where(i == j, 1.0, 2.0) * (precision.inverse_values + eta[i] * eta[j])
+    expected = sums.square - 2.0 * dot(sums.pull, eta) + dot(sums.gram, spread)
+    return expected / scale**3 - sums.weight / scale
+
+
 def _expand(sites: Sites, x: Array) -> tuple[SiteParameters, float]:
     """Gaussian sites about x: log φ(x + t) = ψ(x) + νt − ½γt², and Σ ψ(x)."""
-    slope, curvature, _ = sites.derivatives(x)
+    slope, curvature = sites.slopes(x)
     return SiteParameters(-curvature, slope), float(np.sum(sites.log_density(x)))

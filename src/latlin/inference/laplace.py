@@ -13,21 +13,27 @@ from typing import ClassVar
 
 import numpy as np
 
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.diagonal import Diagonal
+from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
+from latlin.inference.forms.products import Point, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.forms.sums import SumForm, form_of
 from latlin.inference.mode import find_mode
-from latlin.inference.model import Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
-from latlin.inference.structured_laplace import structured_laplace
-from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
+from latlin.potentials.gaussian import Gaussian as GaussianSites
 
-COVARIANCES = ("full", "diagonal", "low-rank", "sparse")
+COVARIANCES = ("full", "diagonal", "low-rank", "sparse", "estimated")
 REMEDY = "raise max_iter, rescale the columns of H, or use engine 'gkl', which needs no mode"
 
 
@@ -41,12 +47,16 @@ class Laplace:
     tol : float
         Largest absolute gradient entry in whitened coordinates at convergence.
     max_iter : int
-    covariance : {"full", "diagonal", "low-rank", "sparse"}
+    covariance : {"full", "diagonal", "low-rank", "sparse", "estimated"}
         "full" chooses the quickest way to the exact curvature. "sparse" is the same by the sparse Cholesky factor of
         the precision, however much it fills. "diagonal" and "low-rank" find the mode by products with H alone and keep
-        the structure that is closest to the curvature; their evidence is below that of "full".
+        the structure that is closest to the curvature; their evidence is below that of "full". "estimated" is the
+        exact curvature of a sparse model whose factor would fill: variances and the log determinant are estimates by
+        random probes, with standard errors.
     rank : int, optional
         Loadings of a low-rank covariance.
+    probes : int
+        Random sign vectors behind an "estimated" covariance.
     """
 
     name: ClassVar[str] = "laplace"
@@ -54,6 +64,7 @@ class Laplace:
     max_iter: int = 200
     covariance: str = "full"
     rank: int | None = None
+    probes: int = 64
 
     def __post_init__(self) -> None:
         if self.covariance not in COVARIANCES:
@@ -76,6 +87,9 @@ class Laplace:
         if self.covariance in ("diagonal", "low-rank"):
             held = in_memory(model, self.name)
             return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
+        if self.covariance == "estimated":
+            refuse_checkpoint(checkpoint)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         form = self._form(model)
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))
@@ -118,3 +132,77 @@ def refuse_kinks(potentials: Sequence[Potential]) -> None:
             f"the Laplace approximation needs two derivatives at the mode, and {', '.join(kinked)} sites have a kink; "
             "use engine 'gkl', 'ep' or 'lvb' (or 'map' for the mode alone)"
         )
+
+
+# --- Laplace approximations of large models: the mode by products alone, and a covariance with a simple structure.
+#
+# At the mode w* the log posterior is close to log p(w*) − ½δᵀPδ, P = Λ + HᵀΓH. Of all Gaussians of a given structure,
+# the one that is closest to that parabola's in KL(q‖p) has the mean w* and maximises −½tr(PS) + ½ log det S. For a
+# diagonal S it is S_dd = 1/P_dd; others are Gaussian KL fits with the sites replaced by parabolas (Challis (2013),
+# §3.5 and §4.3). The evidence is the value that the parabola's bound has there.
+
+
+#: smallest curvature of a site's parabola
+FLOOR = 1e-12
+
+
+def structured_laplace(
+    engine: object,
+    covariance: str,
+    rank: int | None,
+    rules: Rules,
+    model: LatentLinearModel,
+    start: Posterior | None,
+    verbose: bool,
+    checkpoint: str | os.PathLike[str] | None,
+) -> Posterior:
+    """The Laplace approximation with a diagonal or a low-rank covariance."""
+    started, form = time.perf_counter(), product_form(model)
+    first = None if start is None else start.mean
+    ascent = find_mode_by_products(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, engine))
+    fit = _diagonal if covariance == "diagonal" else _low_rank
+    density, log_evidence = fit(form, ascent.state, model, rank)
+    return Posterior(
+        model=model,
+        density=density,
+        log_evidence=log_evidence,
+        evidence_kind="approximation",
+        engine="laplace",
+        converged=ascent.converged,
+        n_iter=ascent.n_iter,
+        trace=ascent.trace,
+        elapsed=time.perf_counter() - started,
+        message=f"{ascent.message}; the covariance is {covariance}",
+    )
+
+
+def _diagonal(form: ProductForm, mode: Point, model: LatentLinearModel, rank: int | None) -> tuple[Gaussian, float]:
+    precision = form.diagonal(-mode.curvature)
+    if not np.all(precision > 0.0):
+        raise ValueError("the curvature vanishes or has the wrong sign at the mode: use engine 'gkl' or 'ep'")
+    ones, scale = DiagonalWhitening(np.ones(model.dim)), 1.0 / np.sqrt(precision)
+    density = Gaussian(form.prior.origin + mode.deviation, StructuredCovariance(ones, Diagonal(model.dim), scale))
+    return density, mode.objective + 0.5 * float(np.sum(LOG_2PI - np.log(precision)))
+
+
+def _low_rank(form: ProductForm, mode: Point, model: LatentLinearModel, rank: int | None) -> tuple[Gaussian, float]:
+    """A fit to the parabolas, whose heights are put right afterwards."""
+    from latlin.inference.gaussian_kl.engine import GaussianKL  # which itself starts at modes
+
+    slope = form.sites.derivatives(mode.x).first
+    gamma = np.maximum(-mode.curvature, FLOOR)
+    # ψ(x*) + ψ′(x − x*) − ½γ(x − x*)² has its top, ψ(x*) + ½ψ′²/γ, at x* + ψ′/γ
+    top = mode.x + slope / gamma
+    heights = form.sites.log_density(mode.x) + 0.5 * slope**2 / gamma + 0.5 * (LOG_2PI - np.log(gamma))
+    at = _split(model, top + form.rows @ form.prior.origin)
+    scales = _split(model, 1.0 / np.sqrt(gamma))
+    parabolas = [SiteFactor(f.H, GaussianSites(t, s)) for f, t, s in zip(model.sites, at, scales, strict=True)]
+    fit = GaussianKL(covariance="low-rank", rank=rank).run(model.among([*model.gaussians, *parabolas]))
+    density = fit.density
+    assert isinstance(density, Gaussian)  # a structured fit is one
+    return density, fit.log_evidence + float(heights.sum())
+
+
+def _split(model: LatentLinearModel, values: Array) -> list[Array]:
+    """One array per site factor."""
+    return np.split(values, np.cumsum([model.site_count(factor) for factor in model.sites])[:-1])

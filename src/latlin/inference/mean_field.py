@@ -16,6 +16,7 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import FreeFormEvidence
 from latlin.inference.forms.free import FreeForm, State, free_form
+from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -75,6 +76,7 @@ class MeanField:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         form = free_form(model)
         if form is None:
             engine = GaussianKL(covariance="diagonal", tol=GRADIENT * self.tol, max_iter=self.max_iter)

@@ -127,13 +127,15 @@ class Posterior(Archived):
         """Marginals of Hw, one per row of H: `.mean`, `.variance` and the density."""
         return self.density.project(checked_matrix(dense_operator(H), "H", self.model.dim))
 
-    def diagnose(self, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
+    def diagnose(self, n: int | None = None, random_state: RandomState = None) -> Diagnosis:
         """How far to trust this posterior, by importance sampling against its model.
 
         Parameters
         ----------
-        n : int
+        n : int, optional
             Draws, at least 200: half from this posterior, half from wider copies with heavy tails and from the prior.
+            By default 4,000, and fewer beyond 2,000 sites, down to 1,000, so that a diagnosis takes no more than some
+            fits.
         random_state : int, Generator or RandomState, optional
 
         Returns

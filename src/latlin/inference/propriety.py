@@ -71,7 +71,7 @@ def flat_direction(model: LatentLinearModel) -> Array | None:
 
 
 def _is_proper(factor: GaussianFactor) -> bool:
-    return factor.precision is None or factor.rank == factor.precision.shape[0]
+    return not factor.by_precision or factor.rank == factor.size
 
 
 def _falling_rows(factor: GaussianFactor) -> Any:

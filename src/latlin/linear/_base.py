@@ -21,24 +21,20 @@ from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._block_table import Table, describe
-from latlin.linear._coding import Coding, Numbers
+from latlin.linear._checks import Coding, Numbers
 from latlin.linear._description import Description
 from latlin.linear._design import Design, design_of, design_of_moments
-from latlin.linear._evidence import Fit
-from latlin.linear._families import Targets
 from latlin.linear._fitting import fit_problem, numbered, settled
-from latlin.linear._learning import Learning, fixed_table, learning
-from latlin.linear._model_checks import checks_of_searches
+from latlin.linear._learning import Fit, Learning, fixed_table, learning
+from latlin.linear._model_checks import checks_of_residuals, checks_of_searches, worst
 from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
 from latlin.linear._priors import GaussianPrior, Prior
-from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised
-from latlin.linear._tables import as_pandas, encoded, learn, needs_encoding
+from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
+from latlin.linear._tables import column_of, encoded, read_rows
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import measurable, summable
+from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
@@ -66,6 +62,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         "classes_?[*]",
         "checks_?",
         "encoding_?",
+        "columns_?",
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -117,14 +114,12 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
+    def _read(self, X: Any, options: dict[str, Any], **given: Any) -> dict[str, Any]:
+        """X as numbers and what belongs to its rows; a data frame may hold all of it."""
+        return read_rows(self, X, given, options)
+
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
-        """Checked X and y; texts and levels of a data frame as numbers."""
-        X = as_pandas(visible("X", X))
-        if reset:
-            self.__dict__.pop("encoding_", None)
-            if needs_encoding(X):
-                self.encoding_ = learn(X)
-        X = encoded(X, getattr(self, "encoding_", None))
+        """Checked X and y, as they are used."""
         X, y = validate_data(
             self, X, visible("y", y), reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options
         )
@@ -240,7 +235,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         self.evidence_kind_ = posteriors[0].evidence_kind
         self.converged_ = all(p.converged for p in posteriors)
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
-        self.trace_ = posteriors[0].trace if single else [p.trace for p in posteriors]
+        self.trace_ = stacked([p.trace for p in posteriors])
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
         tables = [fit.table or fixed_table(fit.values) for fit in fits]
         self.hyperparameters_ = tables[0] if single else tables
@@ -250,7 +245,10 @@ class LinearEstimator(Description, Archived, BaseEstimator):
     def _look_back(self, problems: list[Problem], found: Sequence[Check] = ()) -> Self:
         """What the fit shows of the model: `checks_`."""
         searches = checks_of_searches(problems, self._fits, self._given(), self._feature_names())
-        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found))
+        # where classes are separated there is nothing left to look at
+        fits = [] if any(check.name == "separation" and not check.passed for check in found) else self._fits
+        residuals = [checks_of_residuals(fit.posterior, self._design, self._feature_names()) for fit in fits]
+        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found, *worst(residuals)))
         return self
 
     def _checks_of_family(self) -> list[Check]:
@@ -278,12 +276,12 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        X = encoded(as_pandas(visible("X", X)), getattr(self, "encoding_", None))
+        X = encoded(X, getattr(self, "encoding_", None))
         return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         shift = _checks.offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
         return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype

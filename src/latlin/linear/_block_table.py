@@ -16,8 +16,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.distributed.blocks import Block, Blocks, slices, tree
 from latlin.linear import _checks
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.arrays import Array, summable
 
 #: rows that stay in the cache
 PIECE = 1024

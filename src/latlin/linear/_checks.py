@@ -1,15 +1,16 @@
-"""Arguments that come with the rows: weights, offsets and exposures."""
+"""What comes with the rows: weights, offsets, exposures and labels; and what is decided about new rows."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from latlin.distributed.opening import is_dask
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import countable, summable
-from latlin.numerics.visible import visible
+from latlin.numerics.arrays import Array, countable, summable, visible
 
 
 def weights(value: Any, count: int) -> Array | None:
@@ -85,3 +86,92 @@ def beside(y: Any, **extra: Any) -> Any:
 def column(offset: Array | None, index: int) -> Array | None:
     """The offsets of one class."""
     return offset[:, index] if offset is not None and offset.ndim == 2 else offset
+
+
+# --- From labels to the numbers of a likelihood: small objects that can travel to where the labels are.
+
+
+class Coding(Protocol):
+    """Observations of a block as numbers."""
+
+    def __call__(self, y: NDArray[Any]) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers as they are."""
+
+    def __call__(self, y: NDArray[Any]) -> Array:
+        return np.asarray(y, float)
+
+
+@dataclass(frozen=True)
+class Positive:
+    """1 for one label, 0 for the others."""
+
+    label: Any
+
+    def __call__(self, y: NDArray[Any]) -> Array:
+        return (y == self.label).astype(float)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of each label among the classes."""
+
+    classes: NDArray[Any]
+
+    def __call__(self, y: NDArray[Any]) -> Array:
+        return class_index(np.asarray(y), self.classes).astype(float)
+
+
+def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Place of each label among the classes."""
+    order = np.argsort(classes)
+    place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
+    if np.any(classes[place] != labels):
+        raise ValueError(f"y has labels that were not in the training data, which had {classes.tolist()}")
+    return place
+
+
+def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+    """The classes, if there is something to tell apart."""
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
+    return classes
+
+
+# --- Decisions: the action whose loss, averaged over what is not known, is least (Challis (2013), eq. 2.1.8).
+
+
+Loss = Callable[[Any, NDArray[Any]], ArrayLike] | ArrayLike
+
+
+def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Array:
+    """Loss of each action (first axis) at each outcome (any shape)."""
+    if callable(loss):
+        parts = [np.broadcast_to(np.asarray(loss(action, outcomes), float), outcomes.shape) for action in actions]
+        table = np.stack(parts)
+    else:
+        table = np.asarray(loss, float)
+        if table.shape != (len(actions), len(outcomes)):
+            raise ValueError(
+                f"loss must be a function of (action, y) or a table of shape ({len(actions)}, {len(outcomes)}), "
+                f"one row per action and one column per class, got shape {table.shape}"
+            )
+    if np.any(np.isnan(table)):
+        raise ValueError("loss gave NaN; it must give a number for every action and outcome")
+    return table
+
+
+def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
+    """The action of least expected loss for each column of (actions, n)."""
+    return np.asarray(actions)[np.argmin(expected, axis=0)]
+
+
+def check_actions(actions: Sequence[Any]) -> list[Any]:
+    """At least one action."""
+    listed = list(actions)
+    if not listed:
+        raise ValueError("actions must name at least one action, got none")
+    return listed

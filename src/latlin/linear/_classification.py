@@ -18,11 +18,11 @@ from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
-from latlin.linear._coding import Coding, class_index
-from latlin.linear._decide import Loss, check_actions, chosen, loss_table
-from latlin.linear._model_checks import checks_of_labels
+from latlin.linear._checks import Coding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
+from latlin.linear._model_checks import check_combination, checks_of_labels
 from latlin.linear._predict import Latent
 from latlin.linear._problem import Summarised
+from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import jobs
 from latlin.numerics.rng import RandomState
@@ -65,24 +65,40 @@ class Classification(ClassifierMixin, LinearEstimator):
         self.n_jobs = n_jobs
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and labels y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
             Labels of two or more classes.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,) or, for several classes, (n, n_classes), optional
+        offset : array of shape (n,) or, for several classes, (n, n_classes), or name of a column of X, optional
             Added to the linear predictor with coefficient one.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
             on from it if it exists.
+        **table
+            How columns become numbers: missing, drop, categorical, dates, numbers, decimal, coding and reference of
+            `latlin.datasets.learn_encoding`. Missing values are refused unless `missing` says what to do with them.
         """
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset)
+        return self._fit(**read, checkpoint=checkpoint)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any, checkpoint: Any) -> Self:
+        """Learn from numbers."""
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
@@ -97,7 +113,13 @@ class Classification(ClassifierMixin, LinearEstimator):
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
         self._store(problems[0].design, list(fits), X.dtype)
-        return self._look_back(problems, checks_of_labels(X, y, self.classes_, self._feature_names()))
+        found = checks_of_labels(X, y, self.classes_, self._feature_names())
+        if len(self.classes_) == 2 and all(check.passed for check in found):
+            named = f"the classes {self.classes_[0]} and {self.classes_[1]}"
+            is_one = np.asarray(y) == self.classes_[1]
+            joint = check_combination(self._fits[0].posterior, is_one, self._design, self._feature_names(), named)
+            found = found if joint is None else [joint, *(check for check in found if check.name != "separation")]
+        return self._look_back(problems, found)
 
     def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
         assert table.labels is not None  # the first pass looked for them
@@ -148,7 +170,7 @@ class Classification(ClassifierMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated."""
         _, latents, _ = self._latents(X, offset)
-        labels = np.asarray(y)
+        labels = np.asarray(column_of(self, X, "y", y))
         table = self._log_probabilities(latents)
         if labels.shape != table.shape[:1]:
             raise ValueError(f"y must have shape {table.shape[:1]}, one label per row, got shape {labels.shape}")
@@ -178,10 +200,3 @@ class Classification(ClassifierMixin, LinearEstimator):
 def _classes(y: NDArray[Any], weight: Array | None) -> NDArray[Any]:
     """The labels of the rows that count; at least two."""
     return at_least_two(np.unique(y if weight is None else y[weight > 0.0]))
-
-
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
-    """The classes, if there is something to tell apart."""
-    if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
-    return classes

@@ -24,12 +24,11 @@ from latlin.densities.whitening import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.exact import Exact, conclude
-from latlin.inference.forms.gaussian_part import gaussian_part
+from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior
-from latlin.linear._families import Targets
-from latlin.linear._problem import BlockRows, HeldRows, Problem
+from latlin.linear._problem import BlockRows, HeldRows, Problem, Targets
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
 from latlin.potentials.gaussian import Gaussian

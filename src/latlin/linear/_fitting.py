@@ -10,21 +10,31 @@ from typing import Any
 import numpy as np
 
 from latlin.inference.affine.engine import AffineKL
-from latlin.inference.auto import Auto, choose
 from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.infer import resolve
+from latlin.inference.infer import Auto, choose, resolve
 from latlin.inference.laplace import Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import PLAIN, Accuracy, Fit, ranges_of
 from latlin.linear._exact import closed_form, is_exact
-from latlin.linear._learning import ARGUMENTS, NARROW, Learning, Task, fixed_table, learn, learn_exactly
+from latlin.linear._learning import (
+    ARGUMENTS,
+    NARROW,
+    PLAIN,
+    Accuracy,
+    Fit,
+    Learning,
+    Task,
+    fixed_table,
+    learn,
+    learn_exactly,
+    ranges_of,
+)
 from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import Problem
-from latlin.numerics.magnitude import SMALLEST
+from latlin.numerics.arrays import SMALLEST
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"

@@ -24,16 +24,86 @@ import numpy as np
 
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate, maximise
-from latlin.hyper.objective import Evaluate, Evaluation
-from latlin.hyper.space import Hyperparameter, Space
-from latlin.hyper.table import HyperparameterTable, row_of
+from latlin.hyper.marginals import HyperparameterTable, row_of
+from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
+from latlin.inference.forms.other_prior import density_under
+from latlin.inference.gaussian_kl.covariances import Full
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
-from latlin.linear._evidence import Accuracy, Fit, Share, ranges_of
 from latlin.linear._exact import Spectrum
 from latlin.linear._problem import Problem
-from latlin.potentials.ranges import Above, Between, Increasing, Range
+from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
+from latlin.potentials.ranges import Above, Between, Increasing, Positive, Range
 from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
+
+# --- What a linear fit is: a posterior with its hyperparameters, how far a search for these goes, and where they lie.
+
+
+class Accuracy(NamedTuple):
+    """How far a search goes.
+
+    Parameters
+    ----------
+    gradient : float
+        Largest derivative of the log evidence in a log hyperparameter at the end, in nat.
+    gain : float
+        Least relative gain in log evidence that is worth another fit.
+    """
+
+    gradient: float = 1e-2
+    gain: float = 1e-10
+
+
+PLAIN = Accuracy()
+
+
+@storable
+class Share(NamedTuple):
+    """One component of a posterior that is averaged over hyperparameters: its weight and their values."""
+
+    weight: float
+    values: dict[str, Any]
+
+
+@storable
+class Fit(NamedTuple):
+    """A posterior and the hyperparameters it belongs to.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        A mixture where hyperparameters are integrated.
+    values : dict
+        Hyperparameters by name: given, at their optimum, or their posterior means.
+    n_fits : int
+    shares : tuple of Share
+        Those of the components of a mixture, in their order; empty otherwise.
+    table : HyperparameterTable or None
+    """
+
+    posterior: Posterior
+    values: dict[str, Any]
+    n_fits: int = 1
+    shares: tuple[Share, ...] = ()
+    table: HyperparameterTable | None = None
+
+    @property
+    def weights(self) -> Array:
+        """Those of the components of a mixture."""
+        return np.array([share.weight for share in self.shares])
+
+
+def ranges_of(problem: Problem) -> dict[str, Range]:
+    """Where each hyperparameter is sought."""
+    unit = problem.unit
+    return {
+        "prior_scale": Positive(unit, 1e-4 * unit, 1e3 * unit),
+        **problem.family.ranges(unit),
+        **problem.prior.ranges(),
+    }
+
 
 Manner = Literal["auto", "maximise", "integrate", "fixed"]
 #: hyperparameter → the estimator's argument
@@ -42,6 +112,8 @@ ARGUMENTS = {"scale": "noise_scale"}
 FEW, NARROW, FINEST = 3, 100, 1
 #: most hyperparameters whose curvature is looked for
 CURVED = 8
+#: largest gradient entry of a fit that a search starts with
+ROUGH = 1e-1
 #: sd of the logarithm of a parameter of which nothing is known
 WIDE = 2.0
 
@@ -158,15 +230,19 @@ class Task(NamedTuple):
     cheap: bool
     verbose: bool = False
 
-    def run(self, space: Space, evaluate: Evaluate, *, curvature: bool) -> Learnt:
+    def run(self, space: Space, evaluate: Evaluate, *, curvature: bool, rough: Evaluate | None = None) -> Learnt:
         """Maximise or integrate."""
         few, (gradient, gain) = self.cheap and len(space) <= FEW, self.accuracy
         if self.wish.manner == "integrate" or (self.wish.manner == "auto" and few):
             quick = self.wish.manner == "auto" and len(space) > FINEST
             method = "composite" if quick else "auto"
-            return integrate(space, evaluate, method=method, gradient=gradient, gain=gain, verbose=self.verbose)
+            return integrate(
+                space, evaluate, method=method, gradient=gradient, gain=gain, rough=rough, verbose=self.verbose
+            )
         curved = curvature and len(space) <= CURVED
-        return maximise(space, evaluate, gradient=gradient, gain=gain, curvature=curved, verbose=self.verbose)
+        return maximise(
+            space, evaluate, gradient=gradient, gain=gain, curvature=curved, rough=rough, verbose=self.verbose
+        )
 
 
 def learn(
@@ -184,7 +260,10 @@ def learn(
     """
     unknowns = Unknowns(problem, values, free, task.wish.priors)
     evaluate = evaluation(problem, engine, unknowns, start, checkpoint)
-    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap), unknowns)
+    rough = None
+    if start is None and checkpoint is None and isinstance(engine, GaussianKL) and engine.structure == Full():
+        rough = evaluation(problem, replace(engine, tol=max(engine.tol, ROUGH)), unknowns)
+    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap, rough=rough), unknowns)
 
 
 def evaluation(
@@ -202,7 +281,14 @@ def evaluation(
         file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
         posterior = engine.run(problem.model(found), start=start if before is None else before, checkpoint=file)
         gradient = unknowns.slopes(problem.gradient(posterior, found)) if slopes else None
-        return Evaluation(posterior.log_evidence, gradient, posterior)
+
+        def held(others: dict[str, float]) -> Mapping[str, float]:
+            values = unknowns.assembled(others)
+            model = problem.model(values)
+            moved = replace(posterior, model=model, density=density_under(model, posterior))
+            return unknowns.slopes(problem.gradient(moved, values))
+
+        return Evaluation(posterior.log_evidence, gradient, posterior, held)
 
     return evaluate
 

@@ -14,13 +14,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.diagnostics.model_checks import Check
+from latlin.diagnostics.residuals import (
+    FEWEST_ROWS,
+    CurveSums,
+    check_curves,
+    check_joint_separation,
+    check_neighbours,
+    check_noise,
+    curve_sums,
+)
 from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 from latlin.distributed.blocks import Block
 from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
-from latlin.linear._coding import class_index
-from latlin.linear._evidence import Fit, ranges_of
+from latlin.linear._checks import class_index
+from latlin.linear._design import Design
+from latlin.linear._learning import Fit, ranges_of
 from latlin.linear._problem import Problem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
@@ -91,7 +101,7 @@ class Dispersed:
 
 def dispersion(posterior: Posterior) -> Dispersion:
     """Of the last sites of a posterior's model, at the posterior mean."""
-    model: Any = posterior.model.centre if isinstance(posterior.model, AveragedModel) else posterior.model
+    model = _model_of(posterior)
     if isinstance(model, BlockModel):
         sums = model.blocks.total(_block_sums, model.reading, posterior.mean)
     else:
@@ -102,6 +112,11 @@ def dispersion(posterior: Posterior) -> Dispersion:
     score = (float(statistic) - freedom) / max(float(np.sqrt(spread)), 1e-300)
     zeros = float(more) / max(float(np.sqrt(chance)), 1e-300)
     return Dispersion(float(statistic) / freedom, score, parts == 0, zeros)
+
+
+def _model_of(posterior: Posterior) -> Any:
+    """The model of a posterior, at the centre of its hyperparameters."""
+    return posterior.model.centre if isinstance(posterior.model, AveragedModel) else posterior.model
 
 
 def _block_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
@@ -212,3 +227,103 @@ def checks_of_numbers(X: Any, y: Array, names: Sequence[str]) -> list[Check]:
     if X.shape[0] * X.shape[1] > MOST_ENTRIES or y.ndim > 1:
         return []
     return [check_copied_numbers(X, y, names)]
+
+
+# --- residuals ------------------------------------------------------------------------------------------------------
+
+#: features, and entries of X, up to which every fit looks for curves; rows per unknown that this needs
+MOST_FEATURES, MOST_CELLS, ROWS_PER_UNKNOWN = 100, 1_000_000, 4
+
+
+def checks_of_residuals(posterior: Posterior, design: Design, names: Sequence[str]) -> list[Check]:
+    """Patterns that the linear predictor leaves, and what the residuals of Gaussian noise look like.
+
+    Rows in blocks are passed over once more, but for Gaussian noise, whose fit is one pass.
+    """
+    if design.n_features > MOST_FEATURES:
+        return []
+    model = _model_of(posterior)
+    if isinstance(model, BlockModel):
+        if model.reading.kind().gaussian:
+            return []
+        sums = CurveSums(*model.blocks.total(_block_curves, model.reading, posterior.mean, design.spread))
+        return [check_curves(sums, names)] if sums.rows >= ROWS_PER_UNKNOWN * design.dim else []
+    site = model.sites[-1]
+    observed = Observed(site.H, site.potential, site.weight, site.offset)
+    rows = len(observed.sites.weight)
+    if rows < max(FEWEST_ROWS, ROWS_PER_UNKNOWN * design.dim) or rows * design.dim > MOST_CELLS:
+        return []
+    if not isinstance(site.H, np.ndarray):
+        return []
+    return _checks_of_rows(observed, posterior, design, names)
+
+
+def worst(found: Sequence[Sequence[Check]]) -> list[Check]:
+    """One check per name from those of several responses: the first that failed, or the first."""
+    each: dict[str, Check] = {}
+    for check in (check for checks in found for check in checks):
+        if check.name not in each or (each[check.name].passed and not check.passed):
+            each[check.name] = check
+    return list(each.values())
+
+
+def _checks_of_rows(observed: Observed, posterior: Posterior, design: Design, names: Sequence[str]) -> list[Check]:
+    x, slope, curvature = _slopes(observed, posterior.mean)
+    H = np.asarray(observed.rows)
+    scale = np.where((sd := H[:, : design.n_features].std(axis=0)) > 0.0, sd, 1.0)
+    curves = check_curves(curve_sums(_with_ones(H, design), scale, slope, curvature), names)
+    if curves.passed and np.all(curvature > 0.0):
+        found = check_neighbours(slope / np.sqrt(curvature), H[:, : design.n_features], names)
+        curves = curves if found is None else found
+    if not observed.potential.gaussian or np.ptp(observed.sites.weight) > 0.0:
+        return [curves]
+    # Var(y − x) = σ² − v at the rows that were fitted, with v the posterior variance of the predictor
+    variance = 1.0 / curvature
+    v = np.asarray(posterior.project(H).variance)
+    residual = slope * variance / np.sqrt(np.maximum(variance - v, 0.05 * variance))
+    return [curves, check_noise(residual, x)]
+
+
+def _slopes(observed: Observed, mean: Array) -> tuple[Array, Array, Array]:
+    """Predictors, and slopes and curvatures of the log likelihoods in them; those without a sign have a common one."""
+    sites = observed.sites
+    x = np.asarray(observed.times(mean)) + sites.offset
+    found = observed.potential.derivatives(x)
+    slope, curvature = np.asarray(found.first), -np.asarray(found.second)
+    if np.any(curvature <= 0.0):
+        curvature = np.full_like(x, max(float(np.mean(slope**2)), 1e-300))
+    return x, sites.weight * slope, sites.weight * curvature
+
+
+def _with_ones(H: Array, design: Design) -> Array:
+    return H if design.intercept else np.column_stack([H, np.ones(len(H))])
+
+
+def _block_curves(block: Block, reading: Reading, mean: Array, scale: Array) -> tuple[Any, ...]:
+    total: tuple[Any, ...] | None = None
+    for observed in pieces(block, reading):
+        H = observed.rows.toarray() if hasattr(observed.rows, "toarray") else np.asarray(observed.rows)
+        _, slope, curvature = _slopes(observed, mean)
+        ones = H if H.shape[1] > len(scale) else np.column_stack([H, np.ones(len(H))])
+        part = tuple(curve_sums(ones, scale, slope, curvature))
+        total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
+    if total is not None:
+        return total
+    dim, count = max(len(mean), len(scale) + 1), len(scale)
+    return tuple(curve_sums(np.zeros((0, dim)), np.ones(count), np.zeros(0), np.zeros(0)))
+
+
+def check_combination(
+    posterior: Posterior, is_one: Any, design: Design, names: Sequence[str], label: str
+) -> Check | None:
+    """A combination of features that separates two classes in the rows of memory, or None."""
+    model = _model_of(posterior)
+    if isinstance(model, BlockModel):
+        return None
+    site = model.sites[-1]
+    observed = Observed(site.H, site.potential, site.weight, site.offset)
+    x = np.asarray(observed.times(posterior.mean)) + observed.sites.offset
+    if len(x) != len(is_one):
+        return None
+    strength = posterior.mean[: design.n_features] * design.spread
+    return check_joint_separation(np.where(is_one, x, -x), strength, names, label)

@@ -17,8 +17,7 @@ from latlin import potentials
 from latlin.inference.evidence.gradient import EvidenceGradient
 from latlin.inference.model import GaussianFactor, SiteFactor
 from latlin.linear._design import Design
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import summable
+from latlin.numerics.arrays import Array, summable
 from latlin.potentials.base import Potential
 from latlin.potentials.ranges import Range
 

@@ -1,14 +1,15 @@
-"""Regressors: predictions of numbers with their uncertainty."""
+"""Regressors: predictions of numbers with their uncertainty; exposures, and families given by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from sklearn.base import RegressorMixin
+from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.distributed.answers import rowwise
@@ -16,7 +17,7 @@ from latlin.distributed.checkpoints import refuse_checkpoint
 from latlin.distributed.opening import is_blocked
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
-from latlin.linear._decide import Loss, check_actions, chosen, loss_table
+from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table
 from latlin.linear._model_checks import checks_of_numbers
 from latlin.linear._predict import (
     draw_observations,
@@ -28,9 +29,12 @@ from latlin.linear._predict import (
     predictive_quantiles,
     tails,
 )
+from latlin.linear._tables import column_of
+from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
+from latlin.potentials.families import Family, named
 
 #: nodes over which a loss is averaged
 NODES = 64
@@ -40,23 +44,39 @@ class Regression(RegressorMixin, LinearEstimator):
     """`fit` and predictions of a single numeric response."""
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, *, checkpoint: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor with coefficient one.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file (several fits: this name and a number), and go
             on from it if it exists.
+        **table
+            How columns become numbers: missing, drop, categorical, dates, numbers, decimal, coding and reference of
+            `latlin.datasets.learn_encoding`. Missing values are refused unless `missing` says what to do with them.
         """
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset)
+        return self._fit(**read, checkpoint=checkpoint)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any, checkpoint: Any) -> Self:
+        """Learn from numbers."""
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
@@ -114,7 +134,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -137,7 +157,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         described = predictive(self._likelihood(), at)
@@ -149,7 +169,7 @@ class Regression(RegressorMixin, LinearEstimator):
         self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
     ) -> tuple[Array, NDArray[np.int64]]:
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         shift = _checks.offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
@@ -178,3 +198,236 @@ class Regression(RegressorMixin, LinearEstimator):
         node, weight = np.polynomial.legendre.leggauss(NODES)
         outcomes = self.predict_quantiles(X, 0.5 * (node + 1.0), offset)
         return chosen(listed, loss_table(listed, loss, outcomes.astype(float)) @ (0.5 * weight))
+
+
+# --- Exposures beside offsets: families whose size is e^x take the time, area or population that a row stands for.
+
+
+class Exposed(Regression):
+    """`exposure=` in every method that takes an offset: log exposure is added to the offset."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        exposure: Any = None,
+        *,
+        checkpoint: Any = None,
+        **table: Any,
+    ) -> Self:
+        """Learn from rows X (n, n_features), dense or sparse, and y (n,).
+
+        Parameters
+        ----------
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
+            A row of weight 2 counts as two rows.
+        offset : array of shape (n,) or name of a column of X, optional
+            Added to the linear predictor, a logarithm, with coefficient one.
+        exposure : array of shape (n,) or name of a column of X, optional
+            Time, area or population of a row, positive: the mean of y is proportional to it.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
+        """
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+        return self._fit_exposed(**read, checkpoint=checkpoint)
+
+    def _fit_exposed(self, X: Any, y: Any, sample_weight: Any, offset: Any, exposure: Any, checkpoint: Any) -> Self:
+        """Learn from numbers."""
+        return self._fit(X, y, sample_weight, exposed(offset, exposure), checkpoint)
+
+    def _shift(self, X: Any, offset: Any, exposure: Any) -> Any:
+        """Offsets and logarithms of exposures of new rows together."""
+        return exposed(column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure))
+
+    def predict(self, X: Any, offset: Any = None, exposure: Any = None, **options: Any) -> Any:
+        """Predicted mean of y of each row; with return_std or return_cov also its standard deviation or covariance."""
+        return super().predict(X, self._shift(X, offset, exposure), **options)
+
+    def predict_latent(self, X: Any, offset: Any = None, exposure: Any = None, **options: Any) -> Any:
+        """The linear predictor, a logarithm, of each row: see `BayesianLinearRegression.predict_latent`."""
+        return super().predict_latent(X, self._shift(X, offset, exposure), **options)
+
+    def predict_quantiles(
+        self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, exposure: Any = None
+    ) -> Array:
+        """Quantiles of a new y at each row, shape (n, number of quantiles)."""
+        return super().predict_quantiles(X, quantiles, self._shift(X, offset, exposure))
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
+        """The central interval that holds a new y with probability `coverage`: columns low and high."""
+        return super().predict_interval(X, coverage, self._shift(X, offset, exposure))
+
+    def log_predictive_density(self, X: Any, y: Any, offset: Any = None, exposure: Any = None) -> Array:
+        """log p(y | x, data) of each row, in nat, posterior integrated."""
+        return super().log_predictive_density(X, y, self._shift(X, offset, exposure))
+
+    def quantile_residuals(
+        self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None, exposure: Any = None
+    ) -> Array:
+        """Randomised quantile residuals: standard normal, one per row, if the model is right."""
+        return super().quantile_residuals(X, y, self._shift(X, offset, exposure), random_state)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, exposure: Any = None
+    ) -> Array:
+        """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
+        return super().sample_y(X, n_samples, random_state, self._shift(X, offset, exposure))
+
+    def decide(
+        self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None, exposure: Any = None
+    ) -> NDArray[Any]:
+        """The action of least expected loss for each row: see `BayesianLinearRegression.decide`."""
+        return super().decide(X, actions, loss, self._shift(X, offset, exposure))
+
+
+# --- Estimators whose family is an option, given by name or chosen by the evidence.
+
+
+AUTO = "auto"
+#: nats by which a family must beat a simpler one that comes before it
+GAIN = 1.0
+
+
+class Tried(NamedTuple):
+    """A candidate's fit, and what it warned of."""
+
+    fitted: ChosenFamily
+    warned: list[warnings.WarningMessage]
+
+    @property
+    def log_evidence(self) -> float:
+        return float(self.fitted.log_evidence_)
+
+    def __str__(self) -> str:
+        return f"{self.fitted.family} {self.log_evidence:.2f}"
+
+
+class ChosenFamily(Regression):
+    """Regression by one of several families; "auto" fits some and keeps the one of highest evidence.
+
+    A subclass names its families, those that "auto" compares from the simplest on, and has one constructor argument of
+    the same name for every parameter of them.
+    """
+
+    #: families by name, and those that "auto" compares
+    _families: ClassVar[Mapping[str, Family]] = {}
+    _candidates: ClassVar[tuple[str, ...]] = ()
+    _extras: tuple[str, ...] = ("family_", "choice_")
+
+    family: str
+
+    @classmethod
+    def families(cls) -> tuple[str, ...]:
+        """Names of the families."""
+        return tuple(cls._families)
+
+    def _family(self) -> Family:
+        return named(getattr(self, "family_", self.family), self._families)
+
+    def _given(self) -> dict[str, Any]:
+        return {"prior_scale": self.prior_scale, **{name: getattr(self, name) for name in self._family().parameters}}
+
+    def _fit_chosen(self, fit: Callable[..., Self], X: Any, y: Any, data: dict[str, Any], checkpoint: Any) -> Self:
+        """Run `fit` for the family that was named, or choose one."""
+        named(self.family, dict.fromkeys([AUTO, *self._families] if self._candidates else self._families))
+        if self.family != AUTO:
+            self.family_, self.choice_ = self.family, ""
+            return fit(X, y, **data, checkpoint=checkpoint)
+        if checkpoint is not None:
+            raise ValueError("checkpoint is for one family: name it instead of family='auto'")
+        return self._fit_best(X, y, data)
+
+    def _fit_best(self, X: Any, y: Any, data: dict[str, Any]) -> Self:
+        """Fit every candidate and keep the simplest whose evidence is within a nat of the best."""
+        tried: list[Tried] = []
+        refused: list[ValueError] = []
+        for name in self._candidates:
+            if tried and not self._is_worth(name, max(tried, key=lambda each: each.log_evidence).fitted):
+                continue
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                try:
+                    tried.append(Tried(clone(self).set_params(family=name).fit(X, y, **data), warned))
+                except ValueError as error:
+                    refused.append(error)
+        if not tried:
+            raise refused[0]
+        if any(each.fitted.evidence_kind_ == "none" for each in tried):
+            raise ValueError("family='auto' compares evidences, and this engine has none: name a family")
+        most = max(each.log_evidence for each in tried)
+        best = next(each for each in tried if each.log_evidence > most - GAIN)
+        options = self.get_params(deep=False)
+        self.__dict__.update({name: part for name, part in vars(best.fitted).items() if name not in options})
+        self.choice_ = self._reason(tried, best)
+        for warning in best.warned:
+            alert(str(warning.message), warning.category)
+        return self
+
+    def _is_worth(self, name: str, best: Any) -> bool:
+        """Whether a candidate may explain what the best of those before it leaves."""
+        return True
+
+    def _reason(self, tried: list[Tried], best: Tried) -> str:
+        others = sorted((each for each in tried if each is not best), key=lambda each: -each.log_evidence)
+        against = f" against {', '.join(map(str, others))}" if others else ""
+        return f"family {self.family_} was chosen by its log evidence: {best} ({self.evidence_kind_}){against}"
+
+    def family_name(self) -> str:
+        return str(getattr(self, "family_", self.family))
+
+    def _footer(self) -> str:
+        return "\n".join(filter(None, [super()._footer(), getattr(self, "choice_", "")]))
+
+    def _title(self) -> str:
+        return f"{super()._title()}, family {self.family_}"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+
+class ExposedFamily(ChosenFamily, Exposed):
+    """Families whose size is e^x, with exposures."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        exposure: Any = None,
+        *,
+        checkpoint: Any = None,
+        **table: Any,
+    ) -> Self:
+        """Learn from rows X (n, n_features), dense or sparse, and y (n,).
+
+        Parameters
+        ----------
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or name of a column of X
+        sample_weight : array of shape (n,) or name of a column of X, optional
+            A row of weight 2 counts as two rows.
+        offset : array of shape (n,) or name of a column of X, optional
+            Added to the linear predictor, a logarithm, with coefficient one.
+        exposure : array of shape (n,) or name of a column of X, optional
+            Time, area or population of a row, positive: the mean of y is proportional to it.
+        checkpoint : path, optional
+            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
+        """
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+        X, y = read.pop("X"), read.pop("y")
+        return self._fit_chosen(self._fit_exposed, X, y, read, checkpoint)

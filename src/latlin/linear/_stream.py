@@ -17,12 +17,11 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.model import GaussianFactor
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.linear import _checks
-from latlin.linear._classification import at_least_two
-from latlin.linear._coding import class_index
-from latlin.linear._evidence import Fit
+from latlin.linear._checks import at_least_two, class_index
 from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
-from latlin.linear._learning import Learning
+from latlin.linear._learning import Fit, Learning
 from latlin.linear._problem import Problem
+from latlin.linear._tables import encoded
 from latlin.numerics.arrays import Array
 
 #: rows a first block must have when hyperparameters are to be learnt from it
@@ -82,6 +81,10 @@ class _Stream:
         fits = [absorb(*arguments) for arguments in zip(problems, before, values, strict=True)]
         return self._store(problems[0].design, fits, X.dtype if first else self._dtype)
 
+    def _block(self: Any, X: Any, first: bool) -> Any:
+        """Rows as numbers; the first block says how the columns of a data frame become numbers."""
+        return self._read(X, {})["X"] if first else encoded(X, getattr(self, "encoding_", None))
+
     def _first_values(self: Any, problem: Problem) -> dict[str, Any]:
         """Hyperparameters of a stream: those given, the others learnt from the first block."""
         values, free = settled(problem, self._given(), self.ard)
@@ -114,7 +117,8 @@ class Streaming(_Stream):
         y : array of shape (n,)
         sample_weight, offset : array of shape (n,), optional
         """
-        X, y = self._training(X, y, reset=not hasattr(self, "_fits"), y_numeric=True)
+        first = not hasattr(self, "_fits")
+        X, y = self._training(self._block(X, first), y, reset=first, y_numeric=True)
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         return self._absorbed(X, [np.asarray(y, float)], weight, shift)
 
@@ -140,7 +144,7 @@ class StreamingClasses(_Stream):
         offset : array of shape (n,) or (n, n_classes), optional
         """
         first = not hasattr(self, "_fits")
-        X, y = self._training(X, y, reset=first)
+        X, y = self._training(self._block(X, first), y, reset=first)
         check_classification_targets(y)
         weight = _checks.weights(sample_weight, X.shape[0])
         labels = np.unique(y if classes is None else classes)

@@ -1,13 +1,26 @@
-"""Data frames as they come: texts, categories and truth values become numbers as the command line encodes them."""
+"""Data frames as they come: texts, categories, dates and gaps become numbers as the command line encodes them.
+
+Arguments that belong to rows (y, weights, offsets, exposures, trials, events) may be names of columns of the frame.
+What was learnt of the columns stays with the model as `encoding_`, and the names as `columns_`, so that new rows are
+read in the same way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from latlin.distributed.opening import is_blocked
+from latlin.numerics.arrays import visible
+
 if TYPE_CHECKING:
     from latlin.datasets.encoding import Encoding
+
+#: options of `latlin.datasets.learn_encoding` that a fit takes
+OPTIONS = ("missing", "drop", "categorical", "dates", "numbers", "decimal", "coding", "reference")
 
 
 def as_pandas(X: Any) -> Any:
@@ -16,9 +29,20 @@ def as_pandas(X: Any) -> Any:
     return X.to_pandas() if is_foreign else X
 
 
+def _without_hidden(X: Any) -> Any:
+    """X, if numbers hide nothing of it; dates of data frames are named where they are encoded."""
+    visible("X", X.select_dtypes(exclude=["datetime", "datetimetz"]) if is_frame(X) else X)
+    return X
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame of pandas."""
+    return hasattr(X, "columns") and hasattr(X, "iloc")
+
+
 def needs_encoding(X: Any) -> bool:
     """Whether X is a data frame with a column that is not of plain numbers."""
-    if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+    if not is_frame(X):
         return False
     from latlin.datasets.columns import holds_numbers  # arrays do without it
 
@@ -30,20 +54,132 @@ def _is_arraylike(X: Any) -> bool:
     return not all(isinstance(name, str) for name in X.columns)
 
 
-def learn(X: Any) -> Encoding:
-    """How the columns of a data frame become numbers: levels are compared with the first of them."""
-    from latlin.datasets.encoding import learn_encoding  # arrays do without it
+def read_rows(model: Any, X: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """X as numbers, and what belongs to its rows as arrays; the model remembers how.
 
-    return learn_encoding(X, None)
+    Parameters
+    ----------
+    model : estimator
+        Gets `encoding_` and `columns_` where X needs them, and loses those of an earlier fit.
+    X : rows
+    given : dict
+        Argument → array, name of a column of X, or None.
+    options : dict
+        Of `latlin.datasets.learn_encoding`.
+    """
+    _refuse_unknown(model, options)
+    names = {argument: value for argument, value in given.items() if isinstance(value, str)}
+    if is_blocked(X):
+        if names or options:
+            said = ", ".join([*names, *options])
+            raise ValueError(f"X is in blocks of rows, where {said} cannot be read from its columns: give arrays")
+    else:
+        X = _without_hidden(as_pandas(X))
+    if is_blocked(X) or not (names or options or needs_encoding(X)):
+        for name in ("encoding_", "columns_"):
+            model.__dict__.pop(name, None)
+        return {"X": X, **given}
+    return _encoded_rows(model, X, dict(given), names, dict(options))
+
+
+def _encoded_rows(
+    model: Any, X: Any, given: dict[str, Any], names: dict[str, str], options: dict[str, Any]
+) -> dict[str, Any]:
+    from latlin.datasets.columns import listed
+    from latlin.datasets.encoding import learn_encoding
+
+    frame, is_unnamed = (X, False) if is_frame(X) else (_framed(X), True)
+    if is_unnamed and names:
+        raise ValueError(f"{', '.join(names)} cannot be the name of a column: X must be a data frame, got an array")
+    absent = [name for name in names.values() if name not in frame.columns]
+    if absent:
+        raise ValueError(f"the table has no column {listed(absent)}; it has {listed(frame.columns)}")
+    for argument, name in names.items():
+        given[argument] = frame[name]
+    left = options.pop("drop", ())
+    dropped = (*names.values(), *([left] if isinstance(left, str) else left))
+    known = _known_rows(given.get("y"), options.get("missing", "error"), "y" in names)
+    if known is not None:
+        frame, given = frame[known], _rows_of(given, known)
+    encoding = replace(learn_encoding(frame, None, drop=dropped, **options), is_unnamed=is_unnamed)
+    found = encoding.encode(frame)
+    model.encoding_, model.columns_ = encoding, names
+    given = given if found.kept.all() else _rows_of(given, found.kept)
+    return {"X": found.matrix, **{name: _as_array(value) for name, value in given.items()}}
+
+
+def _refuse_unknown(model: Any, options: Mapping[str, Any]) -> None:
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise TypeError(f"{type(model).__name__}.fit() has no argument {unknown[0]!r}; for tables it has {OPTIONS}")
+
+
+def _framed(X: Any) -> Any:
+    """An array as a data frame with columns x0, x1, …"""
+    from latlin.datasets.table import need_pandas
+
+    if hasattr(X, "tocsr"):
+        raise ValueError("options of tables are for data frames and dense arrays, got a sparse matrix")
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(f"X must have two dimensions, rows and columns, got shape {array.shape}")
+    return need_pandas().DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+
+
+def _known_rows(y: Any, missing: str, is_named: bool) -> Any:
+    """Rows whose y is known, where y is a column and gaps are allowed; None if all are."""
+    if not is_named or not y.isna().any():
+        return None
+    if missing == "error":
+        raise ValueError(f"y is missing in {int(y.isna().sum())} of {len(y)} rows; missing='drop' leaves them out")
+    return y.notna().to_numpy()
+
+
+def _rows_of(given: Mapping[str, Any], kept: Any) -> dict[str, Any]:
+    """What belongs to some of the rows; single numbers belong to all."""
+    return {
+        name: value if value is None or np.ndim(value) == 0 else np.asarray(value)[kept]
+        for name, value in given.items()
+    }
+
+
+def _as_array(value: Any) -> Any:
+    """A column of numbers, of labels or of truth values as an array."""
+    if not hasattr(value, "iloc"):
+        return value
+    from latlin.datasets.columns import column_of_numbers
+
+    numbers = column_of_numbers(value)
+    return np.asarray(value) if numbers is None or value.dtype.kind in "biu" else numbers
+
+
+def column_of(model: Any, X: Any, argument: str, value: Any, default: Any = None) -> Any:
+    """What belongs to new rows: an array as it is, a column by its name, or the column that the fit named."""
+    fitted = getattr(model, "columns_", {}).get(argument)
+    name = value if isinstance(value, str) else fitted if value is None else None
+    if name is None:
+        return default if value is None else value
+    frame = as_pandas(X)
+    if not is_frame(frame) or name not in frame.columns:
+        because = f"the model was fitted with {argument}={name!r}" if value is None else f"{argument} is {name!r}"
+        raise ValueError(f"the table has no column {name!r}, and {because}: add it, or give {argument} as an array")
+    return _as_array(frame[name])
 
 
 def encoded(X: Any, encoding: Encoding | None) -> Any:
     """A data frame as it came as numbers; arrays, and frames that hold the encoded columns already, as they are."""
-    if encoding is None or not hasattr(X, "columns") or not hasattr(X, "iloc"):
+    X = _without_hidden(as_pandas(X))
+    if encoding is None:
         return X
-    names = set(map(str, X.columns))
-    if names.issuperset(encoding.names) and not names.issuperset(column.name for column in encoding.columns):
+    if not is_frame(X):
+        width = np.shape(X)[1] if np.ndim(X) == 2 else 0
+        if not encoding.is_unnamed or (width == len(encoding.names) and encoding.indicated):
+            return X
+        X = _framed(X)
+    if list(map(str, X.columns)) == encoding.names != [column.name for column in encoding.columns]:
         return X
+    if encoding.missing == "drop":
+        return encoding.encode(X, "error").matrix
     return encoding.encode(X).matrix
 
 

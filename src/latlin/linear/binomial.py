@@ -13,6 +13,7 @@ from latlin.linear._checks import beside
 from latlin.linear._model_checks import Dispersed
 from latlin.linear._predict import Latent, draw_observations, levels, log_density, predictive, tails
 from latlin.linear._regression import Regression
+from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family, named
@@ -147,25 +148,31 @@ class BayesianBinomialRegression(Dispersed, Regression):
         *,
         trials: Any = None,
         checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and successes y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,) or (n, 2)
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,) or (n, 2), or name of a column of X
             Successes, or successes and trials side by side (as blocks of rows hold them).
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,) or name of a column of X, optional
             A row of weight 2 counts as two rows.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,) or name of a column of X, optional
             Added to the linear predictor with coefficient one.
-        trials : int or array of shape (n,), optional
+        trials : int, array of shape (n,) or name of a column of X, optional
             One unless given.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
         """
-        return super().fit(X, beside(y, trials=trials), sample_weight, offset, checkpoint=checkpoint)
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, trials=trials)
+        read["y"] = beside(read["y"], trials=read.pop("trials"))
+        return self._fit(**read, checkpoint=checkpoint)
 
     def _new(self, at: Latent, trials: Any) -> Predictive:
         """Successes of new rows among trials."""
@@ -188,7 +195,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         if return_cov:
             raise ValueError("return_cov has no closed form for chances; take the covariance of draws of sample_y")
         _, (at,), dtype = self._latents(X, offset)
-        described = self._new(at, 1.0 if trials is None else trials)
+        described = self._new(at, column_of(self, X, "trials", trials, 1.0))
         mean = np.asarray(described.mean).astype(dtype)
         return (mean, np.sqrt(described.variance).astype(dtype)) if return_std else mean
 
@@ -198,6 +205,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         """Quantiles of the chance at each row, or of new successes among trials, shape (n, number of quantiles)."""
         q = levels("quantiles", quantiles)
         _, (at,), dtype = self._latents(X, offset)
+        trials = column_of(self, X, "trials", trials)
         if trials is None:
             return self._chances(at, q).astype(dtype)
         return self._new(at, trials).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean)))).T.astype(dtype)
@@ -209,7 +217,8 @@ class BayesianBinomialRegression(Dispersed, Regression):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None, *, trials: Any = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(beside(y, trials=trials), float)
+        y, trials = column_of(self, X, "y", y), column_of(self, X, "trials", trials)
+        observed = np.asarray(beside(y, trials=trials) if np.ndim(y) == 1 else y, float)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -224,10 +233,10 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return below + share * (upto - below)
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = 1
+        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = None
     ) -> Array:
         """Joint draws of successes at the rows, shape (n, n_samples); a column is one draw of the coefficients."""
         rng = self._generator(random_state)
         x, label = self._drawn_predictors(X, n_samples, rng, offset)
-        count = np.broadcast_to(np.asarray(trials, float), x.shape[:1])
+        count = np.broadcast_to(np.asarray(column_of(self, X, "trials", trials, 1.0), float), x.shape[:1])
         return draw_observations(self._likelihood().replace(trials=count), x.T, label, rng).T

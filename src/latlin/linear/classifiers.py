@@ -10,10 +10,11 @@ from scipy.special import expit, ndtr
 
 from latlin.distributed.answers import rowwise
 from latlin.linear import _checks
+from latlin.linear._checks import Coding, Positive
 from latlin.linear._classification import Classification
-from latlin.linear._coding import Coding, Positive
 from latlin.linear._predict import Latent, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
+from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -72,7 +73,7 @@ class OneVersusRest(StreamingClasses, Classification):
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         shares = []

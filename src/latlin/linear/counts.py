@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from latlin.inference.engine import Engine
-from latlin.linear._checks import exposed
-from latlin.linear._choice import AUTO, ExposedFamily
-from latlin.linear._families import COUNTS
 from latlin.linear._model_checks import BEYOND, Dispersed
 from latlin.linear._predict import predictive, tails
+from latlin.linear._problem import COUNTS
+from latlin.linear._regression import AUTO, ExposedFamily
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 
@@ -140,7 +139,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         nothing where many counts are zero; the rest of the share goes to the upper end.
         """
         low, _ = tails(coverage)
-        _, (at,), dtype = self._latents(X, exposed(offset, exposure))
+        _, (at,), dtype = self._latents(X, self._shift(X, offset, exposure))
         described = predictive(self._likelihood(), at)
         least = described.quantile(np.full(len(at.mean), low))
         below = np.where(least > 0.0, described.cdf(least - 1.0), 0.0)

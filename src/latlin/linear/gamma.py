@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
-from latlin.linear._choice import AUTO, ExposedFamily
-from latlin.linear._families import AMOUNTS
+from latlin.linear._problem import AMOUNTS
+from latlin.linear._regression import AUTO, ExposedFamily
 from latlin.numerics.rng import RandomState
 
 

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
+from latlin.linear._checks import Coding, Place
 from latlin.linear._classification import Classification
-from latlin.linear._coding import Coding, Place
 from latlin.linear._predict import Latent, draw_observations, draw_weights, levels, log_density, tails
+from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -154,7 +155,7 @@ class BayesianOrdinalRegression(Classification):
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        X = self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._asked(X)
         rng, shift = self._generator(random_state), _checks.offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         x = np.asarray(self._design.rows(X) @ w.T)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from latlin.linear._exposure import Exposed
-from latlin.linear._families import AVERAGED_COUNTS
 from latlin.linear._model_checks import Dispersed
+from latlin.linear._problem import AVERAGED_COUNTS
+from latlin.linear._regression import Exposed
 from latlin.linear._stream import Streaming
 from latlin.potentials.families import Family
 

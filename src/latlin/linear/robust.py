@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
-from latlin.linear._families import LOCATION
+from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.inference.engine import Engine
-from latlin.linear._families import LOCATION
 from latlin.linear._priors import SPARSE, Prior, slab_shares
+from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
-from latlin.linear._choice import AUTO, ChosenFamily
-from latlin.linear._families import SURVIVAL
 from latlin.linear._predict import Latent, log_density, predictive
+from latlin.linear._problem import SURVIVAL
+from latlin.linear._regression import AUTO, ChosenFamily
+from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 
@@ -126,31 +127,36 @@ class BayesianSurvivalRegression(ChosenFamily):
         event: Any = None,
         upper: Any = None,
         checkpoint: Any = None,
+        **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and times y (n,).
 
         Parameters
         ----------
-        X : array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Finite numbers; missing values (NaN) are refused. Rows that are not all in memory are fitted block by block.
-        y : array of shape (n,), (n, 2) or (n, 3)
+        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
+            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
+            block by block.
+        y : array of shape (n,), (n, 2) or (n, 3), or name of a column of X
             Positive times, or times, events and upper ends side by side (as blocks of rows hold them).
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two rows.
         offset : array of shape (n,), optional
             Added to the linear predictor, a logarithm, with coefficient one.
-        event : array of shape (n,), optional
+        event : array of shape (n,) or name of a column of X, optional
             1 or True where the event was seen at y, 0 where it comes later (right-censored), 2 where it came earlier,
             3 where it lies between y and `upper`. All are seen unless given.
-        upper : array of shape (n,), optional
+        upper : array of shape (n,) or name of a column of X, optional
             Ends of the intervals of events coded 3.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
+        **table
+            How columns become numbers: see `BayesianLinearRegression.fit`.
         """
         if upper is not None and event is None:
             raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
-        data = {"sample_weight": sample_weight, "offset": offset}
-        return self._fit_chosen(super().fit, X, beside(y, event=event, upper=upper), data, checkpoint)
+        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, event=event, upper=upper)
+        X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
+        return self._fit_chosen(self._fit, X, y, read, checkpoint)
 
     def _centre(self, at: Latent) -> Array:
         """The median: a mean need not exist."""
@@ -170,7 +176,8 @@ class BayesianSurvivalRegression(ChosenFamily):
     ) -> Array:
         """log density of each time, or log probability where it is censored, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(beside(y, event=event, upper=upper), float)
+        y, event = column_of(self, X, "y", y), column_of(self, X, "event", event)
+        observed = np.asarray(beside(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -194,7 +201,8 @@ class BayesianSurvivalRegression(ChosenFamily):
 
         A pair is known where the earlier time is an event; half a point for equal predictions. ½ is chance, 1 perfect.
         """
-        observed = np.asarray(beside(y, event=event), float)
+        y, event = column_of(self, X, "y", y), column_of(self, X, "event", event)
+        observed = np.asarray(beside(y, event=event) if np.ndim(y) == 1 else y, float)
         time, seen = (observed[:, 0], observed[:, 1] == 1.0) if observed.ndim == 2 else (observed, None)
         weight = np.ones(len(time)) if sample_weight is None else np.asarray(sample_weight, float)
         return concordance(time, np.ones(len(time), bool) if seen is None else seen, self.predict_latent(X), weight)

@@ -37,7 +37,7 @@ LARGEST_MOVE = 1.0  # of a free coordinate: a factor e, or one standard deviatio
 
 @dataclass(frozen=True)
 class Options:
-    """What a climb may be told; each reads what it needs."""
+    """Settings of a climb; each reads what it needs."""
 
     step: StepRule
     batch_size: int

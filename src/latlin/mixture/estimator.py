@@ -27,10 +27,10 @@ from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import Rows, make_rows, slices, widen
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 IMPORTANCE_REPEATS = 50
 
@@ -98,14 +98,16 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         E[π], E[μ] and E[Λ]⁻¹ (in the covariance's own shape).
     posterior_ : Belief
         Parameters of q(π) q(θ).
-    lower_bound_ : float
-        Evidence lower bound with every constant; `bound_kind_` says "lower bound", or "approximation" after
-        `partial_fit`, which sees one block.
+    log_evidence_, evidence_kind_ : float, str
+        Evidence lower bound with every constant; the kind is "lower bound", or "approximation" after `partial_fit`,
+        which sees one block. `lower_bound_` and `bound_kind_` are the same.
     importance_bound_ : BoundEstimate
         The tighter bound climbed by "iwae", with its standard error.
     n_active_ : int
         Components that answer for at least one row.
-    trace_ : Trace
+    trace_ : ndarray
+        The bound after each evaluation.
+    history_ : Trace
         Bound, log-likelihood error (when `fit` is given the truth), seconds and iterations.
     converged_, n_iter_, message_
 
@@ -124,7 +126,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
 
     _saved = (
         *("mixture_", "posterior_", "lower_bound_", "bound_kind_", "n_iter_", "n_active_", "n_features_in_"),
-        *("converged_?", "message_?", "n_seen_?", "trace_?", "_stream?", "feature_names_in_?[D]"),
+        *("converged_?", "message_?", "n_seen_?", "history_?", "_stream?", "feature_names_in_?[D]"),
         "posterior_.components.mean[K, D]",
     )
 
@@ -210,7 +212,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         sample_weight : array of shape (n_samples,), optional
             A row of weight two counts as two rows.
         truth : (weights, means) or (weights, means, covariances), optional
-            The mixture the data came from; `trace_` then has the log-likelihood error.
+            The mixture the data came from; `history_` then has the log-likelihood error.
         checkpoint : path, optional
             Of rows in blocks (not for "stochastic-natural"): where to keep the state (`checkpoint.0` and so on, a file
             a climb), and to go on from. The short runs that choose a start are done again.
@@ -275,7 +277,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.bound_kind_ = "lower bound"
         self.converged_ = fit.converged
         self.n_iter_ = fit.n_iter
-        self.trace_ = fit.trace
+        self.history_ = fit.trace
         self.message_ = fit.message
         if self.algorithm == "iwae" and isinstance(climb, EuclideanClimb):
             draws = climb.options.n_draws
@@ -291,6 +293,21 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.means_ = belief.components.mean
         self.covariances_ = mixture.components.covariances(belief.components)
         self.n_active_ = int((counts >= 1.0).sum())
+
+    @property
+    def log_evidence_(self) -> float:
+        """The bound, by the name that every estimator has for it."""
+        return self.lower_bound_
+
+    @property
+    def evidence_kind_(self) -> str:
+        """Whether the bound is one, by the name that every estimator has for it."""
+        return self.bound_kind_
+
+    @property
+    def trace_(self) -> Array:
+        """The bound after each evaluation."""
+        return self.history_.bound
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self, "posterior_")

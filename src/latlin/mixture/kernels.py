@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from latlin.numerics.exp_kernels import exponentiate
 from latlin.numerics.linalg import Array
+from latlin.numerics.special import exponentiate
 
 BLOCK = 128
 

@@ -13,15 +13,14 @@ from latlin.mixture.monte_carlo.gradient_terms import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, PriorWords, Summary
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import slices
+from latlin.numerics.arrays import countable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import countable
 from latlin.numerics.options import number, one_of, whole
-from latlin.numerics.visible import visible
 
 
 class Defaults(NamedTuple):
-    """What an algorithm does unless told otherwise."""
+    """What an algorithm does by default otherwise."""
 
     step: StepRule
     max_iter: int
@@ -109,7 +108,7 @@ def step_of(est: Any) -> StepRule:
 
 
 def options_of(est: Any, n: int) -> Options:
-    """What the climb is told."""
+    """The settings of the climb."""
     batches = -(-n // min(est.batch_size, n))
     updates = est.evaluate_every or (batches if est.algorithm in MINI_BATCH else 1)
     if est.algorithm not in MINI_BATCH | {"iwae"}:

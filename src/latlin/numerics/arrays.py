@@ -1,9 +1,148 @@
-"""Names that every room shares: the type of an array of real numbers, and constants of Gaussian densities."""
+"""Arrays of real numbers: their type, constants of Gaussian densities, and what an array of a user must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 #: an array of float64 numbers of any shape
 Array = NDArray[np.float64]
 #: log 2π
 LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+# --- Data whose squares can be summed: variances of larger numbers overflow.
+
+
+#: its square, times as many rows as there can be, is a number
+LARGEST = 1e140
+#: its square is a number of full accuracy
+SMALLEST = 1e-140
+#: rows, copies included, beyond which a count loses its units
+MOST_ROWS = 1e15
+
+
+def summable(name: str, values: Any) -> Any:
+    """`values` (an array, NaN allowed, or a sparse matrix) as they are, or a ValueError if one of them is too large.
+
+    Examples
+    --------
+    >>> summable("y", np.array([1e150]))
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold numbers of at most 1e+140 in size, got 1e+150: change its units
+    """
+    numbers = np.asarray(values.data if sparse.issparse(values) else values)
+    if numbers.size and numbers.dtype == np.float64:
+        size = max(np.fmax.reduce(numbers, axis=None), -np.fmin.reduce(numbers, axis=None))
+        if size > LARGEST:
+            raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size, got {size:g}: change its units")
+    return values
+
+
+def measurable(name: str, values: Any) -> Any:
+    """`values` as `summable` has them, and not all of them so small that their squares vanish.
+
+    Examples
+    --------
+    >>> measurable("y", np.array([1e-300, 0.0]))
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold a number of at least 1e-140 in size, or only zeros, got at most 1e-300: change its units
+    """
+    numbers = np.asarray(summable(name, values))
+    if numbers.size and numbers.dtype.kind == "f":
+        size = float(np.abs(numbers).max())
+        if 0.0 < size < SMALLEST:
+            raise ValueError(
+                f"{name} must hold a number of at least {SMALLEST:g} in size, or only zeros, got at most {size:g}: "
+                "change its units"
+            )
+    return values
+
+
+def countable(name: str, weights: Any) -> Any:
+    """Weights, if no more rows than a number can count are meant.
+
+    Examples
+    --------
+    >>> countable("sample_weight", np.array([1e30]))
+    Traceback (most recent call last):
+        ...
+    ValueError: sample_weight must add up to at most 1e+15 rows, got 1e+30: divide by a constant
+    """
+    total = float(np.sum(weights))
+    if total > MOST_ROWS:
+        raise ValueError(f"{name} must add up to at most {MOST_ROWS:g} rows, got {total:g}: divide by a constant")
+    return weights
+
+
+# --- Numbers as the user sees them: no hidden part of an argument is used, none is dropped without a word.
+
+
+#: names of kinds of columns, in NumPy, pandas and polars, that are points or spans of time
+TIMES = ("datetime", "timedelta", "period", "date", "duration", "time", "interval")
+
+
+def visible(name: str, values: Any) -> Any:
+    """`values` as they came; a ValueError where they hold what numbers would hide.
+
+    Masked entries have data under the mask, complex numbers an imaginary part, and dates and spans of time are counts
+    of some unit: none is a number that a model can take without a decision of the user's.
+
+    Examples
+    --------
+    >>> visible("X", np.ma.masked_invalid([[1.0], [np.nan]]))
+    Traceback (most recent call last):
+        ...
+    ValueError: X has 1 masked entries, got a masked array: fill them, or leave out their rows
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        count = int(np.ma.getmaskarray(values).sum())
+        raise ValueError(f"{name} has {count} masked entries, got a masked array: fill them, or leave out their rows")
+    for column, kind in _kinds(values):
+        if kind.lower().startswith("complex"):
+            raise ValueError(f"{name} must hold real numbers. Complex data not supported: {column}got {kind}")
+        if kind.lower().startswith(TIMES):
+            raise ValueError(
+                f"{name} must hold numbers, {column}got {kind}: make numbers of points and spans of time first, "
+                "such as days since a date"
+            )
+    return values
+
+
+def _kinds(values: Any) -> list[tuple[str, str]]:
+    """Where each kind of values is (in words, empty for a whole array), and its name."""
+    if sparse.issparse(values) or isinstance(values, np.ndarray):
+        return [("", str(values.dtype))]
+    kinds = getattr(values, "dtypes", None)
+    columns = getattr(values, "columns", None)
+    if kinds is not None and columns is not None and not callable(kinds):
+        first: dict[Any, Any] = {}
+        for column, kind in zip(columns, list(kinds), strict=False):
+            first.setdefault(kind, column)
+        return [(f"column {column!r} ", str(kind)) for kind, column in first.items()]
+    kind = getattr(values, "dtype", None)
+    return [] if kind is None or callable(kind) else [("", str(kind))]
+
+
+def stacked(traces: Sequence[ArrayLike]) -> Array:
+    """The trace of one fit as it is; those of several as rows, with NaN after the end of the shorter ones.
+
+    Examples
+    --------
+    >>> stacked([[1.0, 2.0], [3.0]])
+    array([[ 1.,  2.],
+           [ 3., nan]])
+    """
+    rows = [np.atleast_1d(np.asarray(trace, float)) for trace in traces]
+    if len(rows) == 1:
+        return rows[0]
+    table = np.full((len(rows), max(map(len, rows))), np.nan)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table

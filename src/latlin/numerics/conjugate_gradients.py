@@ -1,4 +1,4 @@
-"""Conjugate gradients, preconditioned by the diagonal: for one long vector, and for many right-hand sides at once.
+"""Krylov methods: conjugate gradients, preconditioned by the diagonal, for one or many right-hand sides; Lanczos.
 
 SciPy's `cg` serves one right-hand side at a time and keeps an array more; here the scaled residual takes the place of
 the product, so that a vector of many millions of parameters costs four arrays of its length.
@@ -52,6 +52,49 @@ def solve(product: Callable[[Array], Array], rhs: Array, diagonal: Array, tol: f
     return x
 
 
+def solve_near(
+    product: Callable[[Array], Array],
+    precondition: Callable[[Array], Array],
+    rhs: Array,
+    tol: float,
+    max_iter: int,
+) -> Array | None:
+    """A⁻¹b with the inverse of a matrix near A; None where A is not definite or the steps do not suffice.
+
+    Parameters
+    ----------
+    product, precondition : callable
+        A times a vector, and the inverse of a matrix near A times a vector.
+    rhs : ndarray of shape (dim,)
+        b.
+    tol : float
+        Residual, in the norm of the preconditioner and relative to that of b.
+
+    Examples
+    --------
+    >>> a = np.array([[2.0, 0.1], [0.1, 3.0]])
+    >>> solve_near(a.dot, lambda r: r / np.diag(a), np.array([2.1, 3.1]), tol=1e-12, max_iter=5).round(9)
+    array([1., 1.])
+    """
+    x, r = np.zeros_like(rhs), rhs.copy()
+    p = precondition(r)
+    first = old = float(r @ p)
+    for _ in range(max_iter):
+        q = product(p)
+        curvature = float(p @ q)
+        if not curvature > 0.0:
+            return None
+        x += old / curvature * p
+        r -= old / curvature * q
+        z = precondition(r)
+        new = float(r @ z)
+        if new <= tol**2 * first:
+            return x
+        p = z + new / old * p
+        old = new
+    return None
+
+
 def solve_columns(
     product: Callable[[Array], Array],
     rhs: Array,
@@ -103,3 +146,35 @@ def solve_columns(
         p += z
         old = new
     return x
+
+
+# --- Lanczos' method with full orthogonalisation: a small tridiagonal picture of a large symmetric matrix.
+
+
+def lanczos(times: Callable[[Array], Array], start: Array, rank: int) -> tuple[Array, Array, Array]:
+    """Orthonormal Q (dim, k), and diagonal and off-diagonal of T = QᵀAQ, k ≤ rank.
+
+    Stops before `rank` when the Krylov space of `start` is exhausted.
+
+    >>> a = np.diag([1.0, 2.0, 5.0])
+    >>> q, diagonal, off = lanczos(lambda v: a @ v, np.ones(3), rank=3)
+    >>> t = np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1)
+    >>> np.linalg.eigvalsh(t).round(8).tolist()
+    [1.0, 2.0, 5.0]
+    """
+    rank = min(rank, len(start))
+    basis = np.empty((rank, len(start)))
+    diagonal, off = np.empty(rank), np.empty(rank)
+    basis[0] = start / np.linalg.norm(start)
+    largest = 0.0
+    for k in range(rank):
+        image = times(basis[k])
+        diagonal[k] = image @ basis[k]
+        largest = max(largest, abs(diagonal[k]))
+        for _ in range(2):
+            image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
+        off[k] = np.linalg.norm(image)
+        if k + 1 == rank or off[k] <= 1e-12 * largest:
+            break
+        basis[k + 1] = image / off[k]
+    return np.ascontiguousarray(basis[: k + 1].T), diagonal[: k + 1], off[:k]

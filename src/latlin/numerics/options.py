@@ -41,8 +41,8 @@ def number(
         )
     if not good:
         limits = (("of at least", least), ("above", above), ("at most", most), ("below", below))
-        told = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
-        raise ValueError(f"{name} must be a number{' ' * bool(told)}{told}, got {value!r:.80}")
+        expected = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
+        raise ValueError(f"{name} must be a number{' ' * bool(expected)}{expected}, got {value!r:.80}")
     return float(value)
 
 

@@ -38,7 +38,7 @@ class _Bar:
 
     def advance(self, text: str) -> None:
         self._text = text
-        self._bar.set_postfix_str(self._told(), refresh=False)
+        self._bar.set_postfix_str(self._status(), refresh=False)
         self._bar.update(1)
 
     def begin_pass(self, count: int) -> Callable[[int], None]:
@@ -48,12 +48,12 @@ class _Bar:
         def tell(done: int) -> None:
             self._place = f"{begun} {done} of {count}"
             if time.perf_counter() - self._drawn >= INTERVAL:
-                self._bar.set_postfix_str(self._told())
+                self._bar.set_postfix_str(self._status())
                 self._drawn = time.perf_counter()
 
         return tell
 
-    def _told(self) -> str:
+    def _status(self) -> str:
         return ", ".join(filter(None, (self._text, self._place)))
 
 
@@ -91,7 +91,9 @@ def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError("verbose=True needs tqdm: install latlin[cli]") from error
-    with tqdm(total=total, desc=label, leave=True) as bar:
+    from latlin.numerics.compiling import saying_compiling  # loads the compiler: when first needed
+
+    with tqdm(total=total, desc=label, leave=True) as bar, saying_compiling(bar.write):
         shown = _Bar(bar)
         token = _SHOWN.set(shown)
         try:

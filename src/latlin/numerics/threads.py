@@ -133,8 +133,8 @@ def _libraries() -> ThreadpoolController:
 @cache
 def _allowed() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    told = [os.environ.get(name, "") for name in VARIABLES]
-    return max(1, min([cores, *(int(value) for value in told if value.isdigit() and int(value) > 0)]))
+    limits = [os.environ.get(name, "") for name in VARIABLES]
+    return max(1, min([cores, *(int(value) for value in limits if value.isdigit() and int(value) > 0)]))
 
 
 if hasattr(os, "register_at_fork"):

@@ -39,6 +39,11 @@ class WeightedGram:
     rows: sparse.csr_array
 
     @cached_property
+    def columns(self) -> sparse.csr_array:
+        """Hᵀ."""
+        return sparse.csr_array(self.rows.T)
+
+    @cached_property
     def _indptr(self) -> Index:
         return self.rows.indptr.astype(np.int64)
 

@@ -52,7 +52,7 @@ def evidence(
     label: str | None = None,
     color: str = BLUE,
 ) -> Axes:
-    """Log evidence against a hyperparameter, with its best value and, if told, the one that was chosen.
+    """Log evidence against a hyperparameter, with its best value and, if given, the one that was chosen.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def marginals(
     posterior : Posterior
         One with a density; a point estimate has none.
     coordinates : sequence of int, optional
-        The first six unless told.
+        The first six by default.
     ax : matplotlib Axes, optional
     names : sequence of str, optional
         Names of all coordinates.

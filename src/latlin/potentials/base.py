@@ -27,9 +27,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
-from latlin.potentials.checks import common_length
+from latlin.potentials.checks import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments, common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
-from latlin.potentials.quantities import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments
 from latlin.potentials.ranges import Range
 
 SITES_PER_BLOCK = 256
@@ -99,6 +98,11 @@ class Potential(ABC):
         return ((getattr(self, "loc", zero), getattr(self, "scale", one)),)
 
     @property
+    def middle(self) -> Array:
+        """Of super-Gaussian sites: the place whose distance ξ `quadratic_bound` takes."""
+        return np.asarray(self.regions()[0][0], dtype=float)
+
+    @property
     def strip(self) -> Any:
         """φ is analytic and has no zero in |Im x| < strip, a number or one a site; None where that is not known."""
         return None
@@ -115,10 +119,16 @@ class Potential(ABC):
         return ExpectedLog(*self._in_blocks(by, m, v))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
-        """`tilted_moments` for checked arrays of shape (sites,), by panels of Gauss–Legendre nodes."""
-        if not m.size:
-            return TiltedMoments(m, m, m)
-        return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
+        """`tilted_moments` for checked arrays of shape (sites,): by few nodes, or by panels of Gauss–Legendre nodes."""
+        if not self.smooth:
+            return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
+        from latlin.potentials.about_mode import nearly_gaussian  # which needs this module
+
+        out, rest = nearly_gaussian(self, m, v, power)
+        if rest.size:
+            panels = self.select(rest)._in_blocks(type(self)._tilted_block, m[rest], v[rest], power[rest])
+            out[:, rest] = panels
+        return TiltedMoments(*out)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         """`quadratic_bound` of an even ψ(x − loc), Challis (2013), eqs. 3.8.2–3.8.3.
@@ -207,7 +217,7 @@ class Potential(ABC):
         Parameters
         ----------
         xi : array_like of shape (..., sites)
-            Non-negative distances from the site's centre (for labels: from zero).
+            Non-negative distances from the site's `middle` (for labels: from zero).
         """
         if not self.super_gaussian:
             raise ValueError(f"{type(self).__name__} sites are not super-Gaussian: they have no quadratic bound")

@@ -1,12 +1,13 @@
-"""Checks of arguments: each returns a read-only float array or says what came and what was expected."""
+"""Arguments and answers of potentials: checks that return read-only arrays, and the arrays over sites."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import LARGEST, summable
+from latlin.numerics.arrays import LARGEST, Array, summable
 
 
 class UnboundedExpectation(ValueError):
@@ -85,3 +86,38 @@ def refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> No
         where = f" at site {first} ({np.count_nonzero(bad)} of {bad.size} sites)" if bad.ndim > 0 else ""
         shown = np.broadcast_to(array, bad.shape).flat[first]
         raise ValueError(f"{name} must hold {expected}, got {shown:g}{where}")
+
+
+# --- What potentials answer, each an array over sites.
+
+
+class ExpectedLog(NamedTuple):
+    """⟨ψ(x)⟩ under N(x | mean, var) and its derivatives, each an array over sites."""
+
+    value: Array
+    d_mean: Array
+    d_var: Array
+
+
+class TiltedMoments(NamedTuple):
+    """log Z, mean and variance of N(x | mean, var) φ(x)^power / Z."""
+
+    log_z: Array
+    mean: Array
+    variance: Array
+
+
+class Derivatives(NamedTuple):
+    """ψ′(x), ψ″(x), ψ‴(x)."""
+
+    first: Array
+    second: Array
+    third: Array
+
+
+class QuadraticBound(NamedTuple):
+    """Coefficients of ψ(x) ≥ −½ a x² + b x + c, tight at x = ±ξ (up to the site's own shift)."""
+
+    a: Array
+    b: Array
+    c: Array

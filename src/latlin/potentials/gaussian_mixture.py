@@ -87,6 +87,11 @@ class GaussianMixture(Potential):
         second = np.sum(share * (c * c - precision), axis=0)
         return Derivatives(first, second, np.sum(share * c * (c * c - 3 * precision), axis=0))
 
+    @property
+    def middle(self) -> Array:
+        # the first bend is no centre
+        return self.locs[..., 0]
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         """The zeros of e^{l_j} + e^{l_k} in the complex plane: l_j − l_k = iπ, a quadratic equation in x."""
         k = self.weights.shape[-1]

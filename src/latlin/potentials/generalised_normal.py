@@ -10,7 +10,7 @@ from scipy.special import gammainc, gammaincc, gammaln
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
-from latlin.potentials.kernels.power_moments import absolute_moment
+from latlin.potentials.kernels.power import absolute_moment
 from latlin.potentials.ranges import Positive
 
 

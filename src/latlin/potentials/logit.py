@@ -64,6 +64,9 @@ class Logit(Potential):
 
         s = np.sqrt(v)
         count = nodes_needed(s, power)
+        if not np.any(count > MOST_NODES):
+            log_z, mean, variance = sigmoid_tilt(self.y * m, s, power, count)
+            return TiltedMoments(log_z, self.y * mean, variance)
         few = np.flatnonzero(count <= MOST_NODES)
         out = np.empty((3, m.size))
         log_z, mean, variance = sigmoid_tilt((self.y * m)[few], s[few], power[few], count[few])

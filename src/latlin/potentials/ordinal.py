@@ -112,19 +112,45 @@ class Ordinal(Potential):
         return TiltedMoments(log_z, m - (v / root) * first, v * ((1 + v * rest) / (1 + v)))
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array:
-        return self.functional_derivative(
-            name, lambda block: block._expected_log(m, v).value, lambda: self._expected_log(m, v).d_mean
-        )
+        against, upper = self._expected_log(m, v).d_mean, self._expected_opening(m, v)
+        unknown = np.flatnonzero(np.isnan(upper))
+        if unknown.size:
+            rest, (m, v) = self.select(unknown), (m[unknown], v[unknown])
+            upper[unknown] = rest._opening(lambda block: block._expected_log(m, v).value, against[unknown])
+        return self._by_cuts(against, upper)
 
     def functional_derivative(self, name: str, value: Callable[[Self], Array], pull: Callable[[], Array]) -> Array:
         """The edges move together against x, ∂/∂lower + ∂/∂upper = −A[ψ′], and the width moves the upper one."""
         self._refuse_fixed(name)
         against = pull()
+        return self._by_cuts(against, self._opening(value, against))
+
+    def _expected_opening(self, m: Array, v: Array) -> Array:
+        """⟨∂ψ/∂upper⟩ of every site; NaN where another rule is needed."""
+        if self.link == "logit":
+            from latlin.potentials.kernels.sites import (
+                log_sigmoid_expectations,
+            )  # loads the compiler: when first needed
+
+            finite_end = np.broadcast_to(np.isfinite(self.upper), m.shape)
+            slope = log_sigmoid_expectations(np.where(finite_end, self.upper, 0.0) - m, v)[1]
+            # ∂ log(1 − e^{−width}) / ∂upper = 1/(e^{width} − 1)
+            with np.errstate(over="ignore"):
+                return np.where(finite_end, slope + 1.0 / np.expm1(self._width()), 0.0)
+        from latlin.potentials.kernels import normal_sites  # loads the compiler: when first needed
+
+        found = normal_sites.expected_log_mass(m, v, self.lower, self.upper)[3]
+        return np.where(self._width() < strip.SHORT, np.nan, found)
+
+    def _opening(self, value: Callable[[Self], Array], against: Array) -> Array:
+        """∂A/∂upper of every site by differences in the logarithm of its width, for A[ψ′] = `against`."""
         inner = np.broadcast_to(np.isfinite(self.lower) & np.isfinite(self.upper), against.shape)
         width = np.where(inner, self.upper - self.lower, 1.0)
         opened = central_slope(lambda t: value(self.widened(float(np.exp(t))))) / width
-        upper = np.where(inner, opened, np.where(np.isfinite(self.upper), -against, 0.0))
-        # class k lies between cuts k − 1 and k
+        return np.where(inner, opened, np.where(np.isfinite(self.upper), -against, 0.0))
+
+    def _by_cuts(self, against: Array, upper: Array) -> Array:
+        """Derivatives in the cuts: class k lies between cuts k − 1 and k."""
         index = np.arange(self.cuts.size)[:, None]
         return np.where(self.y == index, upper, 0.0) + np.where(self.y == index + 1, -against - upper, 0.0)
 

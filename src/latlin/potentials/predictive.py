@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from latlin.numerics import quadrature
-from latlin.numerics.arrays import Array
-from latlin.numerics.magnitude import LARGEST
+from latlin.numerics.arrays import LARGEST, Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import log_sigmoid
 

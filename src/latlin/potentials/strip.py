@@ -43,7 +43,7 @@ def expected_log_mass(block: Potential, m: Array, v: Array, lower: Array, upper:
     """⟨ψ⟩ of ψ = log(Φ(upper − x) − Φ(lower − x)), compiled; by the nodes above where the sd is large."""
     from latlin.potentials.kernels import normal_sites  # loads the compiler: when first needed
 
-    out = normal_sites.expected_log_mass(m, v, lower, upper)
+    out = normal_sites.expected_log_mass(m, v, lower, upper)[:3]
     # differences of Φ over a short interval have few digits
     wide = np.flatnonzero(np.isnan(out[0]) | np.broadcast_to(upper - lower < SHORT, m.shape))
     if wide.size:

@@ -18,6 +18,10 @@ from latlin.potentials.ranges import Between, Positive
 MOST_TERMS = 2000
 
 
+#: sites up to which plain Python sums the series
+FEW = 4
+
+
 class Tweedie(Potential):
     """Tweedie's exponential dispersion family with mean μ = e^x and variance dispersion·μ^power, 1 < power < 2.
 
@@ -56,7 +60,9 @@ class Tweedie(Potential):
         refuse("y", y, y < 0, "numbers of at least zero")
         refuse("power", power, (power <= 1) | (power >= 2), "numbers strictly between 1 and 2")
         together = np.broadcast_arrays(*np.atleast_1d(y, power, dispersion))
-        series = log_series(*(np.ascontiguousarray(part) for part in together))
+        # a few sites, such as those of a family's description, are not worth a compiler
+        series_of = log_series.py_func if together[0].size <= FEW else log_series
+        series = series_of(*(np.ascontiguousarray(part) for part in together))
         shape = np.broadcast_shapes(y.shape, power.shape, dispersion.shape)
         self._store(y=y, power=power, dispersion=dispersion, log_series=series.reshape(shape))
 

@@ -98,9 +98,9 @@ class BayesianQuadrature:
         budget : int
             Evaluations in all, those of `start` included.
         initial : int, optional
-            Low-discrepancy points to begin with; 4 + 4d unless told.
+            Low-discrepancy points to begin with; 4 + 4d by default.
         batch : int, optional
-            Evaluations between two looks at the result; an eighth of those there are unless told.
+            Evaluations between two looks at the result; an eighth of those there are by default.
         rtol, atol : float
             Stop when sd ≤ atol + rtol·|mean| twice in a row; `rtol=None` spends the budget.
         log : bool

@@ -1,4 +1,4 @@
-"""Length scales and nugget from the evaluations: a point, an ensemble around it, or as told.
+"""Length scales and nugget from the evaluations: a point, an ensemble around it, or as given.
 
 "ml" takes the most probable length scales under a weak log-normal prior (which keeps those of a few points
 finite; with many it does not matter). "marginal" adds importance-weighted draws from a Laplace approximation

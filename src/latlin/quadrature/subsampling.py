@@ -46,7 +46,7 @@ def subsample(
         "active" takes the row of largest posterior variance again and again (squared-exponential kernel on the
         standardised columns), "random" draws without replacement and weighs equally.
     length_scale : float, optional
-        In standard deviations of the columns; √d unless told.
+        In standard deviations of the columns; √d by default.
     random_state : int, Generator or None
 
     Examples

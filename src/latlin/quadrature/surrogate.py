@@ -23,7 +23,7 @@ SMALLEST_NUGGET = 1e-8
 
 
 class Hyperparameters(NamedTuple):
-    """What a surrogate is told or finds: length scales in standard coordinates, nugget, variance.
+    """What a surrogate is given or finds: length scales in standard coordinates, nugget, variance.
 
     `lengths` are in units of the measure's own standard deviations (along its whitened axes for a Gaussian);
     `nugget` is the variance of the noise as a share of `variance`; `variance` None means: integrate it out.

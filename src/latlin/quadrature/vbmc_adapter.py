@@ -202,11 +202,11 @@ def vbmc(
     x0 : array of shape (d,)
         Where to start.
     bounds : (lower, upper), optional
-        Of x; infinite unless told.
+        Of x; infinite by default.
     plausible : (lower, upper), optional
-        A box that holds most of the posterior; x0 ± 1 unless told. PyVBMC depends on it.
+        A box that holds most of the posterior; x0 ± 1 by default. PyVBMC depends on it.
     max_evaluations : int, optional
-        Evaluations of the log joint at most; 50(d + 2) unless told.
+        Evaluations of the log joint at most; 50(d + 2) by default.
     random_state : int, Generator or None
     options : dict, optional
         More options of PyVBMC.

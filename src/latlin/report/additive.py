@@ -30,7 +30,7 @@ def render_additive(model: Any, title: str | None = None, note: str = "") -> str
     if "fixed" in model.term_names_:
         parts.append(section("Coefficients", _effects(model.effects().rows)))
     if len(model.hyperparameters_):
-        parts.append(section("Hyperparameters", _hyperparameters(model.hyperparameters_)))
+        parts.append(section("Hyperparameters", hyperparameter_table(model.hyperparameters_)))
     parts += [_term(model, name) for name in model.term_names_ if name != "fixed"]
     parts.append(section("The fit", paragraph(model.message_)))
     return page_of(heading, "".join(parts), latlin.__version__)
@@ -63,7 +63,8 @@ def _effects(rows: list[dict[str, Any]]) -> str:
     return table("coefficients", headings, lines)
 
 
-def _hyperparameters(found: Any) -> str:
+def hyperparameter_table(found: Any) -> str:
+    """Name, mean, standard deviation, ends and prior of what was learnt."""
     headings = [("name", ""), ("mean", "num"), ("sd", "num"), ("5 %", "num"), ("95 %", "num"), ("prior", "")]
     lines = [
         (text(row["name"]), *(number(row[key]) for key in ("mean", "sd", "5%", "95%")), text(row["prior"]))

@@ -62,6 +62,8 @@ svg.chart { display: block; width: 100%; height: auto; }
 .chart .curve { stroke: var(--accent); fill: none; stroke-width: 1.6; }
 .chart .whisker { stroke: var(--accent); stroke-width: 1.5; opacity: .55; }
 .chart .mark { fill: var(--accent); } .chart .dot { fill: var(--accent); opacity: .5; }
+.chart .c1 { fill: #d55e00; } .chart .c2 { fill: #009e73; } .chart .c3 { fill: #cc79a7; }
+.chart .c4 { fill: #e69f00; } .chart .c5 { fill: var(--soft); }
 footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
 @media (max-width: 620px) {
   main { padding: 18px 16px 40px; } h1 { font-size: 1.4rem; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.numerics.atomic import write_text
@@ -45,24 +46,71 @@ def page_of(title: str, body: str, version: str) -> str:
 
 
 def write_report(
-    path: str | os.PathLike[str], estimator: Any, X: Any, y: Any, *, folds: int = 5, **options: Any
-) -> Facts:
-    """Write the report of a fitted estimator of `latlin.linear` and return what it says.
+    path: str | os.PathLike[str], estimator: Any, X: Any = None, y: Any = None, *, folds: int = 5, **options: Any
+) -> Facts | None:
+    """Write the report of a fitted estimator.
 
     Parameters
     ----------
     path : path
         An HTML file; it is written all or nothing.
     estimator : fitted estimator
+        Of `latlin.linear`, an `AdditiveModel`, a `GaussianProcessRegressor`, a `BayesianGaussianMixture`, a
+        `FactorAnalysis` or a `MixedFactorAnalysis`.
     X, y : arrays or data frames
-        The training data; clones of the estimator are fitted to folds of it.
+        The training data; an additive model needs none, and a mixture or a factor model has no y.
     folds : int
-        0 leaves the held-out rows out.
+        Of regressions and classifications, for which clones are fitted to folds of the rows; 0 leaves that out.
     **options
-        Of `gather`: target, title, columns, notes, spread, diagnosis, engines.
+        `title`; for regressions and classifications also target, columns, notes, spread, diagnosis and engines, as of
+        `gather`; for a process `target`.
+
+    Returns
+    -------
+    Facts of a regression or classification, else None
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from latlin.mixture import BayesianGaussianMixture
+    >>> X = np.random.default_rng(0).normal([[0.0, 0.0]] * 40 + [[9.0, 9.0]] * 40)
+    >>> page = Path(tempfile.mkdtemp()) / "clusters.html"
+    >>> write_report(page, BayesianGaussianMixture(4, random_state=0).fit(X), X)
+    >>> "The rows fall into 2 clusters" in page.read_text(encoding="utf8")
+    True
     """
     check_is_fitted(estimator)
+    other = _other_page(estimator, X, y, options)
+    if other is not None:
+        write_text(path, other)
+        return None
     assessment = assess(estimator, X, y, folds=folds) if folds else None
     facts = gather(estimator, len(y), assessment=assessment, **options)
     write_text(path, render(facts))
     return facts
+
+
+def _other_page(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> str | None:
+    """The page of a model that is no regression or classification of `latlin.linear`."""
+    from latlin.report import additive, clusters, curve, factors  # they use this page's frame
+
+    kind, title = type(estimator).__name__, options.get("title")
+    if kind == "AdditiveModel":
+        return additive.render_additive(estimator, title)
+    if kind == "BayesianGaussianMixture":
+        return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
+    if kind in ("FactorAnalysis", "MixedFactorAnalysis"):
+        return factors.render_factors(estimator, X, title or "Factors")
+    if kind == "GaussianProcessRegressor":
+        names, target = column_names(estimator, X), str(options.get("target", "y"))
+        curves = curve.curves_of_process(estimator, X, names)
+        rows = np.asarray(X, float)[:, 0], np.asarray(y, float)
+        return curve.render_curves(curves, rows, estimator, target, title)
+    return None
+
+
+def column_names(estimator: Any, X: Any) -> list[str]:
+    """Names of the features: those of the fit, of the data frame, or x0, x1, …"""
+    held = getattr(estimator, "feature_names_in_", getattr(X, "columns", None))
+    return [f"x{j}" for j in range(np.shape(X)[1])] if held is None else [str(name) for name in held]

@@ -28,7 +28,7 @@ class FactorPosterior:
     method : {"online-em", "gradient", "swag-diag", "swag"}
         Factor analysis by online EM or gradient ascent, or the baselines SWAG-diagonal and SWAG.
     parameters : sequence of str or None
-        Names (or prefixes up to a dot) of the parameters to cover; all unless told.
+        Names (or prefixes up to a dot) of the parameters to cover; all by default.
 
     Examples
     --------

@@ -24,7 +24,7 @@ class MultiFactorPosterior:
     posteriors : sequence of FactorPosterior
         One a run.
     weights : array-like or None
-        Non-negative, rescaled to sum to one; uniform unless told. `fit_weights` learns them.
+        Non-negative, rescaled to sum to one; uniform by default. `fit_weights` learns them.
     """
 
     def __init__(self, posteriors: Sequence[FactorPosterior], weights: Any = None) -> None:

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.compiling import INNER
 from latlin.numerics.threads import run_together, threads_for
 
 Index = NDArray[np.integer]
@@ -52,7 +53,15 @@ def _by_sums(kernel: Callable[..., None], work: float, shape: tuple[int, ...], i
     return totals[0]
 
 
-@njit(cache=True, inline="always")
+@njit(**INNER)
+def _put(columns: Array, first: int, out: Array) -> None:
+    """The columns into others from `first` on; an assignment of slices takes the compiler ten times as long."""
+    for i in range(columns.shape[0]):
+        for j in range(columns.shape[1]):
+            out[i, first + j] = columns[i, j]
+
+
+@njit(**INNER)
 def _gather(begin: int, end: int, indices: Index, data: Array, loadings: Array, out: Array) -> None:
     """out = Σ_k h_k Θ[j_k] for one row h, four non-zeros at a time."""
     out[:] = 0.0
@@ -71,7 +80,7 @@ def _gather(begin: int, end: int, indices: Index, data: Array, loadings: Array, 
         k += 1
 
 
-@njit(cache=True, inline="always")
+@njit(**INNER)
 def _scatter(begin: int, end: int, indices: Index, data: Array, x: Array, out: Array) -> None:
     """out[j_k] += h_k x for one row h."""
     for k in range(begin, end):
@@ -243,7 +252,7 @@ def _loadings_pull(
         for i in range(x.size):
             x[i] *= weights[n]
         _scatter(indptr[n], indptr[n + 1], indices, data, x, mine)
-    out[:, first:last] = mine
+    _put(mine, first, out)
 
 
 def loadings_pull_pair(indptr: Index, indices: Index, data: Array, r: Array, a: Array, s: Array, b: Array) -> Array:
@@ -272,10 +281,10 @@ def _loadings_pull_pair(
         for i in range(x.size):
             x[i] = r[n] * x[i] + s[n] * y[i]
         _scatter(begin, end, indices, data, x, mine)
-    out[:, first:last] = mine
+    _put(mine, first, out)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _image(
     begin: int, end: int, indices: Index, data: Array, columns: Index, entries: Index, values: Array, v: Array
 ) -> None:
@@ -286,7 +295,7 @@ def _image(
             v[entries[p]] += h * values[p]
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _forget(begin: int, end: int, indices: Index, columns: Index, entries: Index, v: Array) -> None:
     for k in range(begin, end):
         j = indices[k]

@@ -13,8 +13,8 @@ from latlin.factor.fit import Fit, total_log_likelihood
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, Cholesky, cholesky
-from latlin.numerics.line_search import backtrack
 from latlin.numerics.progress import progress
+from latlin.numerics.quasi_newton import backtrack
 
 # --- Maximum likelihood by Newton steps on log ψ, the loadings profiled out by an eigenvalue problem.
 #

@@ -22,10 +22,10 @@ from latlin.factor.analysis.moments import DENSE_UP_TO, DenseMoments, Moments, l
 from latlin.factor.analysis.online import feed, open_stream
 from latlin.factor.analysis.stream import FactorStream
 from latlin.factor.fit import Fit
+from latlin.numerics.arrays import summable
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array, symmetrise
 from latlin.numerics.low_rank import LowRankNormal
-from latlin.numerics.magnitude import summable
 from latlin.numerics.progress import progress
 from latlin.numerics.rng import generator
 

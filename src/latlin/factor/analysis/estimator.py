@@ -23,13 +23,13 @@ from latlin.factor.analysis.missing import missing_fit
 from latlin.factor.analysis.moments import Moments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
-from latlin.factor.fit import Fit, canonical, parameter_count
+from latlin.factor.fit import Fit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
@@ -40,7 +40,7 @@ def _streams(model: FactorAnalysis) -> bool:
     return True
 
 
-class FactorAnalysis(Archived, FactorQueries):
+class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     """Factor analysis in memory or on a stream, with missing data, evidence-ready likelihoods and exact queries.
 
     Parameters
@@ -64,7 +64,7 @@ class FactorAnalysis(Archived, FactorQueries):
     noise_floor : float
         Least noise variance as a share of the feature's variance.
     max_components : int or None
-        Largest K tried when it is chosen; a third of the features (at most 20) unless told.
+        Largest K tried when it is chosen; a third of the features (at most 20) by default.
     batch_size : int
         Rows an update ("online-em", "gradient").
     n_passes : int
@@ -72,13 +72,13 @@ class FactorAnalysis(Archived, FactorQueries):
     shuffle : bool
         Visit the rows in random order in `fit` ("online-em", "gradient").
     warm_up : int or None
-        Rows kept before the first estimate of a stream; 2K + 2 unless told.
+        Rows kept before the first estimate of a stream; 2K + 2 by default.
     step_offset, step_power : float
         γ_t = (t + step_offset)^−step_power.
     optimizer : {"scaled", "sgd", "adam"}
         Steps of "gradient": preconditioned by the expanded scale, plain, or Adam.
     learning_rate : float or None
-        Of the optimizer; 1 (scaled), 0.01 (sgd) or 0.05 (adam) unless told.
+        Of the optimizer; 1 (scaled), 0.01 (sgd) or 0.05 (adam) by default.
     average : bool
         Average the iterates of "gradient", late ones most.
     random_state : int, Generator, RandomState or None
@@ -91,8 +91,8 @@ class FactorAnalysis(Archived, FactorQueries):
     components_ : ndarray of shape (K, d)
         Loadings, one factor a row.
     mean_, noise_variance_ : ndarray of shape (d,)
-    log_likelihood_ : float
-        log p(X) at the fit, every constant included (`fit` only).
+    log_evidence_, evidence_kind_ : float, "exact"
+        log p(X) at the fit, every constant included (`fit` only); `log_likelihood_` is the same.
     trace_ : ndarray
         Log-likelihood after each step or pass.
     converged_, n_iter_, message_ : bool, int, str
@@ -115,6 +115,8 @@ class FactorAnalysis(Archived, FactorQueries):
     ((500, 2), True)
     """
 
+    #: the likelihood is that of the fitted parameters, latents integrated out
+    evidence_kind_ = "exact"
     _saved = (
         *("mean_[D]", "components_[K, D]", "noise_variance_[D]", "n_features_in_", "feature_names_in_?[D]"),
         *("n_samples_seen_", "log_likelihood_?", "trace_?[*]", "converged_?", "n_iter_?", "message_?"),

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.distributed.answers import rowwise
 from latlin.factor.analysis.missing import BLOCK, posterior
 from latlin.factor.fit import fix_signs
+from latlin.numerics.arrays import visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 # --- Varimax: the rotation of the loadings that makes the squares of each factor as unequal as it can.
 

@@ -221,7 +221,7 @@ class FactorStream:
     rule : Rule
         `OnlineEM` or one of the gradient rules.
     warm_up : int or None
-        Rows kept before the first estimate; 2K + 2 unless told.
+        Rows kept before the first estimate; 2K + 2 by default.
     dtype : float32 or float64
         Storage; sums run in float64 either way.
 

@@ -11,19 +11,19 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.factor.binary.fit import STARTS, BinaryOptions, binary_fit
 from latlin.factor.binary.latents import MOST_ENUMERATED, Enumeration, LatentEngine, MeanField
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
+from latlin.factor.fit import NamedEvidence
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
 from latlin.numerics.options import jobs, number, one_of, some_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
-from latlin.numerics.visible import visible
 
 _ENGINES: dict[str, LatentEngine] = {"mean-field": MeanField(), "exact": Enumeration()}
 
 
-class BinaryFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BinaryFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Observations as sums of features that are on or off: x = Σ s_i μ_i + noise, s_i in {0, 1}.
 
     Parameters

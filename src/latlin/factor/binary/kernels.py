@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.exp_kernels import exponentiate
+from latlin.numerics.special import exponentiate
 from latlin.numerics.threads import share_out
 
 #: rows that are swept side by side

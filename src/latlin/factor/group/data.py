@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_array
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.opening import is_blocked, open_side_by_side
 from latlin.factor.group.rows import Labels, RowsInMemory, RowSource
+from latlin.numerics.arrays import visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
-from latlin.numerics.visible import visible
 
 # --- Views in and out: a list, a dict or one matrix with groups become one matrix whose columns lie view by view.
 

@@ -15,6 +15,7 @@ from latlin.distributed.answers import remember_columns
 from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.factor.fit import NamedEvidence
 from latlin.factor.group.blocks import RowsInBlocks, prepare_blocks
 from latlin.factor.group.data import (
     GroupData,
@@ -36,15 +37,14 @@ from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance, Rele
 from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GroupModel, GroupState, bound
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
 from latlin.numerics.options import jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
 
 
-class GroupFactorAnalysis(Archived, GroupQueries):
+class GroupFactorAnalysis(NamedEvidence, Archived, GroupQueries):
     """Factors shared by all, some or one of several views, by variational Bayes.
 
     x_nd = μ_d + w_dᵀz_n + ε with z ~ N(0, I), loadings w_dk ~ N(0, 1/α_mk) for the features d of view m, and noise of
@@ -193,8 +193,8 @@ class GroupFactorAnalysis(Archived, GroupQueries):
         remedy = "raise max_iter or tol, or start with fewer components"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
         step = Sweep(model, self.rotate, self.prune)
-        told = digest_of(data.rows.blocks, checkpoint) if isinstance(data.rows, RowsInBlocks) else ""
-        files = CheckpointFiles(checkpoint, signature(self, data.view, scaling.centre, scaling.scale, told))
+        digest = digest_of(data.rows.blocks, checkpoint) if isinstance(data.rows, RowsInBlocks) else ""
+        files = CheckpointFiles(checkpoint, signature(self, data.view, scaling.centre, scaling.scale, digest))
         rng = generator(self.random_state)
         jobs = None if blocked else self.n_jobs
         ascent = climb(model, self.n_components, self.n_init, jobs, step, rules, rng, self.verbose, files)

@@ -13,7 +13,7 @@ from scipy.linalg import expm, inv
 from latlin.distributed.checkpoints import CheckpointFiles
 from latlin.factor.group.kernels import outer_sums, truncated_step, weighted_sums
 from latlin.factor.group.relevance import Relevance
-from latlin.factor.group.rows import LatentSums, product, upright
+from latlin.factor.group.rows import LatentSums, positive_signs, product
 from latlin.factor.group.updates import (
     GroupModel,
     GroupState,
@@ -284,7 +284,7 @@ def select(model: GroupModel, state: GroupState, kept: NDArray[np.intp]) -> Grou
 def ordered(model: GroupModel, state: GroupState) -> GroupState:
     """Strongest factor first, the largest loading of each positive."""
     order = np.argsort(-strengths(model, state).sum(axis=0), kind="stable")
-    sign = upright(state.loading)
+    sign = positive_signs(state.loading)
     turned = state._replace(
         latent=state.latent * sign,
         latent_cov=state.latent_cov * np.outer(sign, sign),

@@ -16,12 +16,12 @@ from latlin.factor.group.data import Labels, Name, Patterns, Views, find_pattern
 from latlin.factor.group.kernels import multiply_by_label, outer_sums, weighted_sums
 from latlin.factor.group.rows import product
 from latlin.factor.group.updates import row_precisions
+from latlin.numerics.arrays import visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
-from latlin.numerics.visible import visible
 
 # --- Which factor acts in which view, and how much of the view it explains.
 

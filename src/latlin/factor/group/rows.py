@@ -91,10 +91,10 @@ def principal_axes(times: Callable[[Array], Array], span: Array, most: int) -> A
     t = np.ascontiguousarray(vectors[:, kept] / np.sqrt(values[kept]))
     inside = product(pushed, t)
     axes = np.ascontiguousarray(eigh(product(inside.T, inside))[1][:, ::-1][:, :most])
-    return product(product(span, t), axes) * upright(product(inside, axes))
+    return product(product(span, t), axes) * positive_signs(product(inside, axes))
 
 
-def upright(columns: Array) -> Array:
+def positive_signs(columns: Array) -> Array:
     """±1 for every column: the sign of its largest entry."""
     peaks = np.take_along_axis(columns, np.abs(columns).argmax(axis=0)[None], axis=0)[0]
     return np.where(peaks < 0.0, -1.0, 1.0)

@@ -9,17 +9,17 @@ from scipy.special import digamma
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from latlin.factor.fit import NamedEvidence
 from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
 from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, SourceModel
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
 from latlin.numerics.options import jobs, number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
-from latlin.numerics.visible import visible
 
 
 class Separation(NamedTuple):
@@ -30,7 +30,7 @@ class Separation(NamedTuple):
     residual: Array
 
 
-class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NoisyICA(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Independent heavy-tailed sources, mixed and observed with noise: x = c + Az + ε.
 
     Variational Bayes: the mixing matrix and the noise have a posterior, the shape of the sources is learnt, and so is
@@ -97,6 +97,7 @@ class NoisyICA(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     2
     """
 
+    evidence_kind_ = "lower bound"
     _saved = (
         *("mean_[D]", "mixing_[D, K]", "mixing_std_[D, K]", "mixing_covariance_[K, K]", "relevance_[K]", "shape_[K]"),
         *("noise_rate_[D]", "noise_variance_[D]", "trace_[*]", "noise_shape_", "n_sources_", "lower_bound_"),

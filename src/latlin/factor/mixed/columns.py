@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.mixed.kernels import BINARY, COUNT, ORDINAL, REAL
-from latlin.numerics.linalg import Array
-from latlin.numerics.magnitude import summable
+from latlin.factor.mixed.sites import TYPES, Index
+from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
+from latlin.potentials.families import AMOUNTS, COUNTS
 
-KINDS = {"real": REAL, "binary": BINARY, "count": COUNT, "ordinal": ORDINAL, "categorical": BINARY}
+#: types of columns that have levels; of numbers with a unit of their own; of counts
+LEVELLED, STANDARDISED, COUNTED = ("binary", "ordinal", "categorical"), ("real", "student-t"), ("count", *COUNTS)
 
 
 @storable
@@ -39,7 +40,7 @@ class Column:
 
     def encode(self, values: NDArray[Any], missing: NDArray[np.bool_]) -> Array:
         """The encoded columns, shape (n, width)."""
-        if self.kind in ("real", "count"):
+        if self.kind not in LEVELLED:
             numbers = self._numbers(values, missing)
             return ((numbers - self.centre) / self.scale)[:, None]
         codes, seen = np.full(len(values), np.nan), values[~missing].tolist()
@@ -64,10 +65,21 @@ class Column:
         seen = numbers[~missing]
         if not np.all(np.isfinite(seen)):
             raise ValueError(f"column {self.name!r} must be finite or missing, got {seen[~np.isfinite(seen)][0]}")
-        if self.kind == "count" and np.any((seen < 0) | (seen != np.floor(seen))):
-            bad = seen[(seen < 0) | (seen != np.floor(seen))][0]
-            raise ValueError(f"column {self.name!r} must hold counts 0, 1, 2, …, got {bad}")
+        self._refuse_impossible(seen)
         return np.asarray(summable(f"column {self.name!r}", numbers))
+
+    def _refuse_impossible(self, seen: Array) -> None:
+        """Numbers that the column's family cannot produce."""
+        least = -np.inf if self.kind in STANDARDISED else 0.0
+        bad, expected = seen < least, "numbers of at least 0"
+        if self.kind in COUNTED:
+            bad, expected = bad | (seen != np.floor(seen)), "counts 0, 1, 2, …"
+        elif self.kind == "beta":
+            bad, expected = (seen <= 0.0) | (seen >= 1.0), "shares between 0 and 1, the ends excluded"
+        elif self.kind in AMOUNTS and self.kind != "tweedie":
+            bad, expected = seen <= 0.0, "positive numbers"
+        if np.any(bad):
+            raise ValueError(f"column {self.name!r} must hold {expected}, got {seen[bad][0]}")
 
 
 @storable
@@ -85,12 +97,12 @@ class Table:
         return [slice(int(end) - column.width, int(end)) for column, end in zip(self.columns, ends, strict=True)]
 
     @property
-    def kinds(self) -> NDArray[np.int64]:
-        """The kind of every encoded column."""
-        return np.concatenate([np.full(column.width, KINDS[column.kind]) for column in self.columns]).astype(np.int64)
+    def families(self) -> tuple[str, ...]:
+        """The family of every encoded column."""
+        return tuple(TYPES[column.kind] for column in self.columns for _ in range(column.width))
 
     @property
-    def levels(self) -> NDArray[np.int64]:
+    def levels(self) -> Index:
         """Levels of every encoded ordinal column, 0 for others."""
         counts = [[len(c.levels) if c.kind == "ordinal" else 0] * c.width for c in self.columns]
         return np.concatenate(counts).astype(np.int64)
@@ -107,7 +119,7 @@ class Table:
         """Σ log scale over the observed real entries of every row, to report densities in the user's units."""
         total = np.zeros(len(encoded))
         for column, where in zip(self.columns, self.slices, strict=True):
-            if column.kind == "real":
+            if column.kind in STANDARDISED:
                 total += np.where(np.isnan(encoded[:, where.start]), 0.0, np.log(column.scale))
         return total
 
@@ -129,7 +141,7 @@ def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame, told by what it can do."""
+    """Whether X is a data frame, by what it can do."""
     return hasattr(X, "columns") and hasattr(X, "isna") and hasattr(X, "assign")
 
 
@@ -166,8 +178,8 @@ def _given(types: Mapping[Any, str] | Sequence[str] | None, names: list[Any]) ->
     for name, kind in pairs.items():
         if name not in names:
             raise ValueError(f"types names the column {name!r}, which X does not have")
-        if kind not in KINDS:
-            raise ValueError(f"unknown type {kind!r} of column {name!r}; known: {', '.join(KINDS)}")
+        if kind not in TYPES:
+            raise ValueError(f"unknown type {kind!r} of column {name!r}; known: {', '.join(TYPES)}")
     return pairs
 
 
@@ -193,12 +205,12 @@ def suggest_kind(seen: NDArray[Any], ordered: bool, X: Any, name: Any) -> str:
 
 
 def _column(name: Any, kind: str, values: NDArray[Any], missing: NDArray[np.bool_], levels: Any) -> Column:
-    if kind in ("real", "count"):
+    if kind not in LEVELLED:
         numbers = Column(name, kind).encode(values, missing)[~missing, 0]
         spread = float(numbers.std())
         if spread <= 1e-14 * abs(float(numbers.mean())):
             raise ValueError(f"column {name!r} is constant: drop it, there is nothing to explain")
-        return Column(name, kind, (), float(numbers.mean()), spread) if kind == "real" else Column(name, kind)
+        return Column(name, kind, (), float(numbers.mean()), spread) if kind in STANDARDISED else Column(name, kind)
     found = set(values[~missing].tolist())
     kept = tuple(level for level in levels if level in found) if levels else tuple(sorted(found))
     if len(kept) < 2:

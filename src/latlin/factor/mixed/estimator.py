@@ -13,39 +13,42 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor.fit import NamedEvidence
 from latlin.factor.mixed.columns import Column, is_frame, make_table
 from latlin.factor.mixed.fit import Problem, climb, cold_posterior, make_engine
-from latlin.factor.mixed.kernels import GAUSSIAN, LAPLACE, STUDENT, Prior
 from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
-from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.visible import visible
+from latlin.numerics.stored import storable_as
+from latlin.potentials import Gaussian, Laplace, StudentT
+from latlin.potentials.base import Potential
 
-LATENTS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "student-t": STUDENT}
+LATENTS = ("gaussian", "laplace", "student-t")
 ENGINES = ("gkl", "laplace", "ep")
 KIND = "latlin.factor.MixedFactorAnalysis"
 #: results that are written to an archive as they are
 RESULTS = ("lower_bound", "evidence_kind", "n_iter", "converged", "message")
 
 
-class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MixedFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """K latents behind a table of mixed columns, by approximate EM; missing entries are integrated out.
 
     Column j of a row depends on its latents w through η = b_j + f_jᵀw: real columns are N(η, ψ_j), binary ones
     logistic, counts Poisson with rate e^η, ordinal ones ordered logistic with cuts; a categorical column is one binary
-    column a level, against the rest.
+    column per level, against the rest. Other types are the families of `latlin.potentials` of that name.
 
     Parameters
     ----------
     n_components : int
         Number of latents K.
     types : dict, sequence or None
-        "real", "binary", "count", "ordinal" or "categorical" by name (or position) for some columns, or one a column.
-        The rest is told by dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other categories
-        and text: categorical; integers of a data frame: count; anything else: real.
+        "real", "binary", "count", "ordinal", "categorical" or the name of a family ("negative-binomial", "gamma",
+        "beta", "student-t" and others) by name (or position) for some columns, or one per column.
+        The rest follows from the dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other
+        categories and text: categorical; integers of a data frame: count; anything else: real.
     engine : {"gkl", "laplace", "ep"}
         How the posteriors of the rows are approximated. Only "gkl" gives a bound that never falls.
     latents : {"gaussian", "laplace", "student-t"}
@@ -95,7 +98,7 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
 
     _saved = (
         *("table_", "sites_", "trace_[*]", "lower_bound_", "evidence_kind_", "n_iter_", "converged_", "message_"),
-        *("sites_.kind[D]", "sites_.loading[D, K]", "sites_.intercept[D]", "sites_.noise[D]", "sites_.cuts[D, *]"),
+        *("sites_.loading[D, K]", "sites_.intercept[D]"),
     )
 
     def __init__(
@@ -131,15 +134,15 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         X = self._validated(X, True)
         self.table_ = make_table(X, self.types)
         rows = self.table_.encode(X)
-        engine = make_engine(self.engine, self._prior)
+        engine = self._engine
         expand = self.latents == "gaussian"
-        kinds, levels = self.table_.kinds, self.table_.levels
-        problem = Problem(rows, kinds, levels, engine, expand, self.penalty, self.noise_floor)
+        families, levels = self.table_.families, self.table_.levels
+        problem = Problem(rows, families, levels, engine, expand, self.penalty, self.noise_floor)
         remedy = "raise max_iter, tol or penalty, or use fewer components"
         rules = Rules(self.tol, 1e-2 * self.tol, self.max_iter, engine.monotone, remedy)
         ascent = climb(problem, self.n_components, rules, generator(self.random_state), self.verbose)
         state, values = problem.expect(ascent.state, 100, 1e-8)
-        self.sites_ = problem.sites(state)
+        self.sites_ = state.sites
         self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
         self.message_ = ascent.message
         self.lower_bound_ = float(np.sum(values - self.table_.log_scale(rows)))
@@ -195,7 +198,7 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         sites = self.sites_
         eta = self._draw_latents(whole("n_samples", n_samples), rng) @ sites.loading.T + sites.intercept
         return {
-            column.name: draw_column(column, eta[:, where], sites.noise[where.start], sites.cuts[where.start], rng)
+            column.name: draw_column(column, eta[:, where], sites.parameters[where.start], rng)
             for column, where in zip(self.table_.columns, self.table_.slices, strict=True)
         }
 
@@ -217,26 +220,26 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
         return len(self.components_)
 
     @property
-    def _prior(self) -> Prior:
-        return Prior(LATENTS[self.latents], float(self.df))
+    def _density(self) -> Potential:
+        """The density of a latent, of unit variance."""
+        if self.latents == "laplace":
+            return Laplace(0.0, np.sqrt(0.5))
+        if self.latents == "student-t":
+            return StudentT(self.df, 0.0, np.sqrt((self.df - 2.0) / self.df))
+        return Gaussian(0.0, 1.0)
 
     @property
     def _engine(self) -> Any:
-        return make_engine(self.engine, self._prior)
+        return make_engine(self.engine, self._density)
 
     def _draw_latents(self, n: int, rng: np.random.Generator) -> Array:
-        shape = (n, self.sites_.loading.shape[1])
-        if self.latents == "laplace":
-            return rng.laplace(scale=np.sqrt(0.5), size=shape)
-        if self.latents == "student-t":
-            return rng.standard_t(self.df, shape) * np.sqrt((self.df - 2.0) / self.df)
-        return rng.standard_normal(shape)
+        return self._density.sample(np.zeros((n, self.sites_.loading.shape[1])), rng)
 
     def _predict(self, column: Column, where: slice, means: Array, covs: Array) -> Prediction:
         loading = self.sites_.loading[where]
         m = means @ loading.T + self.sites_.intercept[where]
         v = np.maximum(np.einsum("ck,nkl,cl->nc", loading, covs, loading, optimize=True), 0.0)
-        return predict_column(column, m, v, float(self.sites_.noise[where][0]), self.sites_.cuts[where.start])
+        return predict_column(column, m, v, self.sites_.parameters[where.start])
 
     def _posterior(self, X: Any) -> tuple[Array, Array, Array]:
         return cold_posterior(self._engine, self._encoded(X), self.sites_)
@@ -271,15 +274,25 @@ class MixedFactorAnalysis(Archived, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _describe(self) -> None:
         """Loadings and intercepts in the units of real columns."""
-        scale: NDArray[Any] = np.ones(len(self.sites_.kind))
-        centre = np.zeros(len(self.sites_.kind))
+        scale: NDArray[Any] = np.ones(len(self.sites_.families))
+        centre = np.zeros(len(self.sites_.families))
         for column, where in zip(self.table_.columns, self.table_.slices, strict=True):
             scale[where], centre[where] = column.scale, column.centre
         self.components_ = self.sites_.loading.T * scale
         self.intercepts_ = self.sites_.intercept * scale + centre
-        self.noise_variance_ = np.where(self.sites_.kind == 0, self.sites_.noise * scale**2, np.nan)
+        noise = [values.get("scale", np.nan) for values in self.sites_.parameters]
+        self.noise_variance_ = (np.array(noise) * scale) ** 2
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _taken_apart(model: MixedFactorAnalysis) -> dict[str, Any]:
+    names = [name for name in model._saved if not set(name) & set(".[")]
+    return {"options": model._options_to_save(), "fitted": {n: getattr(model, n) for n in (*names, "trace_")}}
+
+
+# a fitted model can be part of another one, which imputes by it
+storable_as(MixedFactorAnalysis, _taken_apart, lambda options, fitted: MixedFactorAnalysis._made_from(options, fitted))

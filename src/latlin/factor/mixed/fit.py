@@ -9,65 +9,21 @@ every likelihood term and removes N·KL(N(η, Λ)‖N(0, I)) from the bound's lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import logit
+from scipy.optimize import minimize
 
-from latlin.factor.mixed.column_kernels import fit_columns
-from latlin.factor.mixed.ep_kernels import ep_rows
-from latlin.factor.mixed.kernels import BINARY, COUNT, GAUSSIAN, ORDINAL, Prior, Sites, fit_rows, in_threads, tables
+from latlin.factor.mixed.rows import ClimbingRows, PropagatingRows, RowEngine
+from latlin.factor.mixed.sites import Index, Sites, first_sites
+from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
-from latlin.numerics.linalg import Array
 from latlin.numerics.progress import progress
+from latlin.potentials.base import Potential
 
-#: rows a task of a thread
-CHUNK = 256
-
-
-class RowEngine(Protocol):
-    """A way to approximate the posterior of every row's latents."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def monotone(self) -> bool: ...
-
-    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
-        """Improve means and covariances in place; the evidence, or a bound on it, of every row."""
-
-
-@dataclass(frozen=True)
-class ClimbingRows:
-    """Gaussian KL (spread 1) or Laplace (spread 0)."""
-
-    prior: Prior
-    spread: float
-    kind: str
-    monotone: bool
-
-    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
-        values = np.empty(len(rows))
-        fixed = (rows, sites, self.prior, tables(), self.spread, max_iter, tol, means, covs, values)
-        in_threads(lambda low, high: fit_rows(*fixed, low, high), len(rows), CHUNK)
-        return values
-
-
-@dataclass(frozen=True)
-class PropagatingRows:
-    """Expectation propagation, from flat sites every time."""
-
-    kind: str = "approximation"
-    monotone: bool = False
-
-    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
-        values = np.empty(len(rows))
-        fixed = (rows, sites, tables(), 50, max(tol, 1e-6), means, covs, values)
-        in_threads(lambda low, high: ep_rows(*fixed, low, high), len(rows), CHUNK)
-        return values
+#: steps of quasi-Newton for the parameters of a family in one M-step
+PARAMETER_STEPS = 5
 
 
 class MixedState(NamedTuple):
@@ -75,10 +31,7 @@ class MixedState(NamedTuple):
 
     means: Array
     covs: Array
-    loading: Array
-    intercept: Array
-    noise: Array
-    cuts: Array
+    sites: Sites
 
 
 @dataclass(frozen=True)
@@ -86,69 +39,186 @@ class Problem:
     """The encoded data and the options: what stays fixed."""
 
     rows: Array
-    kinds: NDArray[np.int64]
-    levels: NDArray[np.int64]
+    families: tuple[str, ...]
+    levels: Index
     engine: RowEngine
     expand: bool
     penalty: float
     noise_floor: float
 
-    def sites(self, state: MixedState) -> Sites:
-        return Sites(self.kinds, state.loading, state.intercept, state.noise, state.cuts)
-
     def expect(self, state: MixedState, max_iter: int, tol: float) -> tuple[MixedState, Array]:
         """The E-step: better row posteriors, and the rows' bounds."""
         means, covs = state.means.copy(), state.covs.copy()
-        values = self.engine.infer(self.rows, self.sites(state), means, covs, max_iter, tol)
+        values = self.engine.infer(self.rows, state.sites, means, covs, max_iter, tol)
         return state._replace(means=means, covs=covs), values
 
     def maximise(self, state: MixedState, max_iter: int = 2) -> MixedState:
         """The M-step: better parameters of every column."""
-        new = state._replace(
-            **{name: getattr(state, name).copy() for name in ("loading", "intercept", "noise", "cuts")}
-        )
-        columns = np.ascontiguousarray(self.rows.T)
-        options = (self.penalty, self.noise_floor, tables(), max_iter)
-        fixed: tuple[Any, ...] = (columns, self.sites(new), self.levels, state.means, state.covs, *options)
-        fit: Any = fit_columns
-        in_threads(lambda low, high: fit(*fixed, low, high), len(columns), 1)
-        return new
+        old = state.sites
+        loading, intercept, parameters = old.loading.copy(), old.intercept.copy(), list(old.parameters)
+        for column, y in enumerate(self.rows.T):
+            seen = ~np.isnan(y)
+            means, covs = (state.means, state.covs) if seen.all() else (state.means[seen], state.covs[seen])
+            potential = old.potential(column, y[seen])
+            ordered = old.families[column] == "ordinal"
+            theta = np.append(old.loading[column], old.intercept[column])
+            theta = fit_column(ColumnSum(potential, means, covs, self.penalty, ordered), theta, max_iter)
+            loading[column], intercept[column] = theta[:-1], theta[-1]
+            if old.parameters[column]:
+                m, v = projected(theta, means, covs)
+                parameters[column] = fit_parameters(potential, m, v, self.noise_floor)
+        return state._replace(sites=Sites(old.families, loading, intercept, tuple(parameters)))
 
     def step(self, state: MixedState) -> tuple[MixedState, Measure]:
         """E-step, M-step, expansion; the objective is that of the E-step."""
         found, values = self.expect(state, 2, 1e-4)
         new = self.maximise(found)
         if self.expand:
-            new = expanded(new, self.kinds, self.penalty)
-        change = float(np.abs(new.loading - state.loading).max())
+            new = expanded(new, self.penalty)
+        change = float(np.abs(new.sites.loading - state.sites.loading).max())
         return new, Measure(float(values.sum()) - self.price(state), change)
 
     def price(self, state: MixedState) -> float:
         """½λ‖F‖²."""
-        return 0.5 * self.penalty * float(np.square(state.loading).sum())
+        return 0.5 * self.penalty * float(np.square(state.sites.loading).sum())
 
 
-def expanded(state: MixedState, kinds: NDArray[np.int64], penalty: float) -> MixedState:
+# --- The M-step of one column: Σ_i ⟨ψ(b + fᵀw_i)⟩ − ½λ‖f‖² over its own (f, b), the posteriors N(m_i, S_i) of the rows
+# being held. The curvature is Σ_i γ_i⟨w̃w̃ᵀ⟩ with γ = −⟨ψ″⟩ and w̃ = (w, 1): the exact one but for the covariance of ψ″
+# and w̃w̃ᵀ.
+
+
+class Local(NamedTuple):
+    """Value, gradient and minus the approximate Hessian."""
+
+    value: float
+    slope: Array
+    curvature: Array
+
+
+@dataclass(frozen=True)
+class ColumnSum:
+    """The sum that a column maximises; the cuts of an ordered column take the place of its intercept."""
+
+    potential: Potential
+    means: Array
+    covs: Array
+    penalty: float
+    ordered: bool
+
+    def at(self, theta: Array) -> Local:
+        """At theta = (f, b)."""
+        f, k = theta[:-1], len(theta) - 1
+        pushed = self.covs @ f
+        m, v = self.means @ f + theta[-1], np.maximum(pushed @ f, 0.0)
+        value, d_mean, d_var = self.potential.expected_log(m, v)
+        # γ ≥ 0: of sites that are not log-concave those that bend upwards are left out, so that steps rise
+        weight = np.maximum(-2.0 * d_var, 0.0)
+        slope, curvature = np.empty(k + 1), np.empty((k + 1, k + 1))
+        slope[:k] = d_mean @ self.means + 2.0 * (d_var @ pushed) - self.penalty * f
+        slope[k] = d_mean.sum()
+        spread = (weight @ self.covs.reshape(len(weight), -1)).reshape(k, k)
+        curvature[:k, :k] = (weight[:, None] * self.means).T @ self.means + spread + self.penalty * np.eye(k)
+        curvature[:k, k] = curvature[k, :k] = weight @ self.means
+        curvature[k, k] = weight.sum()
+        if self.ordered:
+            slope[k], curvature[k, :], curvature[:, k] = 0.0, 0.0, 0.0
+            curvature[k, k] = 1.0
+        return Local(float(value.sum()) - 0.5 * self.penalty * float(f @ f), slope, curvature)
+
+
+def fit_column(column: ColumnSum, theta: Array, max_iter: int) -> Array:
+    """Newton's method on (f, b), steps halved until the sum rises."""
+    here = column.at(theta)
+    for _ in range(max_iter):
+        ridge = 1e-10 * (1.0 + np.diagonal(here.curvature))
+        step = np.linalg.solve(here.curvature + np.diag(ridge), here.slope)
+        for _ in range(25):
+            there = column.at(theta + step)
+            if there.value >= here.value:
+                break
+            step = 0.5 * step
+        else:
+            break
+        decrement, theta, here = float(step @ here.slope), theta + step, there
+        if decrement < 1e-8 * (1.0 + abs(here.value)):
+            break
+    return theta
+
+
+def projected(theta: Array, means: Array, covs: Array) -> tuple[Array, Array]:
+    """Mean and variance of b + fᵀw for every row."""
+    f = theta[:-1]
+    return means @ f + theta[-1], np.maximum((covs @ f) @ f, 0.0)
+
+
+def fit_parameters(potential: Potential, m: Array, v: Array, floor: float) -> dict[str, Any]:
+    """Better values of what the family can learn (noise, dispersion, cuts), with η ~ N(m, v) held."""
+    if potential.gaussian:
+        # ⟨(y − η)²⟩
+        return {"scale": float(np.sqrt(max(float(np.mean((potential.observed - m) ** 2 + v)), floor)))}
+    names, spans = list(potential.free), list(potential.free.values())
+    values = [np.asarray(potential.value_of(name), dtype=float) for name in names]
+    starts = [np.atleast_1d(span.to_free(value)) for span, value in zip(spans, values, strict=True)]
+    ends = np.cumsum([len(start) for start in starts])[:-1]
+
+    def unpacked(t: Array) -> dict[str, Any]:
+        parts = zip(names, spans, values, np.split(t, ends), strict=True)
+        return {name: span.from_free(part.reshape(value.shape)) for name, span, value, part in parts}
+
+    def loss(t: Array) -> tuple[float, Array]:
+        found = unpacked(t)
+        block = potential.replace(**found)
+        slopes = [
+            np.atleast_1d(span.chain(found[name], block.expected_parameter_derivative(name, m, v).sum(axis=-1)))
+            for name, span in zip(names, spans, strict=True)
+        ]
+        return -float(block.expected_log(m, v).value.sum()), -np.concatenate(slopes)
+
+    start = np.concatenate(starts)
+    limits = [limit for span, part in zip(spans, starts, strict=True) for limit in span.bounds(len(part))]
+    low = 0.5 * np.log(max(floor, 1e-300))
+    if potential.location_scale and "scale" in names:
+        place = sum(len(part) for part in starts[: names.index("scale")])
+        limits[place] = (max(limits[place][0], low), limits[place][1])
+    best = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": PARAMETER_STEPS, "maxls": 10}
+    )
+    rises = np.isfinite(best.fun) and best.fun <= loss(start)[0]
+    return {name: _plain(value) for name, value in unpacked(best.x if rises else start).items()}
+
+
+def _plain(value: Array) -> Any:
+    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+# --- EM
+
+
+def expanded(state: MixedState, penalty: float) -> MixedState:
     """The latents moved and scaled to mean zero and unit covariance, if the penalised bound gains."""
     n, k = state.means.shape
+    sites = state.sites
     eta = state.means.mean(axis=0)
     away = state.means - eta
     spread = away.T @ away / n + state.covs.mean(axis=0)
     root = np.linalg.cholesky(spread)
-    loading = state.loading @ root
+    loading = sites.loading @ root
     # N·KL(N(η, Λ)‖N(0, I))
     gain = 0.5 * n * (np.trace(spread) + eta @ eta - k - 2.0 * np.log(np.diagonal(root)).sum())
-    if gain <= 0.5 * penalty * float(np.square(loading).sum() - np.square(state.loading).sum()):
+    if gain <= 0.5 * penalty * float(np.square(loading).sum() - np.square(sites.loading).sum()):
         return state
-    shift = state.loading @ eta
-    ordinal = kinds == ORDINAL
+    shift = sites.loading @ eta
+    ordered = np.array([family == "ordinal" for family in sites.families])
     inverse = solve_triangular(root, np.eye(k), lower=True)
-    return state._replace(
+    parameters = tuple(
+        {"cuts": values["cuts"] - move} if family == "ordinal" else values
+        for family, values, move in zip(sites.families, sites.parameters, shift, strict=True)
+    )
+    return MixedState(
         means=away @ inverse.T,
         covs=np.ascontiguousarray(inverse @ state.covs @ inverse.T),
-        loading=loading,
-        intercept=np.where(ordinal, 0.0, state.intercept + shift),
-        cuts=np.where(ordinal[:, None], state.cuts - shift[:, None], state.cuts),
+        sites=Sites(sites.families, loading, np.where(ordered, 0.0, sites.intercept + shift), parameters),
     )
 
 
@@ -163,30 +233,9 @@ def begin(problem: Problem, rank: int, rng: np.random.Generator) -> MixedState:
     state = MixedState(
         means=np.ascontiguousarray(0.8 * latent),
         covs=np.tile(0.36 * np.eye(rank), (n, 1, 1)),
-        loading=np.zeros((c, rank)),
-        intercept=_margins(problem.kinds, mean),
-        noise=np.where(problem.kinds == 0, sd**2, 1.0),
-        cuts=_first_cuts(rows, problem.levels),
+        sites=first_sites(rows, problem.families, problem.levels, rank),
     )
     return problem.maximise(state, 5)
-
-
-def _margins(kinds: NDArray[np.int64], mean: Array) -> Array:
-    """Intercepts that give every column its mean without any latents."""
-    inside = np.clip(mean, 1e-3, 1.0 - 1e-3)
-    by_kind = {BINARY: logit(inside), COUNT: np.log(np.maximum(mean, 1e-3)), ORDINAL: np.zeros_like(mean)}
-    return np.select([kinds == kind for kind in by_kind], list(by_kind.values()), 0.0)
-
-
-def _first_cuts(rows: Array, levels: NDArray[np.int64]) -> Array:
-    """−∞, the logits of the cumulative shares, ∞ …; a row for every column."""
-    cuts = np.full((len(levels), max(int(levels.max()), 1) + 1), np.inf)
-    cuts[:, 0] = -np.inf
-    for column in np.flatnonzero(levels):
-        seen = rows[:, column][~np.isnan(rows[:, column])]
-        count = np.bincount(seen.astype(int), minlength=levels[column]) + 0.5
-        cuts[column, 1 : levels[column]] = logit(np.cumsum(count)[:-1] / count.sum())
-    return cuts
 
 
 def climb(problem: Problem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool) -> Ascent[MixedState]:
@@ -204,17 +253,15 @@ def cold_posterior(
     """Means, covariances and bounds of rows that were not seen before."""
     n, k = len(rows), sites.loading.shape[1]
     means, covs = np.zeros((n, k)), np.tile(np.eye(k), (n, 1, 1))
-    # copies: for read-only arrays, as a memory map gives them, everything would be compiled anew
-    copies: list[Any] = [np.array(part) for part in sites]
-    return means, covs, engine.infer(rows, Sites(*copies), means, covs, max_iter, tol)
+    return means, covs, engine.infer(rows, sites, means, covs, max_iter, tol)
 
 
-def make_engine(name: str, prior: Prior) -> RowEngine:
+def make_engine(name: str, latents: Potential) -> RowEngine:
     """The engine by its name; refuses pairs of engine and latents that do not go together."""
     if name == "gkl":
-        return ClimbingRows(prior, 1.0, "lower bound", True)
-    if name == "laplace" and prior.kind != 1:
-        return ClimbingRows(prior, 0.0, "approximation", False)
-    if name == "ep" and prior.kind == GAUSSIAN:
+        return ClimbingRows(latents, 1.0, "lower bound", True)
+    if name == "laplace" and latents.smooth:
+        return ClimbingRows(latents, 0.0, "approximation", False)
+    if name == "ep" and latents.gaussian:
         return PropagatingRows()
     raise ValueError(f"engine {name!r} does not go with these latents: 'gkl' goes with all, 'ep' with Gaussian ones")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from latlin.factor.mixed.columns import Column
-from latlin.numerics.linalg import Array
-from latlin.potentials import Logit, Ordinal, Poisson
+from latlin.factor.mixed.sites import TYPES, family_of
+from latlin.numerics.arrays import Array
 
 
 class Prediction(NamedTuple):
@@ -46,38 +46,25 @@ def _codes(column: Column, encoded: Array) -> Array:
     return encoded.argmax(axis=1).astype(np.float64) if column.kind == "categorical" else encoded[:, 0]
 
 
-def predict_column(column: Column, m: Array, v: Array, noise: float, cuts: Array) -> Prediction:
+def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any]) -> Prediction:
     """The predictive distribution of a column whose η are N(m, v), each of shape (n, width)."""
     none = np.zeros(0)
-    found: Any
-    if column.kind == "real":
-        std = np.sqrt(v[:, 0] + noise) * column.scale
-        return Prediction(m[:, 0] * column.scale + column.centre, std, none)
-    if column.kind == "count":
-        found = Poisson(0).predictive(m[:, 0], v[:, 0])
-        return Prediction(found.mean, np.sqrt(found.variance), none)
-    if column.kind == "ordinal":
-        inner = cuts[np.isfinite(cuts)]
-        found = Ordinal(0, inner, link="logit").predictive(m[:, 0], v[:, 0])
+    found: Any = family_of(TYPES[column.kind]).kind(values).predictive(m.ravel(), v.ravel())
+    if not column.levels:
+        return Prediction(found.mean * column.scale + column.centre, np.sqrt(found.variance) * column.scale, none)
+    if column.kind != "categorical":
         return Prediction(none, none, found.probabilities)
-    found = Logit(1).predictive(m.ravel(), v.ravel())
-    ones = found.probabilities[:, 1].reshape(m.shape)
-    if column.kind == "binary":
-        return Prediction(none, none, np.column_stack([1.0 - ones[:, 0], ones[:, 0]]))
     # one against the rest: the levels' probabilities need not add up, so they are made to
+    ones = found.probabilities[:, 1].reshape(m.shape)
     return Prediction(none, none, ones / ones.sum(axis=1, keepdims=True))
 
 
-def draw_column(column: Column, eta: Array, noise: float, cuts: Array, rng: np.random.Generator) -> NDArray[Any]:
-    """One draw a row of a column whose η, of shape (n, width), are known."""
-    first = eta[:, 0]
-    if column.kind == "real":
-        return (first + np.sqrt(noise) * rng.standard_normal(len(eta))) * column.scale + column.centre
-    if column.kind == "count":
-        return rng.poisson(np.exp(np.minimum(first, 40.0))).astype(np.float64)
+def draw_column(column: Column, eta: Array, values: dict[str, Any], rng: np.random.Generator) -> NDArray[Any]:
+    """One draw per row of a column whose η, of shape (n, width), are known."""
     if column.kind == "categorical":
         share = np.cumsum(expit(eta) / expit(eta).sum(axis=1, keepdims=True), axis=1)
         return labels(column)[(share[:, :-1] < rng.random((len(eta), 1))).sum(axis=1)]
-    # binary and ordinal: the interval that η plus logistic noise falls into
-    inner = cuts[np.isfinite(cuts)] if column.kind == "ordinal" else np.zeros(1)
-    return labels(column)[np.digitize(first + rng.logistic(size=len(eta)), inner)]
+    drawn = family_of(TYPES[column.kind]).kind(values).sample(eta[:, 0], rng)
+    if not column.levels:
+        return drawn * column.scale + column.centre
+    return labels(column)[np.maximum(drawn, 0.0).astype(int)]

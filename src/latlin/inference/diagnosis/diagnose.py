@@ -19,7 +19,6 @@ from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
-from latlin.diagnostics.pareto import LARGEST_K
 from latlin.diagnostics.verdict import (
     FEWEST_EFFECTIVE,
     Findings,
@@ -30,7 +29,7 @@ from latlin.diagnostics.verdict import (
     judge,
     moment_gap,
 )
-from latlin.diagnostics.weights import DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
+from latlin.diagnostics.weights import LARGEST_K, DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.diagnosis.proposals import Approximation, Draws, draws_for
 from latlin.inference.model import in_memory
@@ -39,9 +38,11 @@ from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.student_t import StudentT
 
-#: numbers in a block of draws or of their projections, and the largest covariance that is corrected as a matrix
+#: numbers in a block of draws, and the largest covariance that is corrected as a matrix
 NUMBERS = 200_000
 DENSE = 2000
+#: draws at most and at least where nobody says how many, and log densities of sites that they should not exceed
+DRAWS, FEWEST, DENSITIES = 4000, 1000, 8_000_000
 #: standard errors on either side, and the probability that a bound which holds for any weights is wrong
 REACH, WRONG = 3.3, 0.005
 #: sites with polynomial tails
@@ -113,17 +114,16 @@ class Diagnosis:
         return "\n".join([*lines, f"next: {self.next_engine}"] if self.next_engine else lines)
 
 
-def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState = None) -> Diagnosis:
+def diagnose(posterior: Approximation, n: int | None = None, random_state: RandomState = None) -> Diagnosis:
     """Check a posterior against its model with n draws; see `Posterior.diagnose`."""
-    if not isinstance(n, Integral) or n < 200:
-        raise ValueError(f"n must be an integer of at least 200, got {n!r}")
+    if n is not None and (not isinstance(n, Integral) or n < 200):
+        raise ValueError(f"n must be an integer of at least 200, or None, got {n!r}")
     if isinstance(posterior.density, PointMass):
         return _of_a_point(posterior)
     model = in_memory(posterior.model)
-    widest = max(
-        [model.dim, *(factor.H.shape[0] for factor in (*model.gaussians, *model.sites) if factor.H is not None)]
-    )
-    draws = draws_for(posterior, int(n), generator(random_state), block=max(8, min(int(n), NUMBERS // widest)))
+    n = _enough(sum(model.site_count(factor) for factor in model.sites)) if n is None else n
+    block = max(8, min(int(n), NUMBERS // model.dim))
+    draws = draws_for(posterior, int(n), generator(random_state), block=block)
     log_p, log_components = _evaluated(posterior, draws)
     log_weights = log_p[: draws.counts[0]] - log_components[: draws.counts[0], 0]
     own = summarise_weights(log_weights)
@@ -143,6 +143,11 @@ def diagnose(posterior: Approximation, n: int = 4000, random_state: RandomState 
     )
     verdict = cautioned(judge(findings), posterior.caution)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
+
+
+def _enough(sites: int) -> int:
+    """Draws that a verdict needs; fewer for many sites, whose posterior is nearer to a Gaussian."""
+    return int(np.clip(DENSITIES // max(sites, 1), FEWEST, DRAWS))
 
 
 def _divergence(low: float, log_weights: Array) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -11,10 +12,10 @@ from scipy.special import logsumexp
 
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.averaged import AveragedModel
-from latlin.inference.forms.gaussian_part import factor_whitening
 from latlin.inference.forms.prior import (
     expected_log_gaussians,
     factor_precision,
+    factor_whitening,
     log_integral,
     needs_sparse,
     quadratic_of,
@@ -24,20 +25,29 @@ from latlin.inference.forms.sites import Sites
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 
+#: rows of sites in a block, and numbers that are made at a time
+ROWS, MOST = 512, 2**16
+
 
 class LogJoint:
     """The log joint of one model, with every constant.
 
+    Sites are taken in blocks of rows: one product of a block with all draws, small enough to stay in cache.
+
     Parameters
     ----------
     model : LatentLinearModel
-        A LinearOperator H is used as one, a product with each block.
+        A LinearOperator H is used as one, a product with some draws at a time.
     """
 
     def __init__(self, model: LatentLinearModel) -> None:
         self._model = model
         sites = Sites.of(model)
-        self._blocks = [sites.part(span) for span, _ in sites.blocks]
+        self._blocks = [
+            _RowBlock(_rows_of(factor, slice(start - span.start, stop - span.start)), sites.part(slice(start, stop)))
+            for factor, (span, _) in zip(model.sites, sites.blocks, strict=True)
+            for start, stop in _cuts(factor, span)
+        ]
         # of a prior that is normalised as a whole
         self._constant = -log_integral(model, quadratic_of(model)) if model.normalise_prior else 0.0
 
@@ -45,12 +55,45 @@ class LogJoint:
         """log p at each row of w; −∞ where a site is, an error where a value is not a number."""
         total = np.full(len(w), self._constant)
         for gaussian in self._model.gaussians:
-            total += _log_gaussian(gaussian, w)
-        for block, site in zip(self._blocks, self._model.sites, strict=True):
-            total += block.log_density(_projected(site, w)).sum(axis=1)
+            width = w.shape[1] if gaussian.H is None else gaussian.H.shape[0]
+            for some in _portions(len(w), width):
+                total[some] += _log_gaussian(gaussian, w[some])
+        for block in self._blocks:
+            for some in _portions(len(w), len(block.sites)):
+                total[some] += block.log_likelihoods(w[some])
         if np.any(np.isnan(total)) or np.any(total == np.inf):
             raise ValueError("the model's log density is not a number at some draws; rescale the columns of H")
         return total
+
+
+class _RowBlock(NamedTuple):
+    """Some rows of a site factor, and what is to be summed over them: H (None, a slice, for coordinates) and sites."""
+
+    H: Any
+    sites: Sites
+
+    def log_likelihoods(self, w: Array) -> Array:
+        """Σ_n weight_n ψ_n(h_nᵀw + o_n) at each row of w."""
+        x = w[:, self.H] if isinstance(self.H, slice) else _times(self.H, w)
+        return self.sites.log_density_sums(x)
+
+
+def _cuts(factor: SiteFactor, span: slice) -> list[tuple[int, int]]:
+    """Ends of the blocks of rows of a factor; an operator has but one."""
+    step = max(span.stop - span.start, 1) if isinstance(factor.H, LinearOperator) else ROWS
+    return [(start, min(start + step, span.stop)) for start in range(span.start, span.stop, step)]
+
+
+def _rows_of(factor: SiteFactor, span: slice) -> Any:
+    if factor.H is None:
+        return span
+    return factor.H if isinstance(factor.H, LinearOperator) else factor.H[span]
+
+
+def _portions(count: int, width: int) -> Iterator[slice]:
+    """Slices of `count` draws, of which each has `width` numbers, with some tens of thousands of numbers each."""
+    step = max(MOST // max(width, 1), 1)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 class AveragedLogJoint:
@@ -79,10 +122,6 @@ def _log_gaussian(factor: GaussianFactor, w: Array) -> Array:
     whitening = factor_whitening(factor, x.shape[1])
     root = whitening.solve(np.ascontiguousarray((x - factor.mean).T))
     return -0.5 * np.einsum("dn,dn->n", root, root) - 0.5 * x.shape[1] * LOG_2PI - whitening.log_det
-
-
-def _projected(site: SiteFactor, w: Array) -> Array:
-    return w if site.H is None else _times(site.H, w)
 
 
 def _times(matrix: Any, w: Array) -> Array:

@@ -21,8 +21,7 @@ from latlin.densities.factorised import Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
-from latlin.inference.forms.gaussian_part import gaussian_part
-from latlin.inference.forms.prior import needs_sparse, prior_gaussian
+from latlin.inference.forms.prior import gaussian_part, needs_sparse, prior_gaussian
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky

@@ -1,7 +1,7 @@
 """Expectation propagation: every site is replaced by the Gaussian that gives the approximation the right moments.
 
-Challis (2013), §3.6 and A.2.5, corrected. Not a bound, and not guaranteed to converge; where it does it is often
-the most accurate Gaussian of all.
+Challis (2013), §3.6 and A.2.5, corrected. Not a bound, and often the most accurate Gaussian of all. Sweeps over the
+sites may not converge; then a double loop does.
 """
 
 from __future__ import annotations
@@ -9,24 +9,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate
+from latlin.inference.ep.double_loop import iterate_double_loop
+from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate, past_steps
 from latlin.inference.evidence.engine_terms import TiltedEvidence
-from latlin.inference.forms.site import SiteForm, inherit_parameters, site_form
-from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.forms.chain import ChainForm
+from latlin.inference.forms.site import inherit_parameters, site_form
+from latlin.inference.forms.site_family import SiteForm, Solution
+from latlin.inference.forms.sites import SiteParameters, refuse_extra_variance
 from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
-SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {"sequential": Sequential, "parallel": Parallel}
+SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {
+    "auto": lambda form: Parallel(form) if form.sites.log_concave else Sequential(form),
+    "sequential": Sequential,
+    "parallel": Parallel,
+}
 #: a step is shortened to no less than this share of the one wanted
 SHORTEST = 0.02
 REMEDY = "raise sweeps or damping, lower power (to 0.5), or use engine 'gkl', whose bound only rises"
@@ -43,18 +51,24 @@ class ExpectationPropagation:
         Sites are matched in this power; below 1 EP is less accurate for well-behaved sites and more stable for others.
     damping : float in [0, 1)
         Share of the old site parameters that a step keeps. More is kept by itself while the mismatch grows.
-    schedule : {"sequential", "parallel"}
-        One site after the other, or all at once (many sites: fewer operations per sweep, more sweeps). With a sparse
-        precision it is all at once, whatever is asked for.
+    schedule : {"auto", "sequential", "parallel"}
+        One site after the other, or all at once (fewer operations per sweep, more sweeps). "auto" is all at once for
+        log-concave sites, and one after the other for others. With a sparse precision it is always all at once.
     sweeps : int
-        At most so many passes over the sites. One sequential pass from the prior is assumed-density filtering.
+        At most so many passes over the sites. One pass from the prior, one site after the other, is assumed-density
+        filtering.
     tol : float
         Largest mismatch between a tilted and a marginal moment at convergence, in marginal standard deviations.
+    double_loop : int
+        Outer steps, at most, of the double loop that begins anew where the sweeps have not converged; 0 for none.
 
     Notes
     -----
     A site whose cavity is no density (it happens next to sites of negative precision, such as those of outliers under a
-    Student t) waits for a later sweep. What did not converge says so in `message`, in `converged` and in a warning.
+    Student t) waits for a later sweep. The double loop (Heskes and Zoeter 2002; Opper and Winther 2005) minimises the
+    free energy whose stationary points are the fixed points of the sweeps, monotonically, at some tens of times the
+    price of a sweep per outer step. What did not converge says so in `message`, in `converged` and in a warning.
+    `message` also has the Gaussian KL bound of the same Gaussian, `Posterior.kl_bound`, where it is finite.
 
     Examples
     --------
@@ -69,15 +83,17 @@ class ExpectationPropagation:
     name: ClassVar[str] = "ep"
     power: float = 1.0
     damping: float = 0.0
-    schedule: Literal["sequential", "parallel"] = "sequential"
+    schedule: Literal["auto", "sequential", "parallel"] = "auto"
     sweeps: int = 100
     tol: float = 1e-8
+    double_loop: int = 300
 
     def __post_init__(self) -> None:
         number("power", self.power, above=0.0, most=1.0)
         number("damping", self.damping, least=0.0, below=1.0)
         one_of("schedule", self.schedule, SCHEDULES)
         whole("sweeps", self.sweeps, 1)
+        whole("double_loop", self.double_loop, 0)
 
     def run(
         self,
@@ -90,9 +106,11 @@ class ExpectationPropagation:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         form = site_form(model)
         first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
         ascent = self._iterate(form, first, verbose, checkpoint_for(checkpoint, model, self))
+        ascent = ascent if ascent.converged else self._finish(form, first, ascent)
         parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
         solution = form.solve(parameters)
         assert solution is not None  # the iteration ended there
@@ -106,7 +124,7 @@ class ExpectationPropagation:
             n_iter=ascent.n_iter,
             trace=ascent.trace,
             elapsed=time.perf_counter() - started,
-            message=self._message(ascent),
+            message=self._message(ascent) + _bound_note(form, solution),
             sites=parameters,
             power=self.power,
             evidence_term=TiltedEvidence(self.power),
@@ -118,15 +136,33 @@ class ExpectationPropagation:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
-        sweep = Parallel(form) if isinstance(form, SparseForm) else SCHEDULES[self.schedule](form)
+        sweep = self._schedule(form)
 
         def step(state: State) -> tuple[State, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)
             return moved, Measure(moved.log_z, moved.residual)
 
         rules = Rules(gradient_tol=self.tol, max_iter=self.sweeps, remedy=REMEDY)
-        warn = self.sweeps > 1
-        return ascend(step, begin, rules, label="EP", verbose=verbose, checkpoint=checkpoint, warn=warn)
+        return ascend(step, begin, rules, label="EP", verbose=verbose, checkpoint=checkpoint, warn=False)
+
+    def _schedule(self, form: SiteForm) -> Schedule:
+        if isinstance(form, SparseForm | ChainForm):
+            return Parallel(form)
+        return SCHEDULES["sequential" if self.sweeps == 1 and self.schedule == "auto" else self.schedule](form)
+
+    def _finish(self, form: SiteForm, first: SiteParameters, swept: Ascent[State]) -> Ascent[State]:
+        """What the double loop reaches, where that converges; else the sweeps, after a warning."""
+        if self.sweeps == 1:
+            return swept
+        rules = Rules(gradient_tol=self.tol, max_iter=max(self.double_loop, 1), monotone=True, remedy=REMEDY)
+        found = iterate_double_loop(form, first, self.power, rules) if self.double_loop else None
+        end = evaluate(form, SiteParameters(found.state.gamma, found.state.nu), self.power, 1.0) if found else None
+        if found is None or end is None or not found.converged:
+            alert(swept.message, ConvergenceWarning)
+            return swept
+        trace = np.concatenate([swept.trace, found.trace])
+        message = f"{found.message}, after {swept.n_iter} sweeps that had not"
+        return replace(swept, state=end, trace=trace, converged=True, n_iter=len(trace), message=message)
 
     def _message(self, ascent: Ascent[State]) -> str:
         if self.sweeps == 1 and not ascent.converged:
@@ -134,6 +170,21 @@ class ExpectationPropagation:
         if ascent.state.improper:
             return f"{ascent.message}; {ascent.state.improper} sites have a cavity that is no density"
         return ascent.message
+
+
+def _bound_note(form: SiteForm, solution: Solution) -> str:
+    """The Gaussian KL bound of the same Gaussian, in words."""
+    if form.sites.gaussian:
+        return ""
+    variance = form.variances(solution)
+    try:
+        expected = form.sites.finite_expected_log(solution.x, variance)
+    except ValueError:  # sites that are −∞ somewhere have no expected log
+        expected = None
+    if expected is None:
+        return "; its Gaussian KL bound is −∞"
+    bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
+    return f"; the Gaussian KL bound there is {bound:.6g}"
 
 
 def _prior_sites(form: SiteForm) -> SiteParameters:
@@ -154,7 +205,11 @@ def _sweep(form: SiteForm, state: State, sweep: Schedule, power: float, longest:
             moved = _relaxed(form, moved, power)
         if moved is not None:
             grown = moved.residual >= state.residual
-            return moved._replace(length=max(0.7 * length, SHORTEST) if grown else min(1.1 * length, longest))
+            moved = moved._replace(length=max(0.7 * length, SHORTEST) if grown else min(1.1 * length, longest))
+            if grown or not isinstance(sweep, Parallel):
+                return moved
+            points, residuals = past_steps(state)
+            return moved._replace(points=points, residuals=residuals)
         length *= 0.5
     return state
 

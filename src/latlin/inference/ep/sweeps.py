@@ -20,6 +20,7 @@ from latlin.inference.forms.nodes import Target, site_nodes
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
 from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import mix
 from latlin.numerics.linalg import whitened_squares
 
 
@@ -36,6 +37,8 @@ class State(NamedTuple):
     residual: float  # largest mismatch of mean or variance, in units of the marginals
     improper: int  # cavities that are no density
     length: float  # of the next step
+    points: Array  # past parameters and how far they were from those asked for, one per row, where they are kept
+    residuals: Array
 
 
 class Matched(NamedTuple):
@@ -69,7 +72,8 @@ def evaluate(form: SiteForm, parameters: SiteParameters, power: float, length: f
         return None
     improper = int((~found.proper).sum())
     residual = np.inf if improper else _mismatch(found, solution.x, variance)
-    return State(*parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length)
+    none = np.zeros((0, 2 * len(form.sites)))
+    return State(*parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length, none, none)
 
 
 def matching_parameters(found: Matched, now: SiteParameters, power: float) -> SiteParameters:
@@ -126,15 +130,32 @@ class Schedule(Protocol):
     def __call__(self, state: State, power: float, length: float) -> SiteParameters: ...
 
 
+#: steps that Anderson mixing remembers, and the mismatch from which on it does
+MEMORY = 8
+NEAR = 0.1
+
+
 @dataclass(frozen=True)
 class Parallel:
-    """Every site moves towards the parameters that match its moments under the same approximation."""
+    """Every site moves towards the parameters that match its moments under the same approximation.
+
+    Near the fixed point Anderson mixing extrapolates these steps.
+    """
 
     form: SiteForm
 
     def __call__(self, state: State, power: float, length: float) -> SiteParameters:
-        gamma = state.gamma + length * (state.gamma_hat - state.gamma)
-        return SiteParameters(gamma, state.nu + length * (state.nu_hat - state.nu))
+        gamma, nu = np.split(mix(*past_steps(state), length), 2)
+        return SiteParameters(gamma, nu)
+
+
+def past_steps(state: State) -> tuple[Array, Array]:
+    """The parameters of the last steps and where they led, one per row; far from the fixed point, those of this one."""
+    here = np.concatenate([state.gamma, state.nu])
+    gap = np.concatenate([state.gamma_hat, state.nu_hat]) - here
+    kept = MEMORY if state.residual < NEAR else 0
+    points, residuals = (part[len(part) - min(kept, len(part)) :] for part in (state.points, state.residuals))
+    return np.concatenate([points, here[None]]), np.concatenate([residuals, gap[None]])
 
 
 class _Plan(NamedTuple):

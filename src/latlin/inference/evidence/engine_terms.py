@@ -138,6 +138,8 @@ class CurvedEvidence:
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
     ) -> SiteTerm:
         assert movement is not None  # `movement` gave it
+        if sites.extra is not None:
+            raise ValueError("the Laplace evidence of sites with extra_variance has no gradient in their parameters")
         return CurvedTerm(*_marginals(posterior, rows, sites), sites.weight, np.asarray(rows @ movement.move))
 
 
@@ -161,7 +163,8 @@ class RefusedEvidence:
 def _marginals(posterior: FittedPosterior, rows: Any, sites: Sites) -> tuple[Array, Array]:
     """Mean, as the potentials see it, and variance of every projection."""
     marginals = posterior.density.project(rows)
-    return marginals.mean + sites.offset, marginals.variance
+    extra = 0.0 if sites.extra is None else sites.extra
+    return marginals.mean + sites.offset, marginals.variance + extra
 
 
 def _pull(density: Density, rows: Any, sites: Sites) -> Array:

@@ -17,16 +17,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.prior import prior_gaussian
-from latlin.inference.model import in_memory
+from latlin.inference.model import LatentLinearModel, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.sparse_cholesky import analyse
+
+Index = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
@@ -55,28 +60,38 @@ class PrecisionSlopes:
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
-        model = in_memory(self.posterior.model)
+        model = _own(self.posterior)
         gaussian = model.gaussians[factor]
         if gaussian.precision is None:
             raise ValueError(f"GaussianFactor {factor} is given by its covariance: use evidence_gradient() for it")
         change = sparse.csr_array(change)
         if change.shape != gaussian.precision.shape:
             raise ValueError(f"change must have the shape {gaussian.precision.shape} of precision, got {change.shape}")
-        rows = sparse.eye_array(model.dim, format="csr") if gaussian.H is None else sparse.csr_array(gaussian.H)
-        whole = sparse.csr_array(rows.T @ change @ rows)
-        slope = -0.5 * _mean_square(self._density(), whole, change, rows, gaussian.mean)
+        rows = None if gaussian.H is None else sparse.csr_array(gaussian.H)
+        slope = -0.5 * _mean_square(self._density(), change, rows, gaussian.mean)
         if self._move is not None:
-            residual = rows @ self.posterior.mean - gaussian.mean
-            slope -= float((rows @ self._move) @ (change @ residual))
+            residual = _seen(rows, self.posterior.mean) - gaussian.mean
+            slope -= float(_seen(rows, self._move) @ (change @ residual))
         if self._prior is not None:
             # log |Q|₊ is in the prior and in its integral alike
-            return slope + 0.5 * _mean_square(self._prior, whole, change, rows, gaussian.mean)
+            return slope + 0.5 * _mean_square(self._prior, change, rows, gaussian.mean)
         given = _log_det_slope(gaussian.precision, gaussian.rank, change) if log_det_slope is None else log_det_slope
         return slope + 0.5 * given
 
+    def moments(self, i: Index, j: Index, covariance: Array) -> Array:
+        """M_ij of a factor on w itself, with which d log Z = ½ d log |Q|₊ − ½ Σ_ij dQ_ij M_ij.
+
+        S_ij, which is given, + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
+        """
+        residual = self._density().mean - in_memory(self.posterior.model).gaussians[0].mean
+        found = covariance + residual[i] * residual[j]
+        if self._move is not None:
+            found += self._move[i] * residual[j] + residual[i] * self._move[j]
+        return found
+
     @cached_property
     def _prior(self) -> Gaussian | None:
-        model = in_memory(self.posterior.model)
+        model = _own(self.posterior)
         found = prior_gaussian(model) if model.normalise_prior else None
         return None if found is None else found[0]
 
@@ -86,6 +101,12 @@ class PrecisionSlopes:
         term = self.posterior.evidence_term
         movement = None if term is None else term.movement(self.posterior)
         return None if movement is None else movement.move
+
+
+def _own(posterior: Posterior) -> LatentLinearModel:
+    """The factors that are here, wherever the rows are."""
+    model = posterior.model
+    return model.own if isinstance(model, BlockModel) else in_memory(model)
 
 
 def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
@@ -119,11 +140,17 @@ def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_
     return PrecisionSlopes(posterior)(change, factor, log_det_slope)
 
 
-def _mean_square(density: Gaussian, whole: sparse.csr_array, change: sparse.csr_array, rows: Any, mean: Array) -> float:
+def _seen(rows: sparse.csr_array | None, w: Array) -> Array:
+    """Hw; w itself where the factor is on it."""
+    return w if rows is None else rows @ w
+
+
+def _mean_square(density: Gaussian, change: sparse.csr_array, rows: sparse.csr_array | None, mean: Array) -> float:
     """⟨rᵀdQ r⟩ = tr(HᵀdQH S) + r̄ᵀdQ r̄."""
-    residual = rows @ density.mean - mean
+    residual = _seen(rows, density.mean) - mean
+    whole = change if rows is None else sparse.csr_array(rows.T @ change @ rows)
     structure = density.structure
-    if isinstance(structure, SparsePrecisionCovariance):
+    if isinstance(structure, SparsePrecisionCovariance | ProbedPrecisionCovariance):
         trace = structure.trace_with(whole)
     else:
         trace = float(whole.multiply(density.covariance()).sum())

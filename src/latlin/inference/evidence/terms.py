@@ -128,8 +128,7 @@ class BoundTerm(_Differenced):
     weight: Array
 
     def _distance(self, potential: Potential, span: slice) -> Array:
-        centre = np.asarray(potential.regions()[0][0])
-        return np.sqrt((self.at[span] - centre) ** 2 + self.variance[span])
+        return np.sqrt((self.at[span] - potential.middle) ** 2 + self.variance[span])
 
     def value(self, potential: Potential, span: slice) -> Array:
         m, v = self.at[span], self.variance[span]

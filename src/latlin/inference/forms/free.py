@@ -18,13 +18,13 @@ from scipy import sparse
 
 from latlin.densities.factorised import Factorised, Table
 from latlin.inference.ep.kernels import visit_coordinates
-from latlin.inference.forms.gaussian_part import gaussian_part
 from latlin.inference.forms.nodes import Target, site_nodes
+from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
-from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.ascent import mix
 from latlin.numerics.stored import storable_as
 from latlin.potentials.base import TiltedMoments
 from latlin.potentials.custom import Custom

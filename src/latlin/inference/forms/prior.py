@@ -8,6 +8,7 @@ divided by its integral over the constraints.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,134 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance, condition
-from latlin.inference.forms.gaussian_part import product_of
-from latlin.inference.model import GaussianFactor, LatentLinearModel
+from latlin.densities.whitening import (
+    CovarianceWhitening,
+    DiagonalWhitening,
+    PrecisionWhitening,
+    Whitening,
+)
+from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
-from latlin.numerics.linalg import Cholesky
+from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.sparse_cholesky import analyse
+
+# --- The Gaussian factors of a model as one, and the coordinates in which they are simple.
+#
+#     ∏_m N(H_m w | μ_m, Σ_m) = exp(constant − ½ (w − μ)ᵀ Λ (w − μ) + bᵀ(w − μ))
+#
+# With w = μ + L u the quadratic form is Λ̃ = LᵀΛL: the identity when the factors on w itself make a proper Gaussian
+# and nothing else is measured (Challis (2013), B.5).
+
+
+@dataclass(frozen=True)
+class GaussianPart:
+    """The proper Gaussian N(w | mean, LLᵀ) of the factors on w itself, and what else is measured.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (dim,)
+    whitening : Whitening or None
+        L; None when no factor is on w itself.
+    constant : float
+        Value of all log factors on w itself at `mean`.
+    measured_rows, measured_values : ndarray of shape (m, dim) and (m,)
+        R and t of the factors N(Hw | μ, Σ) = exp(measured_constant − ½‖Rw − t‖²).
+    measured_constant : float
+    """
+
+    mean: Array
+    whitening: Whitening | None
+    constant: float
+    measured_rows: Array
+    measured_values: Array
+    measured_constant: float
+
+
+def gaussian_part(model: LatentLinearModel) -> GaussianPart:
+    """Collect the Gaussian factors of a model, which must have neither precision matrices nor constraints."""
+    refuse_sparse(model)
+    direct = [factor for factor in model.gaussians if factor.H is None]
+    mean, whitening, constant = product_of(direct, model.dim)
+    rows, values, measured_constant = _measurements(
+        [factor for factor in model.gaussians if factor.H is not None], model.dim
+    )
+    return GaussianPart(mean, whitening, constant, rows, values, measured_constant)
+
+
+def refuse_sparse(model: LatentLinearModel) -> None:
+    """A sentence for engines that know nothing of precision matrices, constraints and priors to be normalised."""
+    if any(factor.precision is not None for factor in model.gaussians):
+        raise ValueError(BY_PRECISION)
+    if model.constraints or model.normalise_prior:
+        raise ValueError(
+            "constraints and normalise_prior=True need an engine with full covariances: "
+            "'gkl', 'laplace', 'ep', 'lvb' or 'map'"
+        )
+
+
+def product_of(factors: list[GaussianFactor], dim: int) -> tuple[Array, Whitening | None, float]:
+    """Mean, whitening and log value at the mean of the product of factors on w itself (without any: 0, None, 0)."""
+    if not factors:
+        return np.zeros(dim), None, 0.0
+    if len(factors) == 1:
+        factor = factors[0]
+        mean = np.broadcast_to(factor.mean, dim).astype(float)
+        whitening = factor_whitening(factor, dim)
+        # log N(μ | μ, Σ) = −½ log det(2πΣ)
+        return mean, whitening, -0.5 * dim * LOG_2PI - whitening.log_det
+    return _product(factors, dim)
+
+
+def factor_whitening(factor: GaussianFactor, dim: int) -> Whitening:
+    """L of the factor's covariance LLᵀ."""
+    if factor.factor is not None:
+        return CovarianceWhitening(factor.factor)
+    return DiagonalWhitening(np.sqrt(np.broadcast_to(factor.cov, dim).astype(float)))
+
+
+def _product(factors: list[GaussianFactor], dim: int) -> tuple[Array, Whitening, float]:
+    """Λ = Σ_m Σ_m⁻¹, μ = Λ⁻¹ Σ_m Σ_m⁻¹μ_m; the constant is the product's value at μ."""
+    means = [np.broadcast_to(factor.mean, dim).astype(float) for factor in factors]
+    if all(factor.factor is None for factor in factors):
+        precisions = [1.0 / np.broadcast_to(factor.cov, dim) for factor in factors]
+        total = np.sum(precisions, axis=0)
+        mean = np.sum([p * m for p, m in zip(precisions, means, strict=True)], axis=0) / total
+        whitening: Whitening = DiagonalWhitening(1.0 / np.sqrt(total))
+    else:
+        inverses = [_dense_precision(factor, dim) for factor in factors]
+        chol = cholesky(np.sum(inverses, axis=0), name="the precision of the Gaussian factors")
+        mean = chol.solve(np.sum([p @ m for p, m in zip(inverses, means, strict=True)], axis=0))
+        whitening = PrecisionWhitening(chol.factor)
+    constant = sum(
+        _log_normal(factor_whitening(factor, dim), mean - m) for factor, m in zip(factors, means, strict=True)
+    )
+    return mean, whitening, float(constant)
+
+
+def _dense_precision(factor: GaussianFactor, dim: int) -> Array:
+    if factor.factor is None:
+        return np.diag(1.0 / np.broadcast_to(factor.cov, dim))
+    return Cholesky(factor.factor, 0.0).inverse()
+
+
+def _log_normal(whitening: Whitening, deviation: Array) -> float:
+    """log N(δ | 0, LLᵀ)."""
+    z = whitening.solve(deviation)
+    return -0.5 * float(z @ z) - 0.5 * len(z) * LOG_2PI - whitening.log_det
+
+
+def _measurements(factors: list[GaussianFactor], dim: int) -> tuple[Array, Array, float]:
+    """Rows R and values t with N(Hw | μ, Σ) = exp(constant − ½‖Rw − t‖²)."""
+    rows, values, constant = [np.zeros((0, dim))], [np.zeros(0)], 0.0
+    for factor in factors:
+        size = factor.H.shape[0]
+        whitening = factor_whitening(factor, size)
+        dense = factor.H.toarray() if sparse.issparse(factor.H) else factor.H
+        rows.append(np.ascontiguousarray(whitening.solve(dense)))
+        values.append(whitening.solve(np.broadcast_to(factor.mean, size).astype(float)))
+        constant -= 0.5 * size * LOG_2PI + whitening.log_det
+    return np.concatenate(rows), np.concatenate(values), constant
 
 
 class Quadratic(NamedTuple):
@@ -35,25 +158,26 @@ class Quadratic(NamedTuple):
 
 def needs_sparse(model: LatentLinearModel) -> bool:
     """Whether no other form can do: a precision matrix, constraints, or a prior to be normalised."""
-    by_precision = any(factor.precision is not None for factor in model.gaussians)
+    by_precision = any(factor.by_precision for factor in model.gaussians)
     return by_precision or bool(model.constraints) or model.normalise_prior
 
 
 def quadratic_of(model: LatentLinearModel) -> Quadratic:
     """The Gaussian factors of a model and its constraints about a point that meets them."""
     origin, constraint = reference_point(model), model.constraint_rows()
-    total = sparse.csr_array((model.dim, model.dim))
+    parts: list[sparse.csr_array] = []
     linear, constant = np.zeros(model.dim), 0.0
     for factor in model.gaussians:
         precision, log_constant = factor_precision(factor, model.dim)
-        rows = sparse.eye_array(model.dim, format="csr") if factor.H is None else sparse.csr_array(factor.H)
-        residual = np.broadcast_to(factor.mean, precision.shape[0]) - rows @ origin
+        rows = None if factor.H is None else sparse.csr_array(factor.H)
+        residual = np.broadcast_to(factor.mean, precision.shape[0]) - (origin if rows is None else rows @ origin)
         pulled = precision @ residual
-        total = total + (precision if factor.H is None else rows.T @ precision @ rows)
-        linear += rows.T @ pulled
+        parts.append(precision if rows is None else sparse.csr_array(rows.T @ precision @ rows))
+        linear += pulled if rows is None else rows.T @ pulled
         constant += log_constant - 0.5 * float(residual @ pulled)
-    rows = np.zeros((0, model.dim)) if constraint is None else constraint[0]
-    return Quadratic(origin, sparse.csr_array(total), linear, constant, rows)
+    total = sum(parts[1:], parts[0]) if parts else sparse.csr_array((model.dim, model.dim))
+    held = np.zeros((0, model.dim)) if constraint is None else constraint[0]
+    return Quadratic(origin, total, linear, constant, held)
 
 
 def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array, float]:
@@ -71,7 +195,7 @@ def factor_precision(factor: GaussianFactor, dim: int) -> tuple[sparse.csr_array
 def reference_point(model: LatentLinearModel) -> Array:
     """The point from which site parameters count w: the prior mean, moved onto the constraints."""
     direct = [factor for factor in model.gaussians if factor.H is None]
-    if all(factor.precision is None for factor in direct):
+    if not any(factor.by_precision for factor in direct):
         origin = product_of(direct, model.dim)[0]
     elif len(direct) == 1:
         origin = np.broadcast_to(direct[0].mean, model.dim).astype(float)

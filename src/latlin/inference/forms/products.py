@@ -22,7 +22,7 @@ from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.conjugate_gradients import solve
-from latlin.numerics.line_search import backtrack
+from latlin.numerics.quasi_newton import backtrack
 
 #: smaller of the numbers of rows and dimensions from which on products are quicker than a dense factorisation
 LARGE = 500

@@ -68,11 +68,14 @@ class Sites:
     ----------
     blocks : tuple of (slice, Potential)
     weight, offset : ndarray of shape (n_sites,)
+    extra : ndarray of shape (n_sites,), optional
+        Variances v of what projections leave out: ψ_n(x) stands for its expectation under N(x, v_n).
     """
 
     blocks: tuple[tuple[slice, Potential], ...]
     weight: Array
     offset: Array
+    extra: Array | None = None
 
     @classmethod
     def of(cls, model: LatentLinearModel) -> Sites:
@@ -83,7 +86,10 @@ class Sites:
         weights = [_filled(f.weight, 1.0, n) for f, n in zip(model.sites, counts, strict=True)]
         offsets = [_filled(f.offset, 0.0, n) for f, n in zip(model.sites, counts, strict=True)]
         blocks = tuple((span, factor.potential) for span, factor in zip(spans, model.sites, strict=True))
-        return cls(blocks, _joined(weights), _joined(offsets))
+        extra = None
+        if any(f.extra_variance is not None for f in model.sites):
+            extra = _joined([_filled(f.extra_variance, 0.0, n) for f, n in zip(model.sites, counts, strict=True)])
+        return cls(blocks, _joined(weights), _joined(offsets), extra)
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -100,7 +106,8 @@ class Sites:
             for a, b, own, p in cuts
             if a < b
         )
-        return Sites(blocks, self.weight[span], self.offset[span])
+        extra = None if self.extra is None else self.extra[span]
+        return Sites(blocks, self.weight[span], self.offset[span], extra)
 
     @property
     def potentials(self) -> tuple[Potential, ...]:
@@ -128,14 +135,38 @@ class Sites:
     def log_density(self, x: ArrayLike) -> Array:
         """weight_n ψ_n(x_n + o_n), for x of shape (..., n_sites)."""
         x = np.asarray(x, float) + self.offset
-        parts = [potential.log_density(x[..., span]) for span, potential in self.blocks]
+        if self.extra is None:
+            parts = [potential.log_density(x[..., span]) for span, potential in self.blocks]
+        else:
+            spread = np.broadcast_to(self.extra, x.shape)
+            parts = [p.expected_log(x[..., span], spread[..., span]).value for span, p in self.blocks]
         return self._weighted(np.concatenate(parts, axis=-1) if parts else np.zeros(x.shape))
 
+    def log_density_sums(self, x: Array) -> Array:
+        """Σ_n weight_n ψ_n(x_n + o_n), for rows x of shape (count, n_sites)."""
+        if self.extra is not None or not np.all(self.weight > 0.0):
+            return self.log_density(x).sum(axis=-1)
+        x = x + self.offset if self.offset.any() else x
+        return np.sum([p.log_density(x[..., span]) @ self.weight[span] for span, p in self.blocks], axis=0)
+
+    def slopes(self, x: Array) -> tuple[Array, Array]:
+        """ψ′ and ψ″."""
+        if self.extra is None:
+            return self.derivatives(x)[:2]
+        expected = self.expected_log(x, np.zeros_like(x))
+        # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
+        return expected.d_mean, 2.0 * expected.d_var
+
     def derivatives(self, x: Array) -> Derivatives:
+        if self.extra is not None:
+            none = np.zeros_like(x)
+            here = self.expected_log(x, none)
+            return Derivatives(here.d_mean, 2.0 * here.d_var, 2.0 * site_curvature(self, x, none, here).mv)
         first, second, third = self._ask(lambda p, m: p.derivatives(m), x + self.offset, count=3)
         return Derivatives(self._weighted(first), self._weighted(second), self._weighted(third))
 
     def expected_log(self, mean: Array, var: Array) -> ExpectedLog:
+        var = var if self.extra is None else var + self.extra
         value, d_mean, d_var = self._ask(lambda p, m, v: p.expected_log(m, v), mean + self.offset, var, count=3)
         return ExpectedLog(self._weighted(value), self._weighted(d_mean), self._weighted(d_var))
 
@@ -186,6 +217,15 @@ class Sites:
         return [_joined([answer[i] for answer in answers]) for i in range(count)]
 
 
+def refuse_extra_variance(model: LatentLinearModel, engine: str) -> None:
+    """A sentence for sites with an extra variance, where an engine integrates or bounds the sites themselves."""
+    if any(factor.extra_variance is not None for factor in model.sites):
+        raise ValueError(
+            f"engine {engine!r} cannot be used for a SiteFactor with extra_variance; "
+            "use 'gkl', 'exact', 'laplace' or 'map'"
+        )
+
+
 def _joined(parts: list[Array]) -> Array:
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -219,8 +259,8 @@ def site_curvature(sites: Sites, x: Array, variance: Array, here: ExpectedLog) -
 
 def _lengths(sites: Sites, variance: Array) -> Array:
     """Over what length E bends: that of the Gaussian, and of ψ itself where it is smooth or the Gaussian a point."""
-    lengths = variance.copy()
+    lengths = variance.copy() if sites.extra is None else variance + sites.extra
     for span, potential in sites.blocks:
         own = np.asarray(potential.regions()[0][1]) ** 2
-        lengths[span] += own if potential.smooth else np.where(variance[span] > 0.0, 0.0, own)
+        lengths[span] += own if potential.smooth else np.where(lengths[span] > 0.0, 0.0, own)
     return np.sqrt(lengths)

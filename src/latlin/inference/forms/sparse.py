@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -28,9 +28,11 @@ from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCo
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.site_family import SiteForm, Solution
+from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
+from latlin.numerics import conjugate_gradients
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
@@ -43,8 +45,12 @@ Index = NDArray[np.int64]
 LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+#: numbers in a factor from which on a Newton step tries to do with the factor of an earlier one, the residual up to
+#: which its system is solved, and in how many steps at most
+DEAR, NEAR, STEPS = 2_000_000, 1e-8, 8
 #: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
 SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
+Form = TypeVar("Form", bound="SparseForm")
 #: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
 _KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
 #: digests of patterns whose factors fill
@@ -66,19 +72,18 @@ class ScaledRows:
     scale : ndarray of shape (dim,)
     normal : ndarray of shape (dim, k)
         Orthonormal, across the constraints.
+    columns : csr_array of shape (dim, n)
+        Hᵀ.
     """
 
     rows: sparse.csr_array
     scale: Array
     normal: Array
+    columns: sparse.csr_array
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.rows.shape
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return sparse.csr_array(self.rows.T)
 
     def times(self, u: Array) -> Array:
         return self.rows @ (self.scale * u)
@@ -88,7 +93,7 @@ class ScaledRows:
 
     def summed(self, r: Array) -> Array:
         """Hᵀr, unscaled."""
-        return self._transposed @ r
+        return self.columns @ r
 
     def along(self, v: Array) -> Array:
         """The part of a vector of coordinates that is along the constraints."""
@@ -148,6 +153,8 @@ class SparseForm(SiteForm):
         Coordinates that are held where only the constraints make P proper.
     weight : float
         How firmly.
+    prior_entries : ndarray
+        Λ on the analysed pattern.
     """
 
     projections: ScaledRows
@@ -155,6 +162,7 @@ class SparseForm(SiteForm):
     gram: WeightedGram
     held: Index
     weight: float
+    prior_entries: Array
 
     @property
     def analysis(self) -> Analysis:
@@ -162,7 +170,7 @@ class SparseForm(SiteForm):
 
     @cached_property
     def _prior_values(self) -> Array:
-        values = self.analysis.values(self.prior.precision)
+        values = self.prior_entries.copy()
         values[self.analysis.diagonal[self.analysis.label[self.held]]] += self.weight
         return values
 
@@ -198,6 +206,30 @@ class SparseForm(SiteForm):
         vars(precision)["found"] = found
         return Solution(parameters, precision, deviation / self.projections.scale, self.rows @ deviation)
 
+    def newton_step(self, at: Expansion) -> Array | None:
+        """By a factorisation; where one is dear, the next steps by conjugate gradients, preconditioned by the first."""
+        known = vars(self).get("_first_factor")
+        step = None if known is None else self._step_near(known, at)
+        if step is not None:
+            return step
+        target = self.solve(self.parameters(at))
+        if target is None:
+            return None
+        if self.analysis.numbers > DEAR and not len(self.prior.rows):
+            precision: Any = target.precision
+            vars(self)["_first_factor"] = precision.found
+        return target.u - at.u
+
+    def _step_near(self, known: SparsePrecision, at: Expansion) -> Array | None:
+        """P⁻¹g with a near P as preconditioner; None where that takes long or P is not definite."""
+        scale, gamma = self.projections.scale, at.kept[2]
+
+        def times(v: Array) -> Array:
+            return self.prior.precision @ v + self.projections.summed(gamma * (self.rows @ v))
+
+        x = conjugate_gradients.solve_near(times, known.solve, at.gradient / scale, NEAR, STEPS)
+        return None if x is None else x / scale
+
     def precision(self, gamma: Array) -> Array:
         """P, dense and in the coordinates u: for small models whose Hessian is not definite."""
         scaled = sparse.diags_array(self.projections.scale)
@@ -210,6 +242,10 @@ class SparseForm(SiteForm):
     def variances(self, solution: Solution) -> Array:
         precision: Any = solution.precision
         return np.maximum(self.gram.squares(precision.found.inverse_values), 0.0)
+
+    def entry_sums(self, deviation: Array, inverse: Array) -> tuple[EntrySums, SiteParameters | None] | None:
+        """Sums over all sites under a Gaussian, and the stand-ins of those in memory; None where there are none."""
+        return expected_sums(self.gram, self.sites, deviation, inverse)
 
     def kept(self, solution: Solution) -> Array:
         return np.zeros(0)
@@ -253,12 +289,28 @@ def sparse_form(model: LatentLinearModel, forced: bool = False) -> SparseForm | 
     if not forced and not needs_sparse(model) and not may_be_sparse(model):
         return None
     prior, rows = quadratic_of(model), _site_rows(model)
-    analysis = _analysed(model, prior, rows, forced)
-    return None if analysis is None else _built(model, prior, WeightedGram(analysis, rows))
+    shared = _shared(model, prior.precision)
+    if shared is None:
+        analysis = _analysed(model, prior, rows, forced)
+        if analysis is None:
+            return None
+        shared = SharedPattern.of(prior.precision, WeightedGram(analysis, rows))
+        if len(model.sites) == 1:
+            model.sites[0].kept["pattern"] = shared
+    return _built(model, prior, shared)
 
 
 def _site_rows(model: LatentLinearModel) -> sparse.csr_array:
-    return sparse.csr_array(stacked_rows(model))
+    rows = stacked_rows(model)
+    return rows if isinstance(rows, sparse.csr_array) else sparse.csr_array(rows)
+
+
+def _shared(model: LatentLinearModel, precision: sparse.csr_array) -> SharedPattern | None:
+    """What an earlier fit of the same rows has left, if the prior's pattern is that of then."""
+    known: SharedPattern | None = model.sites[0].kept.get("pattern") if len(model.sites) == 1 else None
+    if known is None or model.dim != known.gram.analysis.dim:
+        return None
+    return known if known.has_pattern(precision) else None
 
 
 def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
@@ -297,6 +349,17 @@ def _analysed(
     return analysis
 
 
+def filling_plan(model: LatentLinearModel) -> Plan | None:
+    """The plan of a sparse precision's factor that would be too large or take too long; None where there is none."""
+    if model.dim < (ENTRIES * 2) ** 0.5 or not (needs_sparse(model) or may_be_sparse(model)):
+        return None
+    prior, rows = quadratic_of(model), _site_rows(model)
+    if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
+        return None
+    plan = plan_elimination(_pattern(prior.precision, rows))
+    return plan if plan.entries > ENTRIES or plan.flops > OPERATIONS else None
+
+
 def _meets_everything(rows: sparse.csr_array) -> bool:
     """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
     if rows.shape[1] < SAMPLED:
@@ -319,20 +382,38 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     return sparse.csr_array(total)
 
 
-def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> SparseForm:
-    rows, sites = gram.rows, Sites.of(model)
-    sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
-    typical = gram.analysis.values(prior.precision) + gram.total(sites.typical_precision())
-    grounded = ground(gram.analysis, typical, len(prior.rows))
-    if grounded is None:
-        raise ValueError(IMPROPER)
+def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
+    sites = Sites.of(model)
+    sites = sites.shifted(shared.seen_from(prior.origin)) if prior.origin.any() else sites
+    return assembled(SparseForm, model, prior, shared, sites, shared.typical_entries(sites))
+
+
+def assembled(
+    kind: type[Form],
+    model: LatentLinearModel,
+    prior: Quadratic,
+    shared: SharedPattern,
+    sites: Sites,
+    curvature: Array,
+    **more: Any,
+) -> Form:
+    """A form of some kind from the prior, the pattern of the rows, and HᵀΓH of typical curvatures."""
+    gram, rows = shared.gram, shared.gram.rows
+    own = shared.prior_entries(prior.precision)
+    typical = own + curvature
+    held, weight = np.zeros(0, np.int64), 0.0
+    if len(prior.rows) or not _is_proper(model):
+        grounded = ground(gram.analysis, typical, len(prior.rows))
+        if grounded is None:
+            raise ValueError(IMPROPER)
+        held, weight = grounded.held, grounded.weight if len(grounded.held) else 0.0
     diagonal = np.empty(model.dim)
     diagonal[gram.analysis.order] = typical[gram.analysis.diagonal]
     scale = 1.0 / np.sqrt(diagonal)
     normal = qr((prior.rows * scale).T, mode="economic")[0] if len(prior.rows) else np.zeros((model.dim, 0))
-    projections = ScaledRows(rows, scale, normal)
+    projections = ScaledRows(rows, scale, normal, gram.columns)
     constant = prior.constant - (log_integral(model, prior) if model.normalise_prior else 0.0)
-    return SparseForm(
+    return kind(
         prior.origin,
         DiagonalWhitening(scale),
         None,
@@ -344,6 +425,14 @@ def _built(model: LatentLinearModel, prior: Quadratic, gram: WeightedGram) -> Sp
         rows,
         prior,
         gram,
-        grounded.held,
-        grounded.weight if len(grounded.held) else 0.0,
+        held,
+        weight,
+        own,
+        **more,
     )
+
+
+def _is_proper(model: LatentLinearModel) -> bool:
+    """Whether a factor on w itself is a density, so that P is positive definite whatever the sites."""
+    direct = [factor for factor in model.gaussians if factor.H is None]
+    return any(factor.precision is None or factor.rank == model.dim for factor in direct)

@@ -23,7 +23,7 @@ from latlin.densities.structured.stacked_rows import StackedRows, as_rows
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening
 from latlin.distributed.blocks import Block, Blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
-from latlin.inference.forms.gaussian_part import product_of, refuse_sparse
+from latlin.inference.forms.prior import product_of, refuse_sparse
 from latlin.inference.forms.sites import SiteCurvature, Sites, site_curvature
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array

@@ -24,10 +24,10 @@ from latlin.inference.forms.projections import Projections, stacked_rows, whiten
 from latlin.inference.forms.site import dense_form, site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sparse_blocks import sparse_block_form
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, summable
 from latlin.numerics.linalg import Cholesky, cholesky
-from latlin.numerics.magnitude import summable
 
 
 class Sums(NamedTuple):
@@ -44,13 +44,13 @@ Terms = Callable[..., Sums]
 
 def point_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """ψ, ψ′ and −ψ″ at x."""
-    first, second, _ = sites.derivatives(x)
+    first, second = sites.slopes(x)
     return _summed(projections, sites.log_density(x), first, -second)
 
 
 def steady_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """As `point_terms`, with |ψ″|, at least a share of a typical curvature, where −ψ″ may be negative."""
-    first, second, _ = sites.derivatives(x)
+    first, second = sites.slopes(x)
     gamma = np.maximum(np.abs(second), STEADY * sites.typical_precision())
     return _summed(projections, sites.log_density(x), first, gamma)
 
@@ -210,7 +210,7 @@ def block_sums(
 def form_of(model: Model) -> SiteForm | SumForm:
     """The coordinates in which a full Gaussian is fitted to a model, wherever its rows are."""
     if isinstance(model, BlockModel):
-        return _block_form(model)
+        return sparse_block_form(model) if needs_sparse(model.own) else _block_form(model)
     return site_form(in_memory(model))
 
 
@@ -231,10 +231,6 @@ def sum_form(model: Model) -> SumForm | None:
 
 
 def _block_form(model: BlockModel) -> SumForm:
-    if needs_sparse(model.own):
-        raise ValueError(
-            f"rows in blocks need a prior that is given by its covariance and has no constraints, got {model.own!r}"
-        )
     own = dense_form(model.own)
     return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
 

@@ -14,10 +14,9 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from latlin.numerics.anderson import mix
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
-from latlin.numerics.line_search import backtrack
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, mix, rounding
+from latlin.numerics.quasi_newton import backtrack
 
 MEMORY = 8
 #: share of a natural-gradient step that is taken where a whole one fails

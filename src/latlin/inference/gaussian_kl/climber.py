@@ -209,7 +209,8 @@ def structured_starts(form: StructuredForm) -> list[Moments]:
         return [_at_centres(form, usual) if _is_far(form, usual) else usual]
     potentials = form.sites.potentials
     mode = [_expand_mode(form, usual)] if all(p.smooth for p in potentials) else []
-    bound = [_match_local_bound(form, usual)] if all(p.super_gaussian for p in potentials) else []
+    bounded = form.sites.extra is None and all(p.super_gaussian for p in potentials)
+    bound = [_match_local_bound(form, usual)] if bounded else []
     return [*mode, *bound, usual]
 
 

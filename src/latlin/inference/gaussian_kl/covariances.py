@@ -49,6 +49,17 @@ class Full:
 
 @storable_by_arguments
 @dataclass(frozen=True)
+class Estimated:
+    """Any covariance of a sparse model whose factor would fill: variances and log det S are estimates by probes.
+
+    Nothing is factorised; the evidence is then an approximation with a standard error, `Posterior.bound_error`.
+    """
+
+    name: ClassVar[str] = "estimated"
+
+
+@storable_by_arguments
+@dataclass(frozen=True)
 class Diagonal(Structured):
     """Independent coordinates."""
 

@@ -7,37 +7,49 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.estimated import fit_estimated, refuse_checkpoint
+from latlin.inference.evidence.engine_terms import ExpectedEvidence, RefusedEvidence
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.climber import Climber, Covariance, best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.covariances import (
     Banded,
     Chevron,
     Diagonal,
+    Estimated,
     Full,
     LowRank,
     Sparse,
     name_covariance,
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, Task, choose_algorithm
+from latlin.inference.gaussian_kl.split import split
 from latlin.inference.gaussian_kl.subspace import Subspace
-from latlin.inference.model import Model
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import quiet
 from latlin.numerics.ascent import Rules
+from latlin.numerics.options import whole
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
-NAMED = (Full, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
+NAMED = (Full, Estimated, Diagonal, Banded, Chevron, Sparse, Subspace, LowRank)
 OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
+#: largest relative change of the bound at convergence, in units of `tol`
+STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
+NO_GRADIENT = "the evidence of a mixture has no gradient here; use components=1"
+#: of the fits of parts, whose bounds are bounds at any tolerance
+SPLIT_TOL = 1e-4
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
@@ -51,15 +63,21 @@ class GaussianKL:
     covariance : str or an object of `latlin.covariances`
         Shape of S = CᵀC: "full", "diagonal", "banded", "chevron", "sparse", "subspace", "low-rank", or an object with
         its options, such as `Chevron(rank=50)`. All but "full" act in the model's own coordinates and form nothing of
-        size N×D or D×D.
+        size N×D or D×D. "estimated" is "full" for sparse models whose Cholesky factor would fill: nothing is
+        factorised, variances and the log determinant are estimated by random probes, and the evidence is an
+        approximation with a standard error.
     rank, bandwidth, order, pattern, basis, inner : optional
         The options of a covariance that is given by its name.
     probes : int
-        Random sign vectors that stand in for the squares of a LinearOperator H without an attribute `squares`.
+        Random sign vectors: for the estimates of an "estimated" covariance, and in place of the squares of a
+        LinearOperator H without an attribute `squares`.
     tol : float
         Largest absolute gradient entry of the bound, in coordinates whitened by the prior, at convergence.
     max_iter : int
         Steps at most (20 times as many for quasi-Newton steps, which serve where the bound is not concave).
+    components : int
+        Gaussians of a mixture: the space is divided by so many soft gates less one, and each part has a Gaussian of its
+        own. More components never give a lower bound, at some hundred fits per component.
     algorithm : {"auto", "sites", "sums"}
         How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, and its
         steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40
@@ -72,7 +90,7 @@ class GaussianKL:
     """
 
     name: ClassVar[str] = "gkl"
-    covariance: str | Full | Covariance = "full"
+    covariance: str | Full | Estimated | Covariance = "full"
     rank: int | None = None
     bandwidth: int | None = None
     order: Any = None
@@ -83,16 +101,18 @@ class GaussianKL:
     tol: float = 1e-6
     max_iter: int = 300
     algorithm: str = "auto"
+    components: int = 1
 
     def __post_init__(self) -> None:
         structure = self.structure
+        whole("components", self.components, 1)
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
         if not isinstance(structure, Full) and self.algorithm != "auto":
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
 
     @property
-    def structure(self) -> Full | Covariance:
+    def structure(self) -> Full | Estimated | Covariance:
         """The covariance as an object with its options."""
         options = {name: getattr(self, name) for name in OPTIONS}
         if isinstance(self.covariance, str):
@@ -100,7 +120,7 @@ class GaussianKL:
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise ValueError(f"{given[0]} is for a covariance that is given by its name, got {self.covariance!r}")
-        if not isinstance(self.covariance, Full) and not callable(getattr(self.covariance, "fit", None)):
+        if not isinstance(self.covariance, Full | Estimated) and not callable(getattr(self.covariance, "fit", None)):
             raise ValueError(f"covariance must be a name or an object of latlin.covariances, got {self.covariance!r}")
         return self.covariance
 
@@ -113,9 +133,16 @@ class GaussianKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
-        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        if self.components > 1:
+            return self._run_split(in_memory(model, self.name), start, verbose, checkpoint)
+        # a rough fit need not wait for the last digits of its bound either
+        still = max(Rules.objective_tol, STILL * self.tol)
+        rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
+        if isinstance(structure, Estimated):
+            refuse_checkpoint(checkpoint)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
 
     def _run_full(self, task: Task) -> Posterior:
@@ -134,6 +161,43 @@ class GaussianKL:
             message=ascent.message + ("" if model.log_concave else LOCAL),
             sites=sites,
             evidence_term=ExpectedEvidence(),
+        )
+
+    def _run_split(
+        self,
+        model: LatentLinearModel,
+        start: Posterior | None,
+        verbose: bool,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> Posterior:
+        """A mixture, by dividing the space; see `latlin.inference.gaussian_kl.split`."""
+        started = time.perf_counter()
+        single = replace(self, components=1)
+        first = single.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+        if model.gaussian:
+            return replace(first, message=f"{first.message}; the posterior is a Gaussian, so one component is exact")
+        rough = replace(single, tol=max(self.tol, SPLIT_TOL))
+        with np.errstate(all="ignore"), quiet():
+            found = split(model, first, lambda part, near: rough.run(part, start=near), self.components)
+        bounds, last = np.array([partition.bound for partition in found]), found[-1]
+        gained = ", ".join(f"{bound:.6g}" for bound in bounds)
+        note = f"; with 1 to {len(found)} components the bound is {gained}"
+        if len(found) < self.components:
+            note += f", and no gate raises it further, so {len(found)} of {self.components} were used"
+        if len(found) == 1:
+            return replace(first, message=first.message + note)
+        return Posterior(
+            model=model,
+            density=last.density,
+            log_evidence=last.bound,
+            evidence_kind="approximation" if first.evidence_kind == "approximation" else "lower bound",
+            engine=self.name,
+            converged=first.converged,
+            n_iter=first.n_iter,
+            trace=bounds,
+            elapsed=time.perf_counter() - started,
+            message=first.message + note,
+            evidence_term=RefusedEvidence(NO_GRADIENT),
         )
 
     def _run_structured(self, covariance: Covariance, task: Task) -> Posterior:

@@ -7,7 +7,9 @@ HᵀΓ̂H and Hᵀν̂ (Challis (2013), eqs. 4.3.1–4.3.2, corrected), found in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +18,9 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm
+from latlin.inference.forms.sparse_rows import EntrySums
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.potentials.base import ExpectedLog
 
 
 class EntryPlace(NamedTuple):
@@ -30,70 +32,55 @@ class EntryPlace(NamedTuple):
     pull_hat: Array
 
 
-class Marginals(NamedTuple):
-    """The Gaussian of a place: its precision, mean (from the form's), and the sites' marginals and expectations."""
+class Reach(NamedTuple):
+    """The Gaussian of a place: its precision, mean (from the form's), sums over the sites, and their stand-ins here."""
 
     precision: SparsePrecision
     deviation: Array
-    x: Array
-    expected: ExpectedLog
-
-    @property
-    def stand_ins(self) -> SiteParameters:
-        """γ̂ = −2 ∂⟨ψ⟩/∂s² and ν̂ = ∂⟨ψ⟩/∂m + γ̂x."""
-        gamma = -2.0 * self.expected.d_var
-        return SiteParameters(gamma, self.expected.d_mean + gamma * self.x)
+    sums: EntrySums
+    stand_ins: SiteParameters | None
 
 
-def marginals_at(form: SparseForm, entries: Array, pull: Array) -> Marginals | None:
+#: entries with the Gaussian that they make
+Seen = deque[tuple[Array, Reach]]
+
+
+def gaussian_at(form: SparseForm, entries: Array, pull: Array) -> Reach | None:
     """The Gaussian of some coordinates, or None where there is no proper one or no finite bound."""
     precision = form.precision_with(entries)
     if precision is None:
         return None
     deviation = precision.solve(form.prior.linear + pull)
-    x = form.rows @ deviation
-    variance = np.maximum(form.gram.squares(precision.inverse_values), 0.0)
-    expected = form.sites.finite_expected_log(x, variance)
-    return None if expected is None else Marginals(precision, deviation, x, expected)
+    found = form.entry_sums(deviation, precision.inverse_values)
+    return None if found is None else Reach(precision, deviation, *found)
 
 
-def evaluate(form: SparseForm, entries: Array, pull: Array) -> Reached[EntryPlace] | None:
+def evaluate(form: SparseForm, entries: Array, pull: Array, seen: Seen | None = None) -> Reached[EntryPlace] | None:
     """The place of some coordinates with its bound and gradient; None where there is none."""
-    at = marginals_at(form, entries, pull)
+    at = gaussian_at(form, entries, pull)
     if at is None:
         return None
+    if seen is not None:
+        seen.append((entries, at))
     scale, u = form.projections.scale, at.deviation / form.projections.scale
     degrees = form.rank - len(form.prior.rows)
     # tr(ΛS) = D − k − tr(HᵀΓH S)
     trace = degrees - float(form.multiplicity @ (entries * at.precision.inverse_values))
     entropy = 0.5 * (degrees + form.rank * LOG_2PI - at.precision.log_det)
-    bound = float(at.expected.value.sum()) + form.log_gaussian(u) - 0.5 * trace + entropy
-    gamma_hat, nu_hat = at.stand_ins
-    entries_hat = form.gram.total(gamma_hat)
+    bound = at.sums.value + form.log_gaussian(u) - 0.5 * trace + entropy
+    entries_hat = at.sums.entries
     by_mean = _slope(form, at)
     # twice ∂B/∂S = HᵀΓH − HᵀΓ̂H, in the coordinates u
     by_entries = (entries - entries_hat) * form.entry_scale
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (by_mean, by_entries))
-    place = EntryPlace(entries, pull, entries_hat, form.projections.summed(nu_hat))
+    place = EntryPlace(entries, pull, entries_hat, at.sums.pull)
     return reached(place, bound, gradient, len(entries) + len(scale))
 
 
-def _slope(form: SparseForm, at: Marginals) -> Array:
+def _slope(form: SparseForm, at: Reach) -> Array:
     """∂B/∂m = b − Λm + Hᵀ∂⟨ψ⟩/∂m in the coordinates u."""
     u = at.deviation / form.projections.scale
-    return form.linear - form.times_quadratic(u) + form.projections.transposed_times(at.expected.d_mean)
-
-
-def begin(form: SparseForm, parameters: SiteParameters) -> Reached[EntryPlace] | None:
-    """The place of the Gaussian with these site parameters."""
-    return evaluate(form, form.gram.total(parameters.gamma), form.projections.summed(parameters.nu))
-
-
-def conclude(form: SparseForm, place: EntryPlace) -> tuple[Gaussian, SiteParameters]:
-    """The Gaussian of a place, and the stand-ins of the sites there."""
-    at = marginals_at(form, place.entries, place.pull)
-    assert at is not None  # an ascent has been there
-    return Gaussian(form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
+    return form.linear - form.times_quadratic(u) + form.projections.along(form.projections.scale * at.sums.slope)
 
 
 @dataclass(frozen=True)
@@ -103,9 +90,27 @@ class EntryCoordinates:
     form: SparseForm
     #: whole steps overshoot
     first: float = HALF
+    #: the last Gaussians, one of which the ascent ends at
+    seen: Seen = field(default_factory=lambda: deque(maxlen=3), repr=False)
+
+    def begin(self, parameters: SiteParameters) -> Reached[EntryPlace] | None:
+        """The place of the Gaussian with these site parameters."""
+        form = self.form
+        return self.at(form.gram.total(parameters.gamma), form.projections.summed(parameters.nu))
+
+    def at(self, entries: Array, pull: Array) -> Reached[EntryPlace] | None:
+        """The place with HᵀΓH on the entries and Hᵀν."""
+        return evaluate(self.form, entries, pull, self.seen)
+
+    def conclude(self, place: EntryPlace) -> tuple[Gaussian, SiteParameters | None]:
+        """The Gaussian of a place, and the stand-ins of the sites there."""
+        known = [at for entries, at in self.seen if entries is place.entries]
+        at = known[0] if known else gaussian_at(self.form, place.entries, place.pull)
+        assert at is not None  # an ascent has been there
+        return Gaussian(self.form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
 
     def evaluate(self, place: EntryPlace) -> Reached[EntryPlace] | None:
-        return evaluate(self.form, place.entries, place.pull)
+        return self.at(place.entries, place.pull)
 
     def encode(self, place: EntryPlace) -> tuple[Array, Array]:
         return self._vector(place.entries, place.pull), self._vector(place.entries_hat, place.pull_hat)
@@ -113,21 +118,21 @@ class EntryCoordinates:
     def _vector(self, entries: Array, pull: Array) -> Array:
         return np.concatenate([self._unit * entries, self.form.projections.scale * pull])
 
-    @property
+    @cached_property
     def _unit(self) -> Array:
         # an entry off the diagonal counts twice
         return np.sqrt(self.form.multiplicity) * self.form.entry_scale
 
     def decode(self, point: Array) -> Reached[EntryPlace] | None:
         entries, pull = np.split(point, [len(self._unit)])
-        return evaluate(self.form, entries / self._unit, pull / self.form.projections.scale)
+        return self.at(entries / self._unit, pull / self.form.projections.scale)
 
     def move(self, place: EntryPlace, length: float) -> Reached[EntryPlace] | None:
         entries = place.entries + length * (place.entries_hat - place.entries)
-        return evaluate(self.form, entries, place.pull + length * (place.pull_hat - place.pull))
+        return self.at(entries, place.pull + length * (place.pull_hat - place.pull))
 
     def deviation(self, place: EntryPlace) -> float:
-        form, at = self.form, marginals_at(self.form, place.entries, place.pull)
+        form, at = self.form, gaussian_at(self.form, place.entries, place.pull)
         if at is None:
             return np.inf
         # L⁻¹ ∂B/∂m, and the change of the precision in units of marginal standard deviations

@@ -11,13 +11,16 @@ method with conjugate gradients needs few steps, each some tens of times dearer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
@@ -26,13 +29,14 @@ from latlin.inference.forms.site import inherit_parameters, match_parameters, si
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm, uses_sparse
+from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import Objective, climb
-from latlin.inference.local_bound.double_loop import maximise_local_bound
+from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
 from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
@@ -47,6 +51,12 @@ ALGORITHMS = ("auto", "sites", "sums")
 TALL = 40
 #: accelerated steps before another algorithm is tried
 QUICK = 60
+#: gradient and relative change of the bound of an ascent that is to be compared with another
+ROUGH, ROUGH_CHANGE = 1.0, 1e-5
+#: how near two of them are at the same optimum: in nat, and in standard deviations of the projections
+CLOSE_BOUND, CLOSE_MEAN = 0.05, 0.1
+#: rows per dimension from which on two starts that agree have found the optimum
+MANY = 10
 #: the largest dimension for which second-order steps are tried
 SECOND_ORDER = 200
 NO_START = (
@@ -67,6 +77,11 @@ class Task(NamedTuple):
     def short(self) -> Task:
         """The same for a few steps, after which another algorithm may be better."""
         return self._replace(rules=replace(self.rules, max_iter=min(QUICK, self.rules.max_iter)))
+
+    @property
+    def rough(self) -> Rules:
+        """When an ascent is near enough to its optimum to be told from another."""
+        return replace(self.rules, gradient_tol=ROUGH, objective_tol=ROUGH_CHANGE)
 
 
 class FullFit(NamedTuple):
@@ -89,6 +104,8 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
     if isinstance(model, BlockModel):
         if name == "sites":
             raise ValueError(f"algorithm='sites' cannot be used: {IN_BLOCKS}")
+        if needs_sparse(model.own):
+            return ByBlockEntries(sparse_block_form(model))
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
     if name == "auto" and held.log_concave and uses_sparse(held):
@@ -180,17 +197,25 @@ class BySites:
 
     @staticmethod
     def _climb(form: SiteForm, model: LatentLinearModel, task: Task) -> Ascent[Reached[sites.SitePlace]]:
-        tol = task.rules.gradient_tol
-        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
-        places = _finite(form, firsts, tol) or _finite(form, [_expand_centres(form)], tol)
-        if not places:
+        begin = partial(sites.evaluate, form, tol=task.rules.gradient_tol)
+        known = [] if task.start is None else [partial(inherit_parameters, form, model, task.start)]
+        firsts = filter(None, (begin(start()) for start in known or _starts(form, model)))
+        first = next(firsts, None) or begin(_expand_centres(form))
+        if first is None:
             raise ValueError(NO_START)
-        files = [task.checkpoint, *[None] * (len(places) - 1)]
-        ascents = [
-            _maximise(form, place, task.rules, task.verbose, file, warn=False)
-            for place, file in zip(places, files, strict=True)
-        ]
-        return max(ascents, key=lambda ascent: ascent.state.bound)
+        best, alone = _maximise(form, first, task.rules, task.verbose, task.checkpoint, warn=False), True
+        for other in firsts:
+            near = _maximise(form, other, task.rough, verbose=False, checkpoint=None, warn=False).state
+            if not _is_same(near, best.state):
+                found = _maximise(form, near, task.rules, task.verbose, None, warn=False)
+                alone = alone and _is_same(found.state, best.state)
+                best = max(best, found, key=_height)
+            if alone and _has_many_rows(model):
+                return best
+        diagonal = begin(_match_diagonal(form, model)) if not known and _may_be_diagonal(model) else None
+        if diagonal is not None:
+            best = max(best, _maximise(form, diagonal, task.rules, task.verbose, None, warn=False), key=_height)
+        return best
 
     @staticmethod
     def _finish(
@@ -223,16 +248,56 @@ class ByEntries(BySites):
         form = site_form(model)
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
             return super().fit(task)
-        firsts = _starts(form, model) if task.start is None else [inherit_parameters(form, model, task.start)]
-        first = entries.begin(form, firsts[0])
+        # the limit of threads is set once, not at every factorisation
+        with form.analysis.threads:
+            found = self._by_entries(form, model, task)
+        return super().fit(task._replace(checkpoint=None)) if found is None else found
+
+    @staticmethod
+    def _by_entries(form: SparseForm, model: LatentLinearModel, task: Task) -> FullFit | None:
+        """The fit, or None where it has no start or has not converged in a few steps."""
+        start = _expand_mode(form) if task.start is None else inherit_parameters(form, model, task.start)
+        coordinates = entries.EntryCoordinates(form)
+        first = coordinates.begin(start)
         if first is None:
-            return super().fit(task)
+            return None
         _, _, rules, verbose, checkpoint = task.short
-        ascent = maximise_bound(entries.EntryCoordinates(form), first, rules, verbose, checkpoint, warn=False)
+        ascent = maximise_bound(coordinates, first, rules, verbose, checkpoint, warn=False)
         if not ascent.converged and ascent.n_iter < task.rules.max_iter:
-            return super().fit(task._replace(checkpoint=None))
-        density, stand_ins = entries.conclude(form, ascent.state.place)
+            return None
+        density, stand_ins = coordinates.conclude(ascent.state.place)
         return FullFit(_warn(ascent), density, ascent.state.bound, stand_ins)
+
+
+@dataclass(frozen=True)
+class ByBlockEntries:
+    """The ascent on the entries of a sparse precision by sums over blocks of rows."""
+
+    form: SparseBlockForm
+
+    def fit(self, task: Task) -> FullFit:
+        coordinates = entries.EntryCoordinates(self.form)
+        first = self._begin(coordinates, task.start)
+        if first is None:
+            raise ValueError(NO_START)
+        ascent = maximise_bound(coordinates, first, task.rules, task.verbose, task.checkpoint)
+        density, _ = coordinates.conclude(ascent.state.place)
+        return FullFit(ascent, density, ascent.state.bound, None)
+
+    def _begin(self, coordinates: entries.EntryCoordinates, start: Posterior | None) -> Any:
+        """Where a posterior of the same pattern leads in one step, or the curvature at a rough mode."""
+        form = self.form
+        structure: Any = None if start is None else getattr(start.density, "structure", None)
+        if start is not None and isinstance(structure, SparsePrecisionCovariance):
+            precision = structure.precision
+            like = precision.factor.analysis is form.analysis
+            found = form.entry_sums(start.mean - form.mean, precision.inverse_values) if like else None
+            if found is not None:
+                return coordinates.at(found[0].entries, found[0].pull)
+        rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
+        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        mode = find_mode(form, first, rules=rough, label="start", warn=False).state
+        return coordinates.at(*form.coordinates_at(mode))
 
 
 def _maximise(
@@ -260,21 +325,34 @@ def climb_second_order(model: LatentLinearModel, start: Gaussian, rules: Rules) 
     return Gaussian(form.weights(end[: form.dim]), covariance)
 
 
-def _finite(form: SiteForm, firsts: list[SiteParameters], tol: float) -> list[Reached[sites.SitePlace]]:
-    """Those site parameters that have a finite bound."""
-    evaluated = [sites.evaluate(form, first, tol) for first in firsts]
-    return [place for place in evaluated if place is not None]
+def _height(ascent: Ascent[Reached[sites.SitePlace]]) -> float:
+    return ascent.state.bound
 
 
-def _starts(form: SiteForm, model: LatentLinearModel) -> list[SiteParameters]:
-    """The curvature at the mode, where there is one; where it may help, that of other Gaussians or a typical one."""
-    starts = [_expand_mode(form)] if model.smooth else []
+def _starts(form: SiteForm, model: LatentLinearModel) -> list[Callable[[], SiteParameters]]:
+    """The curvature at the mode, where there is one; where it may help, that of a local bound or a typical one."""
+    starts: list[Callable[[], SiteParameters]] = [partial(_expand_mode, form)] if model.smooth else []
     if model.smooth and model.log_concave:
         return starts
-    bounded = not model.log_concave and all(potential.super_gaussian for potential in model.potentials)
-    other = [_match_local_bound(form)] if bounded else []
-    other += [_match_diagonal(form, model)] if not model.log_concave and _is_independent(model) else []
-    return [*starts, *other, _expand_centres(form)]
+    bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
+    other = [partial(_match_local_bound, form)] if bounded else []
+    return [*starts, *other, partial(_expand_centres, form)]
+
+
+def _is_same(one: Reached[sites.SitePlace], other: Reached[sites.SitePlace]) -> bool:
+    """Two ascents have come to the same place, or are about to."""
+    apart = np.abs(one.place.x - other.place.x) / np.sqrt(np.maximum(other.place.variance, sites.TINY))
+    return bool(abs(one.bound - other.bound) <= CLOSE_BOUND and apart.max(initial=0.0) <= CLOSE_MEAN)
+
+
+def _has_many_rows(model: LatentLinearModel) -> bool:
+    """Rows enough that two starts which agree leave no room for other optima."""
+    return sum(model.site_count(factor) for factor in model.sites if factor.H is not None) >= MANY * model.dim
+
+
+def _may_be_diagonal(model: LatentLinearModel) -> bool:
+    """A diagonal fit may help to find the optimum, and is cheap."""
+    return not model.log_concave and _is_independent(model)
 
 
 def _is_independent(model: LatentLinearModel) -> bool:
@@ -295,8 +373,8 @@ def _match_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
 def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
-    rules = Rules(monotone=True, max_iter=300)
-    best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
+    rules = Rules(gradient_tol=1e-3, objective_tol=1e-7, monotone=True, max_iter=300)
+    best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
 

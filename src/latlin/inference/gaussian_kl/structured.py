@@ -27,8 +27,7 @@ from latlin.inference.forms.structured import BlockView, SitesElsewhere, SiteVie
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
 from latlin.numerics.conjugate_gradients import solve
-from latlin.numerics.line_search import backtrack
-from latlin.numerics.quasi_newton import ascent_direction, remember
+from latlin.numerics.quasi_newton import ascent_direction, backtrack, remember
 from latlin.potentials.base import ExpectedLog
 
 TINY = 1e-300

@@ -29,7 +29,7 @@ from latlin.inference.gaussian_kl.structured import Objective, State
 from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Measure, Rules, ascend
-from latlin.numerics.line_search import backtrack
+from latlin.numerics.quasi_newton import backtrack
 from latlin.numerics.stored import storable_by_arguments
 
 BASES = ("eigen", "lanczos", "pca", "projected")

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from latlin.inference.forms.other_prior import in_units, under_prior
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import SumForm, expected_terms, typical_terms
 from latlin.inference.gaussian_kl.ascent import Reached, reached
@@ -149,13 +150,12 @@ def first_place(form: SumForm, smooth: bool, start: Start | None) -> Reached[Sum
 
 
 def _inherit(form: SumForm, start: Start) -> Reached[SumPlace] | None:
-    u = form.coordinates(start.mean)
-    half = form.own.whitening.solve(start.density.covariance())
-    try:
-        precision = cholesky(form.own.whitening.solve(np.ascontiguousarray(half.T))).inverse()
-    except ValueError:
-        return None
-    return evaluate(form, u, np.asfortranarray(np.triu(precision)))
+    """The posterior given, with the present prior in the place of its own where both are Gaussian."""
+    own = form.own
+    form.coordinates(start.mean)  # its dimension is checked there
+    found = under_prior(own.mean, own.whitening, start) if own.quadratic is None else None
+    found = found or in_units(own.mean, own.whitening, start)
+    return None if found is None else evaluate(form, *found)
 
 
 def _expand_mode(form: SumForm, first: Array) -> Reached[SumPlace] | None:

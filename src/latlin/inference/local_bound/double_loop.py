@@ -21,10 +21,12 @@ import numpy as np
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.line_search import backtrack
+from latlin.numerics.quasi_newton import backtrack
 
 #: Newton steps for the means before the variances are taken anew
 INNER_STEPS = 4
+#: steps after which several starts are compared
+ROUGH_STEPS = 20
 TINY = 1e-300
 
 
@@ -105,6 +107,16 @@ def maximise_local_bound(
     return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=again)
 
 
+def best_start(family: Family, firsts: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+    """The (u, x, variance) from which a few steps lead highest."""
+    if len(firsts) == 1:
+        return firsts[0]
+    rough = Rules(gradient_tol=1e-2, objective_tol=1e-3, max_iter=ROUGH_STEPS, monotone=True)
+    ends = [maximise_local_bound(family, first, rough, label="start", warn=False).state for first in firsts]
+    best = max(ends, key=lambda end: end.bound)
+    return best.u, best.x, best.variance
+
+
 def centres(sites: Sites) -> Array:
     """l_n of each site as a function of x; refuses sites without a quadratic bound."""
     others = sorted({type(p).__name__ for p in sites.potentials if not p.super_gaussian})
@@ -113,7 +125,7 @@ def centres(sites: Sites) -> Array:
             f"local bounds need super-Gaussian sites, and {', '.join(others)} sites are not; "
             "use engine 'gkl' for a bound, or 'ep'"
         )
-    parts = [np.broadcast_to(p.regions()[0][0], span.stop - span.start) for span, p in sites.blocks]
+    parts = [np.broadcast_to(p.middle, span.stop - span.start) for span, p in sites.blocks]
     return (np.concatenate(parts) if parts else np.zeros(0)) - sites.offset
 
 

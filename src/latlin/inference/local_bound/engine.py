@@ -15,9 +15,9 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import BoundEvidence, RefusedEvidence
 from latlin.inference.forms.site import site_form
-from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sites import SiteParameters, Sites, refuse_extra_variance
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.local_bound.double_loop import State, centres, maximise_local_bound
+from latlin.inference.local_bound.double_loop import State, best_start, centres, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import EvidenceKind, Posterior
@@ -54,7 +54,8 @@ class LocalBound:
 
     Notes
     -----
-    With log-concave sites the optimum is unique. `Posterior.kl_bound` gives the Gaussian KL bound of the same Gaussian,
+    With log-concave sites the optimum is unique; otherwise the ascent goes on from the best of several starts and says
+    that the optimum may be local. `Posterior.kl_bound` gives the Gaussian KL bound of the same Gaussian,
     which is never lower (Challis (2013), §4.4.1).
     """
 
@@ -82,6 +83,7 @@ class LocalBound:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        refuse_extra_variance(model, self.name)
         centres(Sites.of(model))
         solve = _exact if self.variances == "exact" else _low_rank
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
@@ -109,7 +111,7 @@ Outcome = tuple[Ascent[State], Any, EvidenceKind, str]
 def _exact(model: LatentLinearModel, start: Posterior | None, rank: int, options: dict[str, Any]) -> Outcome:
     form = site_form(model)
     family = ExactFamily(form)
-    first = family.first() if start is None else (form.coordinates(start.mean), *form.marginals(start))
+    first = (form.coordinates(start.mean), *form.marginals(start)) if start else best_start(family, family.firsts())
     ascent = maximise_local_bound(family, first, label="local bound", **options)
     solution = form.solve(SiteParameters(ascent.state.gamma, ascent.state.nu))
     assert solution is not None  # the ascent ended there

@@ -16,9 +16,14 @@ from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm
 from latlin.inference.local_bound.double_loop import Fit
+from latlin.inference.mode import find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.lanczos import lanczos
+from latlin.numerics.ascent import Rules
+from latlin.numerics.conjugate_gradients import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
+
+#: of the sites at first, in units of their typical ones, where several starts are worth their time
+CURVATURES = (1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,24 @@ class ExactFamily:
             return None
         return Fit(solution.u, solution.x, self.form.variances(solution), self.form.log_integral(solution))
 
-    def first(self) -> tuple[Array, Array, Array]:
-        """The Gaussian that the sites' typical curvature makes: (u, x, variance)."""
-        gamma = self.form.sites.typical_precision()
+    def firsts(self) -> list[tuple[Array, Array, Array]]:
+        """Where to start: (u, x, variance) of one Gaussian, of several where the bound may have several optima.
+
+        Sites that are all narrow at first let go one after the other, those that the data need the first; the mode has
+        chosen its outliers already.
+        """
+        if self.form.sites.log_concave:
+            return [self.first()]
+        starts = [self.first(curvature) for curvature in CURVATURES]
+        if all(potential.smooth for potential in self.sites.potentials):
+            rough = Rules(gradient_tol=1e-2, objective_tol=1e-6, max_iter=50)
+            u = find_mode(self.form, np.zeros(self.form.rank), rules=rough, label="start", warn=False).state.u
+            starts.append((u, self.form.projections.times(u), starts[0][2]))
+        return starts
+
+    def first(self, curvature: float = 1.0) -> tuple[Array, Array, Array]:
+        """The Gaussian that so many times the sites' typical curvature makes: (u, x, variance)."""
+        gamma = curvature * self.form.sites.typical_precision()
         solution = self.form.solve(SiteParameters(gamma, np.zeros_like(gamma)))
         if solution is None:
             raise ValueError("the sites' typical curvature gives no proper Gaussian; rescale the columns of H")

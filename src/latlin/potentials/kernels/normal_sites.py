@@ -35,8 +35,8 @@ def _erfcx(y: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _log_mass(a: float, b: float) -> tuple[float, float, float]:
-    """log(Φ(b) − Φ(a)) and its first two derivatives when a and b move together."""
+def _log_mass(a: float, b: float) -> tuple[float, float, float, float]:
+    """log(Φ(b) − Φ(a)), its first two derivatives when a and b move together, and the first when b moves alone."""
     sign = 1.0
     if a + b > 0.0:
         a, b, sign = -b, -a, -1.0
@@ -58,31 +58,32 @@ def _log_mass(a: float, b: float) -> tuple[float, float, float]:
     if b < -_FAR and lower == 0.0:
         q = 1.0 / (b * b)
         second = -1.0 + q * (1.0 - q * (6.0 - 50.0 * q))
-    return value, sign * first, second
+    return value, sign * first, second, upper if sign > 0.0 else lower
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _expected(m: Array, s: Array, lower: Array, upper: Array, shrink: Array, rules: Rules, count: int) -> Array:
-    out = np.full((3, m.size), np.nan)
+    out = np.full((4, m.size), np.nan)
     for i in range(m.size):
         r = 0
         while r < count and s[i] > shrink[i] * rules.limit[r]:
             r += 1
         if r == count:
             continue
-        value, slope, bend = 0.0, 0.0, 0.0
+        value, slope, bend, opened = 0.0, 0.0, 0.0, 0.0
         for k in range(rules.start[r], rules.start[r + 1]):
             x, w = m[i] + s[i] * rules.nodes[k], rules.weights[k]
-            f, g, h = _log_mass(lower[i] - x, upper[i] - x)
+            f, g, h, e = _log_mass(lower[i] - x, upper[i] - x)
             value += w * f
             slope -= w * g
             bend += 0.5 * w * h
-        out[0, i], out[1, i], out[2, i] = value, slope, bend
+            opened += w * e
+        out[0, i], out[1, i], out[2, i], out[3, i] = value, slope, bend, opened
     return out
 
 
 def expected_log_mass(m: Array, v: Array, lower: Array, upper: Array) -> Array:
-    """⟨log(Φ(upper − x) − Φ(lower − x))⟩ with its derivatives in m and v, of shape (3, sites); NaN where s is large.
+    """⟨log(Φ(upper − x) − Φ(lower − x))⟩ with its derivatives in m, v and upper, (4, sites); NaN where s is large.
 
     >>> expected_log_mass(np.zeros(1), np.zeros(1), np.zeros(1), np.full(1, np.inf))[0].round(4).tolist()
     [-0.6931]

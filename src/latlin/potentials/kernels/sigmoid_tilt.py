@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.exp_kernels import FUSED, exp_minus, log_one_plus
+from latlin.numerics.special import FUSED, exp_minus, log_one_plus
 
 #: half the range of the nodes, in standard deviations of the Gaussian
 REACH = 7.5
@@ -21,6 +21,8 @@ REACH = 7.5
 STEP_IN_X, STEP_IN_WIDTHS = 0.45, 0.75
 #: a site that would need more nodes is left to others
 MOST_NODES = 2048
+#: products of this many factors keep their digits, and exponentials of this size are finite
+FEW_NODES, FAR = 256, 600.0
 
 
 def nodes_needed(s: Array, power: Array) -> NDArray[np.int64]:
@@ -77,6 +79,36 @@ def _sums(log_w: Array, peak: float, first: float, step: float) -> tuple[float, 
     return total, linear, square
 
 
+@njit(cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+def _halves(x: float, z: float, s: float, step: float, count: int) -> tuple[float, float, float]:
+    """Σ w, Σ wt and Σ wt² of w = σ(x + st) e^{−½t² − zt} at t = step, 2·step, …, the exponentials by products alone."""
+    decay, shrink = math.exp(-s * step), math.exp(-step * step)
+    growth, weight, odds = math.exp(-0.5 * step * step - z * step), 1.0, math.exp(-x)
+    total, linear, square = 0.0, 0.0, 0.0
+    for k in range(1, count + 1):
+        weight *= growth
+        growth *= shrink
+        odds *= decay
+        w, t = weight / (1.0 + odds), step * k
+        total += w
+        linear += w * t
+        square += w * t * t
+    return total, linear, square
+
+
+@njit(cache=True, error_model="numpy")
+def _tilt_once(m: float, s: float, top: float, n: int) -> tuple[float, float, float]:
+    """log Z, mean and variance for the power one, from the top outwards."""
+    count = n // 2
+    step, x = REACH / count, m + s * top
+    here = 1.0 / (1.0 + math.exp(-x))
+    up, down = _halves(x, top, s, step, count), _halves(x, -top, -s, step, count)
+    total, linear, square = here + up[0] + down[0], up[1] - down[1], up[2] + down[2]
+    centre = linear / total
+    log_z = math.log(total * step / math.sqrt(2.0 * math.pi)) - 0.5 * top * top
+    return log_z, m + s * (top + centre), s * s * (square / total - centre * centre)
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
 def sigmoid_tilt(m: Array, s: Array, power: Array, count: NDArray[np.int64]) -> Array:
     """log Z, mean and variance of N(x|m, s²) σ(x)^p / Z, of shape (3, sites); `count` is from `nodes_needed`."""
@@ -85,6 +117,9 @@ def sigmoid_tilt(m: Array, s: Array, power: Array, count: NDArray[np.int64]) -> 
         n = count[i]
         step = 2.0 * REACH / (n - 1)
         top = _top(m[i], s[i], power[i])
+        if power[i] == 1.0 and n <= FEW_NODES and math.fabs(m[i]) + s[i] * (math.fabs(top) + REACH) < FAR:
+            out[0, i], out[1, i], out[2, i] = _tilt_once(m[i], s[i], top, n)
+            continue
         log_w = work[:n]
         _log_weights(m[i], s[i], power[i], top - REACH, step, log_w)
         peak = log_w[0]

@@ -22,8 +22,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.exp_kernels import FUSED, LOG1P, exp_minus
+from latlin.numerics.compiling import INNER
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
+from latlin.numerics.special import FUSED, LOG1P, exp_minus
 from latlin.numerics.threads import share_out
 
 CHUNK = 512
@@ -73,7 +74,7 @@ def log_sigmoid_expectations(m: Array, v: Array) -> tuple[Array, Array, Array]:
     return out[0], out[1], out[2]
 
 
-@njit(cache=True, error_model="numpy", fastmath=FUSED)
+@njit(**INNER, error_model="numpy", fastmath=FUSED)
 def _add_log_sigmoid(
     m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array
 ) -> None:
@@ -97,7 +98,7 @@ def _add_log_sigmoid(
             d_var[i] -= 0.5 * w * (e * inverse * inverse)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FUSED)
+@njit(**INNER, error_model="numpy", fastmath=FUSED)
 def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array) -> None:
     """Add ⟨min(x, 0)⟩ − Σ_k w_k [N(x_k|m, s²) + N(−x_k|m, s²)] and its derivatives to the sums."""
     for k in range(nodes.size):
@@ -120,11 +121,10 @@ def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array
         d_var[i] -= 0.5 * density / s[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _sort_by_rule(s: Array, limit: Array, order: NDArray[np.int64]) -> NDArray[np.int64]:
     """Fill `order` with the sites sorted by rule; rule r has those from first[r] to first[r + 1]."""
-    rule = np.zeros(s.size, np.int64)
-    first = np.zeros(limit.size + 2, np.int64)
+    rule, first = np.zeros(s.size, np.int64), np.zeros(limit.size + 2, np.int64)
     for i in range(s.size):
         for r in range(limit.size - 1):
             rule[i] += s[i] > limit[r]

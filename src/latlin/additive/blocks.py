@@ -1,0 +1,156 @@
+"""Additive models of tables whose rows are in blocks: terms are set up from a sample, sums are over all rows.
+
+A first pass counts the rows and takes up to 100,000 of them at even distances, and one row of every label. From this
+table come the levels of groups (all of them), places of splines, and the units in which columns are standardised and
+default priors are wide; a table with fewer rows is taken as a whole. Everything else is sums over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from latlin.additive.family import Family, Observed, observe
+from latlin.additive.formula import Formula
+from latlin.additive.frame import column
+from latlin.additive.problem import Problem, offset_of, rows_of
+from latlin.additive.term import Part, Values
+from latlin.distributed.blocks import Block, Blocks
+from latlin.distributed.frames import frame_blocks, sampled
+from latlin.inference import blocks as in_blocks
+from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.engine import Engine
+from latlin.inference.exact import noise_slope
+from latlin.inference.infer import infer
+from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel
+from latlin.inference.posterior import Posterior
+from latlin.potentials.base import Potential
+
+#: rows that terms are set up from
+SAMPLE = 100_000
+
+
+@dataclass(frozen=True)
+class AdditiveReading:
+    """Rows of a table as sites.
+
+    Parameters
+    ----------
+    read : Formula
+    parts : tuple of Part
+    family : Family
+    values : dict
+        Hyperparameters.
+    classes : ndarray of shape (2,) or None
+        The labels of a response that has two.
+    """
+
+    read: Formula
+    parts: tuple[Part, ...]
+    family: Family
+    values: Values
+    classes: Any = None
+
+    def __call__(self, block: Block) -> in_blocks.Observed:
+        frame = block.X
+        observed = self._observed(frame)
+        offset = offset_of(self.read, frame, block.n_rows)
+        design = rows_of(self.parts, frame, self.values).design
+        return in_blocks.Observed(design, self.family.potential(observed, self.values), observed.weight, offset)
+
+    def _observed(self, frame: Any) -> Observed:
+        if self.classes is None:
+            return observe(self.read.response, self.family, frame)
+        # one block need not have both labels
+        second = column(frame, self.read.response.y).astype(str) == self.classes[1]
+        numbers = {**{name: frame[name] for name in frame.columns}, self.read.response.y: second.astype(float)}
+        return observe(self.read.response, self.family, numbers)
+
+    def kind(self) -> Potential:
+        one = Observed(np.array([0.5 if self.family.name == "beta" else 1.0]))
+        if self.read.response.trials is not None or self.read.response.failures is not None:
+            one = replace(one, trials=np.ones(1))
+        if self.read.response.se is not None:
+            one = replace(one, se=np.ones(1))
+        return self.family.potential(one, self.values)
+
+
+@dataclass(frozen=True)
+class BlockProblem(Problem):
+    """A problem whose rows are in blocks; `observed`, `offset` and `design` are those of the sample.
+
+    Attributes
+    ----------
+    read : Formula
+    blocks : Blocks
+    count : int
+        Rows of all blocks.
+    digest : str
+        Of the rows, where a checkpoint is kept.
+    """
+
+    read: Any = None
+    blocks: Any = None
+    count: int = 0
+    digest: str = ""
+
+    @property
+    def n_rows(self) -> int:
+        return self.count
+
+    def _reading(self, values: Values) -> AdditiveReading:
+        return AdditiveReading(self.read, self.parts, self.family, dict(values), self.observed.classes)
+
+    @cached_property
+    def first_model(self) -> Any:
+        Q, log_det = self._precision(self.starts)
+        prior = [GaussianFactor(self.mean, precision=Q, rank=self._rank, log_det=log_det)] if self._rank else []
+        if not prior:
+            raise ValueError("rows in blocks need a prior: give some coefficient another one than Flat()")
+        constraints = () if self.constraint is None else (Constraint(self.constraint),)
+        own = LatentLinearModel(prior, constraints=constraints)
+        return BlockModel(own, self.blocks, self._reading(self.starts), self.digest)
+
+    @property
+    def first_potential(self) -> Potential:
+        return self.first_model.reading.kind()
+
+    def model(self, values: Values) -> Any:
+        first: BlockModel = self.first_model
+        own = first.own.among([factor.with_precision(*self._precision(values)) for factor in first.own.gaussians])
+        signature = f"{self.digest} {sorted(values.items())!r}"
+        return BlockModel(own, first.blocks, self._reading(values), signature, first.kept)
+
+    def fit(self, values: Values, engine: str | Engine, start: Posterior | None, checkpoint: Any = None) -> Posterior:
+        return infer(self.model(values), engine, start=start, checkpoint=checkpoint)
+
+    def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
+        by_sums = noise_slope(posterior) if posterior.engine == "exact" and parameter == "scale" else None
+        if by_sums is not None:
+            return by_sums
+        if posterior.engine not in ("gkl", "exact"):
+            return None
+        model = posterior.model
+        assert isinstance(model, BlockModel)  # made by `model`
+        return float(model.total(parameter_sums, parameter, posterior.density)[0])
+
+
+def parameter_sums(block: Block, reading: Reading, parameter: str, density: Any) -> tuple[Any, ...]:
+    """Σ weight ∂⟨ψ⟩/∂parameter of a block."""
+    total = 0.0
+    for observed in pieces(block, reading):
+        at, sites = density.project(sparse.csr_array(observed.rows)), observed.sites
+        slopes = observed.potential.expected_parameter_derivative(parameter, at.mean + sites.offset, at.variance)
+        total += float(sites.weight @ np.broadcast_to(slopes, len(sites)))
+    return (total,)
+
+
+def open_table(frame: Any) -> tuple[Blocks, int, dict[str, Any]]:
+    """The blocks of a table, the number of its rows, and a table that stands for it."""
+    blocks = frame_blocks(frame)
+    count, table = sampled(blocks, SAMPLE)
+    return blocks, count, table

@@ -1,0 +1,251 @@
+"""`latlin cluster`, `latlin factors` and `latlin smooth`: structure without a regression, each with its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from latlin.cli.options import (
+    Categorical,
+    Data,
+    Debug,
+    Decimal,
+    Drop,
+    MissingValues,
+    Quiet,
+    Separator,
+    names_of,
+    read_file,
+)
+from latlin.cli.screen import one_sentence, plain, screen, steps
+
+Page = Annotated[Path, typer.Option(help="The page to write.")]
+TableOut = Annotated[Path | None, typer.Option(help="Also write the answers, one per row, to this table.")]
+ModelOut = Annotated[Path | None, typer.Option(help="Also write the model, for latlin.load.")]
+#: rows up to which a smooth curve is a Gaussian process
+PROCESS_ROWS = 800
+
+
+def cluster(
+    data: Data,
+    clusters: Annotated[int, typer.Option(min=1, help="Clusters at most; superfluous ones are emptied.")] = 12,
+    out: Page = Path("clusters.html"),
+    table: TableOut = None,
+    model: ModelOut = None,
+    drop: Drop = None,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Find clusters of rows by their columns of numbers: how many, what sets them apart, how sure each row is."""
+    with one_sentence(debug):
+        from latlin.mixture import BayesianGaussianMixture
+        from latlin.report.clusters import conclusion, differences, ranked_labels, render_clusters
+
+        frame = read_file(data, sep, decimal, missing_values)
+        names, X, notes = number_columns(frame, names_of(drop))
+        centre, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
+        with steps("Fitting", 1, quiet) as advance:
+            # one unit per column, so that none rules by its scale
+            found = BayesianGaussianMixture(clusters, random_state=0).fit((X - centre) / scale)
+            advance()
+        shares = found.predict_proba((X - centre) / scale)
+        label, size = ranked_labels(shares)
+        notes += conclusion(size, shares, differences(X, label, len(size)), names)
+        page = render_clusters(_InUnits(found, centre, scale), X, names, f"Clusters of {data.name}")
+        answers = {"cluster": label + 1, "probability": shares.max(axis=1)}
+        _write(out, page, notes, table, frame.assign(**answers), model, found)
+
+
+def factors(
+    data: Data,
+    count: Annotated[int, typer.Option("--factors", min=0, help="How many; 0 chooses by BIC.")] = 0,
+    out: Page = Path("factors.html"),
+    table: TableOut = None,
+    model: ModelOut = None,
+    drop: Drop = None,
+    categorical: Categorical = None,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Find a few factors behind many columns; texts, truth values and missing cells are welcome."""
+    with one_sentence(debug):
+        from latlin.report.factors import conclusion, correlations, render_factors
+
+        frame = read_file(data, sep, decimal, missing_values)
+        rows, notes = _columns_for_factors(frame, names_of(drop), names_of(categorical))
+        with steps("Fitting", 1, quiet) as advance:
+            found, X = _factor_model(rows, count)
+            advance()
+        notes += conclusion(*correlations(found))
+        scores = found.transform(X)
+        answers = {f"factor {k + 1}": scores[:, k] for k in range(scores.shape[1])}
+        page = render_factors(found, X, f"Factors of {data.name}")
+        _write(out, page, notes, table, frame.assign(**answers), model, found)
+
+
+def smooth(
+    data: Data,
+    target: Annotated[str, typer.Option("--target", "-t", help="The column that goes up and down.")],
+    along: Annotated[str, typer.Option(help="The column along which it does: numbers or dates.")],
+    out: Page = Path("curve.html"),
+    table: TableOut = None,
+    model: ModelOut = None,
+    missing_values: MissingValues = "",
+    sep: Separator = None,
+    decimal: Decimal = ".",
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw a smooth curve with its band through one column along another."""
+    with one_sentence(debug):
+        from latlin.report.curve import conclusion, render_curves
+
+        frame = read_file(data, sep, decimal, missing_values)
+        x, y, kept = _pairs(frame, target, along)
+        with steps("Fitting", 1, quiet) as advance:
+            found, curve, fitted = _smooth_model(x, y, along)
+            advance()
+        left = len(frame) - len(y)
+        notes = [f"{left} rows with missing values were left out."] if left else []
+        page = render_curves([curve], (x, y), found, target, f"{target} along {along}")
+        answers = dict(zip(("smooth", "low", "high"), fitted, strict=True))
+        _write(out, page, [*notes, conclusion(curve, target)], table, frame[kept].assign(**answers), model, found)
+
+
+class _InUnits:
+    """A mixture of scaled columns that is asked in the units of the table."""
+
+    def __init__(self, mixture: Any, centre: Any, scale: Any) -> None:
+        self._mixture, self._centre, self._scale = mixture, centre, scale
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mixture, name)
+
+    def predict_proba(self, X: Any) -> Any:
+        return self._mixture.predict_proba((X - self._centre) / self._scale)
+
+
+def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
+    """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
+    from latlin.cli.models import refuse_unknown
+    from latlin.datasets.columns import column_of_numbers, listed
+
+    refuse_unknown(frame.columns, drop)
+    columns, texts = {}, []
+    for name in (name for name in frame.columns if name not in drop):
+        values = column_of_numbers(frame[name])
+        if values is None:
+            texts.append(name)
+        elif np.nanstd(values) > 0.0:
+            columns[name] = values
+    if not columns:
+        raise ValueError("the table has no column of numbers that vary")
+    notes = [f"Left out, because they are no numbers: {listed(texts)}."] if texts else []
+    return list(columns), np.column_stack(list(columns.values())), notes
+
+
+def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """The columns that factors can explain; names and the like are left out with a note."""
+    from latlin.cli.models import refuse_unknown
+    from latlin.datasets.columns import listed
+    from latlin.datasets.encoding import learn_column
+
+    refuse_unknown(frame.columns, (*drop, *categorical))
+    kept: list[str] = []
+    left: list[str] = []
+    for name in (name for name in frame.columns if name not in drop):
+        try:
+            useful = learn_column(frame[name], "categorical" if name in categorical else "") is not None
+        except ValueError:
+            useful = False
+        (kept if useful else left).append(name)
+    if len(kept) < 3:
+        raise ValueError(f"factors need at least three columns that vary, got {listed(kept)}")
+    rows = frame[kept].copy()
+    for name in categorical:
+        rows[name] = rows[name].astype("string").astype(object)
+    return rows, [f"Left out, because they are names, dates or the same in every row: {listed(left)}."] if left else []
+
+
+def _factor_model(rows: Any, count: int) -> tuple[Any, Any]:
+    """Plain factors of numbers, mixed ones of a table with texts; the rows as the model takes them."""
+    from latlin.datasets.columns import column_of_numbers
+    from latlin.factor import FactorAnalysis, MixedFactorAnalysis
+
+    numbers = {name: column_of_numbers(rows[name]) for name in rows.columns}
+    if any(values is None for values in numbers.values()):
+        return MixedFactorAnalysis(count or 2, random_state=0).fit(rows), rows
+    X = type(rows)(numbers)
+    gaps = bool(X.isna().to_numpy().any())
+    wanted: Any = count or ("bic" if not gaps else max(1, min(3, X.shape[1] // 3)))
+    return FactorAnalysis(wanted, method="em" if gaps else "ml", rotate="varimax").fit(X), X
+
+
+def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
+    """Numbers of two columns, dates as years, of the rows that have both."""
+    from latlin.cli.models import refuse_unknown
+    from latlin.datasets.columns import column_of_numbers
+    from latlin.datasets.dates import YEAR, days_of, looks_dated
+
+    refuse_unknown(frame.columns, (target, along))
+    x, y = column_of_numbers(frame[along]), column_of_numbers(frame[target])
+    if x is None and looks_dated(frame[along]):
+        x = 1970.0 + days_of(frame[along]) / YEAR
+    for name, values in ((along, x), (target, y)):
+        if values is None:
+            raise ValueError(f"column {name!r} must hold numbers" + (" or dates" if name == along else ""))
+    assert x is not None
+    assert y is not None
+    kept = np.isfinite(x) & np.isfinite(y)
+    if len(np.unique(x[kept])) < 5:
+        raise ValueError(f"a curve along {along!r} needs at least five different values")
+    return x[kept], y[kept], kept
+
+
+def _smooth_model(x: Any, y: Any, along: str) -> tuple[Any, Any, Any]:
+    """The model, its curve, and the band at the rows: a process, or a spline where rows are many."""
+    from latlin.additive import AdditiveModel
+    from latlin.gp import GaussianProcessRegressor
+    from latlin.report.curve import PLACES, Curve, band
+
+    places = np.linspace(x.min(), x.max(), PLACES)
+    found: Any
+    at: Any
+    rows: Any
+    if len(x) <= PROCESS_ROWS:
+        found = GaussianProcessRegressor(normalise_y=True, hyperparameters="maximise").fit(x[:, None], y)
+        at, rows = places[:, None], x[:, None]
+    else:
+        found = AdditiveModel("y ~ s(x)", hyperparameters="maximise").fit({"x": x, "y": y})
+        at, rows = {"x": places}, {"x": x}
+    curve = Curve(along, places, *band(*found.predict_latent(at, return_std=True)))
+    return found, curve, band(*found.predict_latent(rows, return_std=True))
+
+
+def _write(
+    out: Path, page: str, notes: list[str], table: Path | None, rows: Any, model: Path | None, found: Any
+) -> None:
+    """The page, the table and the model, and what was found on the screen."""
+    from latlin.datasets.table import write_table
+    from latlin.numerics.atomic import write_text
+
+    console = screen()
+    for note in notes:
+        console.print(plain(note))
+    write_text(out, page)
+    console.print(f"Saved {plain(out)}")
+    if table is not None:
+        write_table(table, rows)
+        console.print(f"Saved {plain(table)}")
+    if model is not None:
+        found.save(model)
+        console.print(f"Saved {plain(model)}")

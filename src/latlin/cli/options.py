@@ -1,0 +1,92 @@
+"""Options that several commands have, and how their words are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Data = Annotated[
+    Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
+]
+ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="What to do with missing values: error, drop (the row), mean, indicator (mean and a mark), model (by the "
+        "other columns)."
+    ),
+]
+Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between.")]
+Categorical = Annotated[list[str] | None, typer.Option(help="Columns whose numbers are levels, with commas between.")]
+Dates = Annotated[list[str] | None, typer.Option(help="Columns of dates to make features of, with commas between.")]
+Numbers = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns of numbers written like $12.30, 1,234 or 12 %, with commas between."),
+]
+Coding = Annotated[
+    str,
+    typer.Option(
+        help="Levels as numbers: treatment (differences from a reference level), sum (from the mean), one-hot."
+    ),
+]
+Reference = Annotated[
+    list[str] | None,
+    typer.Option(help="COLUMN=LEVEL: the level that others are compared with, the first unless given; with commas."),
+]
+MissingValues = Annotated[str, typer.Option(help="Texts that mean a missing value, with commas between: 'n/a,?'.")]
+Separator = Annotated[
+    str | None, typer.Option(help="What separates columns of a text file; by its ending unless given.")
+]
+Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . or ,")]
+Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
+PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
+Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
+Trials = Annotated[str, typer.Option(help="The column of trials, for the family binomial.")]
+Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
+]
+SafeCsv = Annotated[
+    bool, typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @).")
+]
+Formula = Annotated[
+    str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
+]
+Formulas = Annotated[
+    list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
+]
+FamilyNames = Annotated[
+    str, typer.Option(help="Families, with commas between; those that suit the target unless given.")
+]
+Graph = Annotated[Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")]
+FamilyName = Annotated[
+    str, typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+
+
+def read_file(data: Path, sep: str | None, decimal: str, missing_values: str) -> Any:
+    """The table of a file, as the options say."""
+    from latlin.datasets.table import read_table
+
+    return read_table(data, sep=sep, decimal=decimal, missing_values=split(missing_values))
+
+
+def names_of(given: list[str] | None) -> tuple[str, ...]:
+    """Columns, given one by one or with commas between."""
+    return tuple(name for words in given or () for name in split(words))
+
+
+def split(words: str) -> list[str]:
+    """The parts of a text with commas between.
+
+    Examples
+    --------
+    >>> split("age, size,")
+    ['age', 'size']
+    """
+    return [part.strip() for part in words.split(",") if part.strip()]

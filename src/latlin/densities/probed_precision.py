@@ -1,0 +1,187 @@
+"""A covariance S = P⁻¹ of a sparse precision whose Cholesky factor would fill: nothing is factorised.
+
+Draws δ of covariance S and their images ε = Pδ estimate the variance of any projection. For any vector a,
+
+    hᵀSh = aᵀh + ⟨(hᵀδ)(hᵀδ − aᵀε)⟩,   because ⟨δεᵀ⟩ = I,
+
+and where P a = h on the non-zeros I of h, that is a = P_II⁻¹h, the mean is one of squares: what the coordinates
+outside I add to the conditional variance (Papandreou and Yuille 2010; Sidén and others 2018). The closer a is to Sh,
+the smaller the part that is left to the draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.numerics.arrays import Array
+from latlin.numerics.probes import Probes, SparseSum, inverse_roots, probe
+from latlin.numerics.stored import storable
+
+#: non-zeros of a row up to which P_II is inverted
+BLOCK = 16
+#: rows whose projections of all draws are held at once
+ROWS = 20_000
+
+
+@storable
+@dataclass(frozen=True)
+class ProbedPrecisionCovariance:
+    """S = P⁻¹ by products with P and by draws; variances and the log determinant are estimates with known errors.
+
+    Parameters
+    ----------
+    precision : SparseSum
+        P.
+    draws, images : ndarray of shape (dim, probes)
+        δ and Pδ.
+    log_det_precision, error : float
+        log det P and its standard error.
+    """
+
+    precision: SparseSum
+    draws: Array
+    images: Array
+    log_det_precision: float
+    error: float
+
+    @classmethod
+    def of(cls, precision: SparseSum, probes: int) -> ProbedPrecisionCovariance:
+        """The covariance with as many draws."""
+        found: Probes = probe(precision, probes)
+        return cls(precision, *found)
+
+    @property
+    def dim(self) -> int:
+        return self.precision.dim
+
+    @property
+    def log_det(self) -> float:
+        """log det S."""
+        return -self.log_det_precision
+
+    def diagonal(self) -> Array:
+        return self.estimated(sparse.eye_array(self.dim, format="csr"))[0]
+
+    def dense(self) -> Array:
+        return self.precision.solve(np.eye(self.dim))
+
+    def times(self, v: Array) -> Array:
+        """S v, by conjugate gradients."""
+        return self.precision.solve(v)
+
+    def project(self, rows: Any) -> Array:
+        return self.estimated(rows)[0]
+
+    def estimated(self, rows: Any) -> tuple[Array, Array]:
+        """h_nᵀSh_n of every row, and the standard errors of these estimates."""
+        held = sparse.csr_array(rows, dtype=float)
+        parts = [self._estimated_block(held[k : k + ROWS]) for k in range(0, held.shape[0], ROWS)]
+        value, error = (np.concatenate([part[i] for part in parts]) if parts else np.zeros(0) for i in (0, 1))
+        return value, error
+
+    def _estimated_block(self, rows: sparse.csr_array) -> tuple[Array, Array]:
+        near, exact = self._near(rows)
+        at = rows @ self.draws
+        left = at - near @ self.images
+        known = np.asarray(rows.multiply(near).sum(axis=1)).ravel()
+        terms = np.where(exact[:, None], left, at) * left
+        mean, error = terms.mean(axis=1), terms.std(axis=1, ddof=1) / np.sqrt(terms.shape[1])
+        # a variance is at least that given all other coordinates, up to the noise of its estimate
+        return np.maximum(known + mean, 1e-3 * known), error
+
+    def _near(self, rows: sparse.csr_array) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
+        """a of every row, on the row's own non-zeros, and whether P a = h there."""
+        near = rows.data / self.precision.diagonal[rows.indices]
+        exact = np.zeros(rows.shape[0], bool)
+        if self.precision.rows is None:
+            P = self._sorted
+            arrays = (rows.indptr, rows.indices, rows.data, P.indptr, P.indices, P.data)
+            conditional_means(*arrays, BLOCK, near, exact)
+        return sparse.csr_array((near, rows.indices, rows.indptr), shape=rows.shape), exact
+
+    @cached_property
+    def _sorted(self) -> sparse.csr_array:
+        return self.precision.base.sorted_indices()
+
+    def trace_with(self, matrix: Any) -> float:
+        """tr(M S) for a symmetric sparse M, about D⁻¹, the inverse of P's diagonal.
+
+        With t = δ − D⁻¹ε it is ⟨δᵀMt⟩ + tr(MD⁻¹).
+        """
+        scale = self.precision.diagonal
+        left = self.draws - self.images / scale[:, None]
+        mean = float(np.einsum("dk,dk->", matrix @ self.draws, left)) / self.draws.shape[1]
+        return mean + float(np.sum(matrix.diagonal() / scale))
+
+    def quadratic(self, deviations: Array) -> Array:
+        return np.einsum("nd,nd->n", deviations, self.precision.times(np.ascontiguousarray(deviations.T)).T)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
+        return inverse_roots(self.precision, np.ascontiguousarray(rng.standard_normal((count, self.dim)).T)).T
+
+
+@njit(cache=True)
+def conditional_means(
+    indptr: NDArray[Any], columns: NDArray[Any], data: Array, starts: NDArray[Any], indices: NDArray[Any],
+    values: Array, most: int, near: Array, exact: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """a = P_II⁻¹h of every row with at most `most` non-zeros, P by rows with sorted indices."""
+    block, right = np.empty((most, most)), np.empty(most)
+    for n in range(len(indptr) - 1):
+        first, size = indptr[n], indptr[n + 1] - indptr[n]
+        if size == 0 or size > most:
+            continue
+        for a in range(size):
+            right[a] = data[first + a]
+            row = columns[first + a]
+            for b in range(a + 1):
+                block[a, b] = entry(starts, indices, values, row, columns[first + b])
+        if solve_small(block, right, size):
+            exact[n] = True
+            for a in range(size):
+                near[first + a] = right[a]
+
+
+@njit(cache=True)
+def entry(starts: NDArray[Any], indices: NDArray[Any], values: Array, i: int, j: int) -> float:
+    """P_ij."""
+    low, high = starts[i], starts[i + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if indices[middle] < j:
+            low = middle + 1
+        else:
+            high = middle
+    return values[low] if low < starts[i + 1] and indices[low] == j else 0.0
+
+
+@njit(cache=True)
+def solve_small(block: Array, right: Array, size: int) -> bool:
+    """right ← block⁻¹ right by a Cholesky factorisation of the lower triangle in place; False where there is none."""
+    for a in range(size):
+        for b in range(a + 1):
+            total = block[a, b]
+            for c in range(b):
+                total -= block[a, c] * block[b, c]
+            if a == b:
+                if not total > 0.0:
+                    return False
+                block[a, a] = np.sqrt(total)
+            else:
+                block[a, b] = total / block[b, b]
+    for a in range(size):
+        for c in range(a):
+            right[a] -= block[a, c] * right[c]
+        right[a] /= block[a, a]
+    for a in range(size - 1, -1, -1):
+        for c in range(a + 1, size):
+            right[a] -= block[c, a] * right[c]
+        right[a] /= block[a, a]
+    return True

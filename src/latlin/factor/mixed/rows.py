@@ -1,0 +1,283 @@
+"""The latents of every row: one small Gaussian per row, all rows at once.
+
+Source: Challis (2013), §2.2.2, eqs. 2.2.4 and 4.3.1. A row has K latents, their density as one site per latent, and one
+site ψ(b + fᵀw) per observed column. With Σψ the sum over all of these and q = N(m, S),
+
+    bound = ⟨Σψ⟩ + ½ log det S + ½K(1 + log 2π),   g = ∂⟨Σψ⟩/∂m,   Γ = −2 ∂⟨Σψ⟩/∂S,
+
+P ← (1 − ρ)P + ρΓ and m ← m + ρP⁻¹g with ρ = 1, halved for a row until its bound rises. With expectations taken at the
+mean (`spread` 0) this is Newton's method for the mode, and with it the Laplace approximation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.factor.mixed.sites import Cells, Index, Sites, gather, restrict
+from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.threads import thread_count
+from latlin.potentials.base import Potential
+
+#: rows done together: their arrays fit in the cache
+CHUNK = 1024
+#: halvings of a step, sweeps of expectation propagation, and the least tolerance of these
+HALVINGS, SWEEPS, LEAST_TOL = 30, 50, 1e-6
+#: a variance below which the latents do not reach a site
+UNREACHED = 1e-12
+
+
+class RowEngine(Protocol):
+    """How the posterior of every row's latents is approximated."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def monotone(self) -> bool: ...
+
+    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
+        """Improve means and covariances in place; the evidence, or a bound on it, of every row."""
+
+
+@dataclass(frozen=True)
+class ClimbingRows:
+    """Gaussian KL (spread 1) or Laplace (spread 0)."""
+
+    latents: Potential
+    spread: float
+    kind: str
+    monotone: bool
+
+    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
+        values = np.empty(len(rows))
+
+        def climb(at: slice) -> None:
+            climbing = Climb(gather(rows[at], sites), sites, self.latents, self.spread, means[at], covs[at])
+            values[at] = climbing.run(max_iter, tol)
+
+        in_chunks(climb, len(rows))
+        return values
+
+
+class Weighed(NamedTuple):
+    """⟨Σψ⟩ of some rows, its gradient in the means, and Γ = −2∂/∂S, the precision that q should have."""
+
+    value: Array
+    slope: Array
+    precision: Array
+
+
+class Climb:
+    """Rows on their way up; means and covariances are changed in place."""
+
+    def __init__(
+        self, cells: list[Cells], sites: Sites, latents: Potential, spread: float, means: Array, covs: Array
+    ) -> None:
+        self.cells, self.sites, self.latents, self.spread = cells, sites, latents, spread
+        self.means, self.covs = means, covs
+        # f fᵀ of every column, as one row
+        self.squares = (sites.loading[:, :, None] * sites.loading[:, None, :]).reshape(len(sites.loading), -1)
+
+    def run(self, max_iter: int, tol: float) -> Array:
+        """The bounds of all rows, or their Laplace evidences."""
+        everything = np.arange(len(self.means))
+        precision = np.asarray(np.linalg.inv(self.covs), dtype=np.float64)
+        log_det: Array = np.linalg.slogdet(self.covs)[1]
+        found = self.weigh(everything, self.means, self.covs)
+        value = found.value + self.spread * 0.5 * log_det
+        slope, target, active = found.slope, found.precision, everything
+        for _ in range(max_iter):
+            rho, pending, old = np.ones(len(active)), active, value[active]
+            moved = np.zeros(len(self.means))
+            for _ in range(HALVINGS):
+                trial = self._step(pending, rho, precision[pending], slope[pending], target[pending])
+                rises = trial.value >= value[pending] - 1e-12 * np.abs(value[pending])
+                at, kept = pending[rises], np.flatnonzero(rises)
+                moved[at] = np.abs(trial.mean[kept] - self.means[at]).max(axis=1, initial=0.0)
+                self.means[at], self.covs[at], precision[at] = trial.mean[kept], trial.cov[kept], trial.precision[kept]
+                value[at], log_det[at] = trial.value[kept], trial.log_det[kept]
+                slope[at], target[at] = trial.found.slope[kept], trial.found.precision[kept]
+                pending, rho = pending[~rises], 0.5 * rho[~rises]
+                if not len(pending):
+                    break
+            gain = value[active] - old
+            still = (moved[active] >= tol) | (gain >= tol * (1.0 + np.abs(value[active])))
+            stuck = np.isin(active, pending)
+            active = active[still & ~stuck]
+            if not len(active):
+                break
+        # ½K(1 + log 2π) + ½ log det S of the entropy; Laplace: ½K log 2π + ½ log det S
+        k = self.means.shape[1]
+        return value + 0.5 * k * (self.spread + LOG_2PI) + (1.0 - self.spread) * 0.5 * log_det
+
+    def weigh(self, index: Index, means: Array, covs: Array) -> Weighed:
+        """⟨Σψ⟩ of some rows under their Gaussians."""
+        n, k = means.shape
+        loading = self.sites.loading
+        m = means @ loading.T + self.sites.intercept
+        v = self.spread * np.maximum(covs.reshape(n, k * k) @ self.squares.T, 0.0)
+        prior = self.latents.expected_log(means, self.spread * np.einsum("nkk->nk", covs))
+        value = prior.value.sum(axis=1)
+        slopes, curvatures = np.zeros_like(m), np.zeros_like(m)
+        for row, column, potential in restrict(self.cells, index, len(self.means)):
+            if not len(row):
+                continue
+            part = potential.expected_log(m[row, column], v[row, column])
+            value += np.bincount(row, part.value, n)
+            slopes[row, column], curvatures[row, column] = part.d_mean, -2.0 * part.d_var
+        precision = (curvatures @ self.squares).reshape(n, k, k)
+        precision[:, np.arange(k), np.arange(k)] -= 2.0 * prior.d_var
+        return Weighed(value, prior.d_mean + slopes @ loading, precision)
+
+    def _step(self, index: Index, rho: Array, precision: Array, slope: Array, target: Array) -> Trial:
+        """P ← (1 − ρ)P + ρΓ and m + ρP⁻¹g of some rows; a P that is not definite has the bound −∞."""
+        share = rho[:, None, None]
+        new = (1.0 - share) * precision + share * target
+        proper = is_definite(new)
+        new[~proper] = precision[~proper]
+        cov = np.linalg.inv(new)
+        cov = 0.5 * (cov + cov.transpose(0, 2, 1))
+        mean = self.means[index] + rho[:, None] * np.einsum("nkl,nl->nk", cov, slope)
+        log_det = -np.linalg.slogdet(new)[1]
+        found = self.weigh(index, mean, cov)
+        value = np.where(proper, found.value + self.spread * 0.5 * log_det, -np.inf)
+        return Trial(mean, cov, new, log_det, np.where(np.isnan(value), -np.inf, value), found)
+
+
+class Trial(NamedTuple):
+    """Where a step of some rows leads."""
+
+    mean: Array
+    cov: Array
+    precision: Array
+    log_det: Array
+    value: Array
+    found: Weighed
+
+
+def is_definite(matrices: Array) -> NDArray[np.bool_]:
+    """Which of many symmetric matrices are positive definite."""
+    try:
+        np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return np.linalg.eigvalsh(matrices)[:, 0] > 0.0
+    return np.ones(len(matrices), dtype=bool)
+
+
+# --- Expectation propagation, Gaussian latents: every site ψ(b + x), x = fᵀw, is replaced by exp(−½tx² + hx) times a
+# constant. Columns are visited one after the other, all rows of a column at once; Gaussian columns are exact.
+
+
+@dataclass(frozen=True)
+class PropagatingRows:
+    """Expectation propagation, from flat sites every time."""
+
+    kind: str = "approximation"
+    monotone: bool = False
+
+    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
+        values = np.empty(len(rows))
+
+        def propagate(at: slice) -> None:
+            values[at] = Propagation(rows[at], sites, means[at], covs[at]).run(max(tol, LEAST_TOL))
+
+        in_chunks(propagate, len(rows))
+        return values
+
+
+class Propagation:
+    """Rows with their sites' stand-ins; means and covariances are changed in place."""
+
+    def __init__(self, rows: Array, sites: Sites, means: Array, covs: Array) -> None:
+        self.sites, self.means, self.covs = sites, means, covs
+        n, c = rows.shape
+        self.t, self.h, self.constant = np.zeros((n, c)), np.zeros((n, c)), np.zeros((n, c))
+        self.visits: list[tuple[int, Index, Potential]] = []
+        for column in range(c):
+            row = np.flatnonzero(~np.isnan(rows[:, column]))
+            potential = sites.potential(column, rows[row, column])
+            if sites.families[column] == "gaussian":
+                self._settle(column, row, rows[row, column])
+            elif not potential.log_concave:
+                family = sites.families[column]
+                raise ValueError(f"engine 'ep' needs log-concave likelihoods, which {family!r} has not: use 'gkl'")
+            elif len(row):
+                self.visits.append((column, row, potential))
+
+    def _settle(self, column: int, row: Index, y: Array) -> None:
+        """A Gaussian column is its own stand-in."""
+        noise, error = float(self.sites.parameters[column]["scale"]) ** 2, y - self.sites.intercept[column]
+        self.t[row, column], self.h[row, column] = 1.0 / noise, error / noise
+        self.constant[row, column] = -0.5 * (LOG_2PI + np.log(noise) + error * error / noise)
+
+    def run(self, tol: float) -> Array:
+        """The EP evidence of every row."""
+        self.refresh()
+        active = np.ones(len(self.means), dtype=bool)
+        for _ in range(SWEEPS):
+            active &= self.sweep(active) >= tol
+            if not active.any():
+                break
+        return self.refresh() + self.constant.sum(axis=1)
+
+    def refresh(self) -> Array:
+        """q ∝ N(0, I) ∏ exp(−½tx² + hx), r = Fᵀh; returns ½ log det S + ½ rᵀSr."""
+        loading, k = self.sites.loading, self.means.shape[1]
+        precision = np.eye(k) + np.einsum("nc,ck,cl->nkl", self.t, loading, loading, optimize=True)
+        pull = self.h @ loading
+        self.covs[:] = np.linalg.inv(precision)
+        self.means[:] = np.einsum("nkl,nl->nk", self.covs, pull)
+        return 0.5 * (np.einsum("nk,nk->n", pull, self.means) - np.linalg.slogdet(precision)[1])
+
+    def sweep(self, active: NDArray[np.bool_]) -> Array:
+        """Visit every column once; the largest change of a site's effect on q, row by row."""
+        moved = np.zeros(len(self.means))
+        for column, seen, potential in self.visits:
+            kept = active[seen]
+            row = seen[kept]
+            if len(row):
+                np.maximum.at(moved, row, self._visit(column, row, potential.select(kept)))
+        return moved
+
+    def _visit(self, column: int, row: Index, potential: Potential) -> Array:
+        """Match the tilted moments of one column, with rank-one updates of q."""
+        f, b = self.sites.loading[column], self.sites.intercept[column]
+        pushed = self.covs[row] @ f
+        centre, v = self.means[row] @ f, pushed @ f
+        reached = v > UNREACHED
+        v, old_t, old_h = np.where(reached, v, 1.0), self.t[row, column], self.h[row, column]
+        cavity_v = 1.0 / (1.0 / v - np.where(reached, old_t, 0.0))
+        cavity_m = np.where(reached, cavity_v * (centre / v - old_h), centre)
+        log_z, mean, spread = potential.tilted_moments(b + cavity_m, np.where(reached, cavity_v, 0.0))
+        spread = np.where(reached, spread, 1.0)
+        t = np.where(reached, np.maximum(1.0 / spread - 1.0 / cavity_v, 0.0), 0.0)
+        h = np.where(reached, (mean - b) / spread - cavity_m / cavity_v, 0.0)
+        # the constant gives exp(−½tx² + hx) the mass Z under the cavity
+        natural = cavity_m / cavity_v + h
+        mass = 0.5 * np.log1p(t * cavity_v) - 0.5 * natural**2 / (1.0 / cavity_v + t) + 0.5 * cavity_m**2 / cavity_v
+        self.constant[row, column] = log_z + np.where(reached, mass, 0.0)
+        self.t[row, column], self.h[row, column] = t, h
+        d_t, d_h = np.where(reached, t - old_t, 0.0), np.where(reached, h - old_h, 0.0)
+        # S ← S − S f fᵀS Δt/(1 + Δt v), m ← m + S_new f (Δh − Δt fᵀm)
+        grown = 1.0 + d_t * v
+        self.means[row] += ((d_h - d_t * centre) / grown)[:, None] * pushed
+        self.covs[row] -= (d_t / grown)[:, None, None] * pushed[:, :, None] * pushed[:, None, :]
+        return np.maximum(np.abs(d_t) * v, np.abs(d_h) * np.sqrt(v))
+
+
+def in_chunks(action: Callable[[slice], None], n: int) -> None:
+    """action(slice) on consecutive chunks of range(n), as many at a time as there are threads."""
+    chunks = [slice(low, min(low + CHUNK, n)) for low in range(0, n, CHUNK)]
+    threads = min(thread_count(), len(chunks))
+    if threads < 2:
+        for chunk in chunks:
+            action(chunk)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(action, chunks))

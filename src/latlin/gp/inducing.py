@@ -1,0 +1,304 @@
+"""Inducing points as an approximation: how many, where, and in which steps the kernel is learnt.
+
+Parameters are learnt first on a small sample of the rows and few points, at inputs that suit the first kernel; then on
+larger samples and on all rows, at inputs that suit the kernel just learnt, from where the last search ended: most steps
+are cheap, and few remain for all rows. With `n_inducing="auto"` the points are doubled until the bound gains too little
+per point. The mathematics is in `latlin.gp.inducing_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+from scipy.optimize import minimize
+
+from latlin.distributed.blocks import Blocks, LocalBlocks
+from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, gradient_of, model_of
+from latlin.gp.placement import Placement, place
+from latlin.gp.setting import Setting
+from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
+from latlin.inference.blocks import AbsentBlocks
+from latlin.inference.engine import Engine
+from latlin.inference.exact import Exact
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import Array
+from latlin.numerics.options import whole
+from latlin.numerics.stored import storable_as, storable_by_arguments
+
+#: rows of the samples on which parameters are learnt first, and points for each; a sample is at most half of the rows
+LADDER = ((2500, 100), (10_000, 200))
+#: points at first on all rows, and at last, where "auto" chooses
+FIRST, MOST = 200, 800
+#: gain of the bound per further point, in nats, below which "auto" has enough of them
+ENOUGH = 0.1
+#: largest gradient entry of the bound in the whitened coordinates while parameters are learnt
+LOOSE = 0.1
+
+
+@storable_by_arguments
+@dataclass(frozen=True, eq=False)
+class Inducing:
+    """Inducing points: the cost of a pass grows with N·M², and the evidence is a lower bound on the exact one.
+
+    Parameters
+    ----------
+    n_inducing : int or "auto"
+        Points M. "auto" doubles them, up to 800, until the bound gains less than 0.1 per further point.
+    inputs : {"conditional-variance", "k-means++"} or array of shape (M, n_features)
+        Where they stand: at rows that those before explain least (Burt, Rasmussen and van der Wilk, 2019), spread by
+        k-means++, or where an array says.
+    moves : int
+        Steps in which a gradient moves the inducing inputs, after the kernel was learnt.
+
+    Notes
+    -----
+    For engines "gkl" and "exact". White noise in the kernel is not explained by any input; put noise into the
+    likelihood.
+
+    Examples
+    --------
+    >>> from latlin.gp import GaussianProcessRegressor, Inducing
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 6, (500, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(500)
+    >>> model = GaussianProcessRegressor(approximation=Inducing(n_inducing=15)).fit(X, y)
+    >>> model.evidence_kind_, bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 0.05)
+    ('lower bound', True)
+    """
+
+    name: ClassVar[str] = "inducing"
+    takes_blocks: ClassVar[bool] = True
+    n_inducing: int | str = "auto"
+    inputs: Any = "conditional-variance"
+    moves: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n_inducing != "auto":
+            whole("n_inducing", self.n_inducing, 1)
+        whole("moves", self.moves)
+        if isinstance(self.inputs, str) and self.inputs not in get_args(Placement):
+            known = ", ".join(map(repr, get_args(Placement)))
+            raise ValueError(f"inputs must be one of {known} or an array of inducing inputs, got {self.inputs!r}")
+
+    def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
+        """Every kernel and likelihood is taken; given inputs have the columns of X."""
+        given = None if isinstance(self.inputs, str) else np.shape(self.inputs)
+        if given is not None and (len(given) != 2 or given[1] != n_columns):
+            return f"inputs must be an array of shape (M, {n_columns}), got shape {given}"
+        return ""
+
+    def prepare(
+        self,
+        setting: Setting,
+        X: Any,
+        y: Any,
+        engine: Engine,
+        rng: np.random.Generator,
+        verbose: bool = False,
+        one: Any = None,
+    ) -> InducingFitter:
+        """A sample of the rows and few points, or all of them where inducing inputs are given."""
+        if not isinstance(engine, GaussianKL | Exact):
+            raise ValueError(f"inducing points need engine 'gkl' or 'exact', got {engine.name!r}")
+        rows = X if y is None else local_blocks(X, y)
+        seed = int(rng.integers(2**31))
+        if not isinstance(self.inputs, str):
+            Z = np.ascontiguousarray(self.inputs, dtype=float)
+            return InducingFitter(self, rows, rows, Z, Z, engine, seed, one)
+        candidates = np.ascontiguousarray(sample_rows(rows, SAMPLE, seed).whole.X, dtype=float)
+        steps = InducingFitter.steps_for(rows)
+        fitter = InducingFitter(self, rows, rows, candidates, candidates[:1], engine, seed, one, steps)
+        return fitter.on_sample(setting)
+
+
+@dataclass(frozen=True)
+class InducingFitter:
+    """Rows and inducing inputs for fits at many parameters.
+
+    Parameters
+    ----------
+    options : Inducing
+    rows : Blocks
+        All training rows.
+    used : Blocks
+        Those of the fits: all of them, or a sample at first.
+    candidates : ndarray of shape (n, n_features)
+        Rows among which inducing inputs are chosen.
+    Z : ndarray of shape (M, n_features)
+    engine : Engine
+    seed : int
+    one : label, optional
+        The class that counts as one, where targets are labels.
+    ladder : tuple of (int, int)
+        Rows and points of the samples on which parameters are still to be learnt; then come all rows.
+    before : tuple of int and float, optional
+        Number of points before they were doubled, and the bound there.
+    moved : bool
+        Inducing inputs were moved.
+    whole : bool
+        `used` are all rows, and inducing inputs suit the parameters that were learnt, or were given.
+    """
+
+    #: relative change of the bound at which a search ends
+    accuracy: ClassVar[float] = 1e-5
+    options: Inducing
+    rows: Blocks
+    used: Blocks
+    candidates: Array
+    Z: Array
+    engine: Engine
+    seed: int
+    one: Any = None
+    ladder: tuple[tuple[int, int], ...] = ()
+    before: tuple[int, float] | None = None
+    moved: bool = False
+    whole: bool = True
+
+    @property
+    def X(self) -> Array:
+        """The training inputs; where these are in blocks, the inducing ones."""
+        held = _held(self.rows)
+        return held[0] if held else self.Z
+
+    @property
+    def most(self) -> int:
+        """Points at most."""
+        return MOST if self.options.n_inducing == "auto" else int(self.options.n_inducing)
+
+    def placed(self, setting: Setting, count: int) -> Array:
+        """Inducing inputs that suit some parameters."""
+        return place(self.options.inputs, setting, self.candidates, count, np.random.default_rng(self.seed))
+
+    def on_sample(self, setting: Setting) -> InducingFitter:
+        """The next sample, with inducing inputs that suit some parameters."""
+        (count, points), *later = self.ladder
+        used = sample_rows(self.rows, count, self.seed)
+        return replace(
+            self, used=used, Z=self.placed(setting, min(points, self.most)), ladder=tuple(later), whole=False
+        )
+
+    def fit(self, setting: Setting, start: InducingFunction | None = None, verbose: bool = False) -> InducingFunction:
+        """The optimum at fixed parameters."""
+        return fit_inducing(Basis.of(setting, self.Z), self.used, self.engine, self.one, start, verbose)
+
+    def fit_with_gradient(
+        self, setting: Setting, start: InducingFunction | None = None
+    ) -> tuple[InducingFunction, Array]:
+        """The optimum at fixed parameters, and ∂ bound/∂theta."""
+        loose = replace(self.engine, tol=max(self.engine.tol, LOOSE)) if isinstance(self.engine, GaussianKL) else None
+        latent = (replace(self, engine=loose) if loose else self).fit(setting, start)
+        found = gradient_of(latent)
+        return replace(latent, stand_ins=found.stand_ins), found.theta
+
+    def gradient(self, latent: InducingFunction) -> Array:
+        """∂ bound/∂theta at an optimum."""
+        return gradient_of(latent).theta
+
+    def kept(self) -> dict[str, Any]:
+        """What a checkpoint needs besides parameters."""
+        names = ("Z", "seed", "before", "moved", "whole")
+        return {name: getattr(self, name) for name in names} | {"left": len(self.ladder)}
+
+    def resumed(self, kept: Mapping[str, Any]) -> InducingFitter:
+        """The fitter of a checkpoint, on the same rows."""
+        left, rest = kept["left"], {name: value for name, value in kept.items() if name != "left"}
+        steps = self.steps_for(self.rows)
+        later = steps[len(steps) - left :]
+        used = self.rows if kept["whole"] else sample_rows(self.rows, steps[len(steps) - left - 1][0], kept["seed"])
+        return replace(self, used=used, ladder=later, **rest)
+
+    @staticmethod
+    def steps_for(rows: Blocks) -> tuple[tuple[int, int], ...]:
+        """Rows and points of the samples on which parameters are learnt first."""
+        total = count_rows(rows)
+        return tuple(step for step in LADDER if 2 * step[0] <= total) or ((total, LADDER[0][1]),)
+
+    def refined(self, latent: InducingFunction) -> InducingFitter | None:
+        """All rows and inputs for the kernel just learnt; then more points, while they gain enough; then moved ones."""
+        auto, setting = self.options.n_inducing == "auto", latent.setting
+        if self.ladder:
+            return self.on_sample(setting)
+        if not self.whole:
+            count = min(FIRST, self.most) if auto else self.most
+            return replace(self, used=self.rows, Z=self.placed(setting, count), whole=True)
+        if auto and isinstance(self.options.inputs, str) and not self._has_enough(latent):
+            now = (len(self.Z), latent.posterior.log_evidence)
+            more = self.placed(setting, min(2 * len(self.Z), self.most))
+            if len(more) > len(self.Z):
+                return replace(self, Z=more, before=now)
+        if self.options.moves and not self.moved:
+            return replace(self, Z=self._moved(latent), moved=True)
+        return None
+
+    def _has_enough(self, latent: InducingFunction) -> bool:
+        if self.before is None:
+            return False
+        count, bound = self.before
+        return latent.posterior.log_evidence - bound < ENOUGH * (len(self.Z) - count)
+
+    def _moved(self, latent: InducingFunction) -> Array:
+        """Inducing inputs moved along the bound's gradient, in spreads of the inputs."""
+        scale = np.maximum(self.candidates.std(axis=0), 1e-300)
+        best = [latent]
+
+        def loss(point: Array) -> tuple[float, Array]:
+            Z = np.ascontiguousarray(point.reshape(self.Z.shape) * scale)
+            here = replace(self, Z=Z).fit(latent.setting, best[0])
+            if here.posterior.log_evidence > best[0].posterior.log_evidence:
+                best[0] = here
+            return -here.posterior.log_evidence, -(gradient_of(here).inputs * scale).ravel()
+
+        minimize(loss, (self.Z / scale).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.options.moves})
+        return best[0].basis.Z
+
+    @property
+    def note(self) -> str:
+        """How many points there are, and why, for the message."""
+        count = f"{len(self.Z)} inducing points"
+        if self.options.n_inducing != "auto" or not isinstance(self.options.inputs, str):
+            return count
+        if self.before is None or len(self.Z) == self.most:
+            return f"{count}, the most that 'auto' takes" if len(self.Z) == self.most else f"{count} explain all rows"
+        return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"
+
+
+def _held(blocks: Blocks) -> tuple[Array, Array] | None:
+    """X and y of rows that are in memory."""
+    if not isinstance(blocks, LocalBlocks) or type(blocks.whole.X) is not np.ndarray:
+        return None
+    return blocks.whole.X, blocks.whole.y
+
+
+def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
+    held = _held(fitter.rows)
+    X, y = held if held else (None, None)
+    kept = {name: getattr(fitter, name) for name in ("options", "Z", "engine", "seed", "one", "before", "moved")}
+    return kept | {"X": X, "y": y, "width": int(fitter.Z.shape[1])}
+
+
+def _stored_rows(X: Array | None, y: Any, width: int) -> Any:
+    return AbsentBlocks(width) if X is None else local_blocks(X, y)
+
+
+def _put_fitter_together(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> InducingFitter:
+    rows = _stored_rows(X, y, width)
+    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, **kept)
+
+
+def _take_function_apart(latent: InducingFunction) -> dict[str, Any]:
+    held = _held(latent.blocks)
+    X, y = held if held else (None, None)
+    return {"basis": latent.basis, "posterior": latent.posterior, "one": latent.one, "X": X, "y": y}
+
+
+def _put_function_together(basis: Basis, posterior: Posterior, one: Any, X: Array | None, y: Any) -> InducingFunction:
+    rows = _stored_rows(X, y, basis.Z.shape[1])
+    return InducingFunction(basis, replace(posterior, model=model_of(basis, rows, one)), rows, one)
+
+
+storable_as(InducingFitter, _take_fitter_apart, _put_fitter_together)
+storable_as(InducingFunction, _take_function_apart, _put_function_together)

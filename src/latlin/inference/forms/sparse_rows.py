@@ -1,0 +1,104 @@
+"""What sparse rows decide alone: patterns that models with other priors or potentials share, and sums on their entries.
+
+HᵀΓH has the pattern of HᵀH whatever Γ, so that one analysis serves every value of the hyperparameters. The sums that a
+Gaussian KL step needs of the sites, Σ⟨ψ⟩, Hᵀ∂⟨ψ⟩/∂m, HᵀΓ̂H and Hᵀν̂, are those of parts of the rows added up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.numerics.arrays import Array
+from latlin.numerics.weighted_gram import WeightedGram
+from latlin.potentials.base import Potential
+from latlin.potentials.gaussian import Gaussian as GaussianSites
+
+Index = NDArray[np.int64]
+
+
+class SharedPattern(NamedTuple):
+    """What models of the same rows share whose priors have the same pattern: only values change between them."""
+
+    gram: WeightedGram
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    lower: NDArray[np.bool_]
+    places: Index
+    #: the last potential with HᵀΓH of the typical curvatures of its sites, the last origin with its projections
+    last: dict[str, tuple[Any, Array]]
+
+    @classmethod
+    def of(cls, precision: sparse.csr_array, gram: WeightedGram) -> SharedPattern:
+        """Where the entries of the prior's lower triangle stand in the analysed pattern."""
+        a = gram.analysis
+        row = np.repeat(np.arange(a.dim), np.diff(precision.indptr))
+        i, j = a.label[row], a.label[precision.indices]
+        lower = i >= j
+        return cls(gram, precision.indptr, precision.indices, lower, a.entries(i[lower], j[lower]), {})
+
+    def has_pattern(self, precision: sparse.csr_array) -> bool:
+        """Whether a prior's precision has the pattern of the one that was analysed."""
+        return np.array_equal(self.indptr, precision.indptr) and np.array_equal(self.indices, precision.indices)
+
+    def prior_entries(self, precision: sparse.csr_array) -> Array:
+        """Λ on the analysed pattern."""
+        count = len(self.gram.analysis.indices)
+        return np.bincount(self.places, precision.data[self.lower], count).astype(float, copy=False)
+
+    def typical_entries(self, sites: Sites) -> Array:
+        """HᵀΓH at the sites' typical curvatures; those of the last potential are kept."""
+        potential: Any = sites.potentials[0] if len(sites.blocks) == 1 else None
+        kept = self.last.get("typical")
+        if kept is not None and kept[0] is potential:
+            return kept[1]
+        if kept is not None and one_noise(kept[0]) and one_noise(potential):
+            # a normal density of scale σ has the curvature σ⁻² everywhere
+            return kept[1] * float(np.ravel(kept[0].scale / potential.scale)[0]) ** 2
+        found = self.gram.total(sites.typical_precision())
+        if potential is not None:
+            self.last["typical"] = (potential, found)
+        return found
+
+    def seen_from(self, origin: Array) -> Array:
+        """H times a point from which w counts."""
+        kept = self.last.get("origin")
+        if kept is None or not np.array_equal(kept[0], origin):
+            kept = self.last["origin"] = (origin, np.asarray(self.gram.rows @ origin))
+        return kept[1]
+
+
+def one_noise(potential: Potential | None) -> bool:
+    """Whether all sites are normal densities of one scale."""
+    return type(potential) is GaussianSites and potential.scale.size == 1
+
+
+class EntrySums(NamedTuple):
+    """Σ⟨ψ⟩, Hᵀ∂⟨ψ⟩/∂m, HᵀΓ̂H on the entries and Hᵀν̂ over some sites."""
+
+    value: float
+    slope: Array
+    entries: Array
+    pull: Array
+
+
+def expected_sums(
+    gram: WeightedGram, sites: Sites, deviation: Array, inverse: Array
+) -> tuple[EntrySums, SiteParameters] | None:
+    """The sums under the Gaussian with this mean, counted from the sites' zero, and covariance entries; the stand-ins.
+
+    γ̂ = −2 ∂⟨ψ⟩/∂s² and ν̂ = ∂⟨ψ⟩/∂m + γ̂x. None where an expectation is not finite.
+    """
+    x, variance = gram.rows @ deviation, np.maximum(gram.squares(inverse), 0.0)
+    expected = sites.finite_expected_log(x, variance)
+    if expected is None:
+        return None
+    gamma = -2.0 * expected.d_var
+    nu = expected.d_mean + gamma * x
+    total = float(expected.value.sum())
+    sums = EntrySums(total, gram.columns @ expected.d_mean, gram.total(gamma), gram.columns @ nu)
+    return sums, SiteParameters(gamma, nu)

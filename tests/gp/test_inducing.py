@@ -1,0 +1,346 @@
+"""Inducing points: exact with all of them, a bound with fewer, gradients by differences, blocks as memory."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+import latlin
+from gp_problems import inputs, targets
+from latlin import engines, potentials
+from latlin.distributed.blocks import LocalBlocks
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing_model
+from latlin.gp.inducing_model import gradient_of
+from latlin.gp.journal import Journal
+from latlin.gp.likelihoods import Likelihood
+from latlin.gp.placement import place
+from latlin.gp.setting import Setting
+from latlin.gp.training import sample_rows
+from latlin.inference.forms.sums import SumForm
+
+ROUGH = ConstantKernel(1.5) * Matern([1.0, 1.6], nu=1.5)
+NOISES = {
+    "gaussian": potentials.Gaussian(0.0, 0.3),
+    "logit": potentials.Logit(1.0),
+    "poisson": potentials.Poisson(0),
+    "student-t": potentials.StudentT(4.0, 0.0, 0.4),
+}
+
+
+def observed(name, X, seed=0):
+    rng = np.random.default_rng(seed)
+    f = np.sin(1.5 * X[:, 0]) + 0.5 * X[:, 1]
+    if name == "logit":
+        return (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-3.0 * f))).astype(float)
+    return rng.poisson(np.exp(f)).astype(float) if name == "poisson" else f + 0.3 * rng.standard_normal(len(X))
+
+
+def fitter_of(name, X, y, Z, **engine):
+    chosen = engines.Exact() if name == "gaussian" else engines.GaussianKL(**({"tol": 1e-9} | engine))
+    rng = np.random.default_rng(0)
+    setting = Setting(ROUGH, Likelihood.of(NOISES[name]), 0.2, 1.3)
+    return setting, Inducing(inputs=Z).prepare(setting, X, y, chosen, rng)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson", "student-t"])
+def test_all_points_give_the_exact_process(likelihood):
+    X = inputs(40)
+    y = targets(likelihood, X)
+    options = {"kernel": ROUGH, "likelihood": likelihood, "optimizer": None}
+    exact = GaussianProcessRegressor(approximation="exact", **options).fit(X, y)
+    ours = GaussianProcessRegressor(approximation=Inducing(inputs=X), **options).fit(X, y)
+    assert ours.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-6)
+    assert ours.evidence_kind_ == "lower bound"
+    new = inputs(9, seed=5)
+    for mine, theirs in zip(
+        ours.predict_latent(new, return_cov=True), exact.predict_latent(new, return_cov=True), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    np.testing.assert_allclose(
+        ours.predict_latent(new, return_std=True)[1], exact.predict_latent(new, return_std=True)[1], atol=1e-6
+    )
+    np.testing.assert_allclose(ours.leave_one_out(), exact.leave_one_out(), atol=1e-5)
+    theirs, mine = (model.log_marginal_likelihood(eval_gradient=True)[1] for model in (exact, ours))
+    np.testing.assert_allclose(mine, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "logit", "student-t"])
+def test_bounds_rise_with_nested_points_and_stay_below_the_exact_one(name):
+    X = np.random.default_rng(0).uniform(-2, 2, (150, 2))
+    y = observed(name, X)
+    order = place("conditional-variance", Setting(ROUGH, Likelihood.of(NOISES[name])), X, 150, np.random.default_rng(0))
+    bounds = []
+    for count in (5, 15, 45, 150):
+        setting, fitter = fitter_of(name, X, y, order[:count])
+        bounds.append(fitter.fit(setting).posterior.log_evidence)
+    assert np.all(np.diff(bounds) > 0.0)
+    exact = latlin.gp.Dense().prepare(setting, X, y, fitter.engine, np.random.default_rng(0)).fit(setting)
+    assert bounds[-1] == pytest.approx(exact.posterior.log_evidence, abs=1e-5)
+    assert bounds[-2] < exact.posterior.log_evidence
+
+
+@pytest.mark.parametrize("name", list(NOISES))
+def test_the_gradient_is_that_of_differences(name):
+    """In kernel, likelihood and inducing inputs, re-optimised at every step."""
+    X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    y = observed(name, X)
+    Z = X[:7] + 0.05
+    setting, fitter = fitter_of(name, X, y, Z)
+
+    def bound(theta, Z):
+        return (
+            Inducing(inputs=Z)
+            .prepare(setting, X, y, fitter.engine, np.random.default_rng(0))
+            .fit(setting.at(theta))
+            .posterior.log_evidence
+        )
+
+    by_theta, by_inputs, _ = gradient_of(fitter.fit(setting))
+    assert len(by_theta) == len(setting.theta)
+    h = 1e-4
+    for j in range(len(by_theta)):
+        step = h * np.eye(len(by_theta))[j]
+        slope = (bound(setting.theta + step, Z) - bound(setting.theta - step, Z)) / (2 * h)
+        assert by_theta[j] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+    for m, d in [(0, 0), (3, 1)]:
+        step = np.zeros_like(Z)
+        step[m, d] = h
+        slope = (bound(setting.theta, Z + step) - bound(setting.theta, Z - step)) / (2 * h)
+        assert by_inputs[m, d] == pytest.approx(slope, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "logit"])
+def test_blocks_give_what_memory_gives(name, monkeypatch):
+    X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
+    y = observed(name, X)
+    setting, held = fitter_of(name, X, y, X[:12])
+    here = held.fit(setting)
+    monkeypatch.setattr(inducing_model, "HELD", 0)
+    there = Inducing(inputs=X[:12]).prepare(
+        setting, LocalBlocks.of(X, y, rows=70), None, held.engine, np.random.default_rng(0)
+    )
+    far = there.fit(setting)
+    assert far.posterior.log_evidence == pytest.approx(here.posterior.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(far.marginals(X[:5]), here.marginals(X[:5]), atol=1e-6)
+    np.testing.assert_allclose(there.gradient(far), held.gradient(here), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(far.leave_one_out(), here.leave_one_out(), atol=1e-6)
+
+
+def test_a_warm_start_needs_fewer_passes(monkeypatch):
+    """From the stand-ins at a neighbouring kernel, and from the function at other inducing inputs."""
+    passes, plain = [0], SumForm.sums
+
+    def counted(form, *arguments):
+        passes[0] += 1
+        return plain(form, *arguments)
+
+    def cost(fitter, setting, start=None):
+        passes[0] = 0
+        return fitter.fit(setting, start).posterior.log_evidence, passes[0]
+
+    monkeypatch.setattr(SumForm, "sums", counted)
+    X = np.random.default_rng(0).uniform(-2, 2, (2000, 2))
+    y = observed("logit", X)
+    setting, fitter = fitter_of("logit", X, y, X[:20], tol=1e-5)
+    first, _ = fitter.fit_with_gradient(setting)
+    near = setting.at(setting.theta + 0.05)
+    other = Inducing(inputs=X[20:45]).prepare(setting, X, y, fitter.engine, np.random.default_rng(0))
+    for there, at in ((fitter, near), (other, setting)):
+        cold, many = cost(there, at)
+        warm, few = cost(there, at, first)
+        assert warm == pytest.approx(cold, abs=1e-6)
+        assert few < many
+
+
+def test_learning_comes_near_the_exact_process():
+    X = np.random.default_rng(0).uniform(-2, 2, (600, 2))
+    y = observed("gaussian", X)
+    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0])
+    exact = GaussianProcessRegressor(kernel, approximation="exact", hyperparameters="maximise").fit(X, y)
+    ours = GaussianProcessRegressor(kernel, approximation="inducing", hyperparameters="maximise").fit(X, y)
+    assert ours.log_evidence_ < exact.log_marginal_likelihood(ours.theta_) + 1e-9
+    assert ours.log_evidence_ == pytest.approx(exact.log_evidence_, abs=0.5)
+    np.testing.assert_allclose(ours.theta_, exact.theta_, atol=0.05)
+    new = np.random.default_rng(1).uniform(-2, 2, (200, 2))
+    np.testing.assert_allclose(ours.predict(new), exact.predict(new), atol=0.02)
+    assert "inducing points" in ours.message_
+
+
+def test_auto_says_what_it_took():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (2300, 1))
+    y = np.sin(X[:, 0]) + 0.2 * rng.standard_normal(2300)
+    model = GaussianProcessRegressor(max_iter=20).fit(X, y)
+    assert model.approximation_.name == "inducing"
+    assert "2300 rows are more than 2000" in model.message_
+    assert "gained less than 0.1 each" in model.message_ or "explain all rows" in model.message_
+    assert np.abs(model.predict(X[:50]) - np.sin(X[:50, 0])).max() < 0.1
+    small = GaussianProcessRegressor(optimizer=None).fit(X[:50], y[:50])
+    assert small.approximation_.name == "exact"
+
+
+def test_points_stop_growing_where_they_gain_little():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 60, (1500, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.2 * rng.standard_normal(1500)
+    options = {"kernel": ConstantKernel(1.0) * Matern(1.0, nu=1.5), "hyperparameters": "maximise"}
+    model = GaussianProcessRegressor(approximation="inducing", **options).fit(X, y)
+    fitter = model.process_.fitter
+    assert len(fitter.Z) > 200
+    assert model.log_evidence_ - fitter.before[1] < 0.1 * (len(fitter.Z) - fitter.before[0]) or len(fitter.Z) == 800
+
+
+def test_moved_inputs_raise_the_bound():
+    X = np.random.default_rng(0).uniform(-2, 2, (400, 2))
+    y = observed("gaussian", X)
+    bounds = [
+        GaussianProcessRegressor(ROUGH, approximation=Inducing(10, "k-means++", moves), optimizer=None, random_state=0)
+        .fit(X, y)
+        .log_evidence_
+        for moves in (0, 10)
+    ]
+    assert bounds[1] > bounds[0] + 1.0
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t"])
+def test_a_saved_process_answers_the_same(likelihood, tmp_path):
+    X = np.random.default_rng(0).uniform(-2, 2, (200, 2))
+    y = observed("gaussian", X)
+    gp = GaussianProcessRegressor(
+        ROUGH, likelihood=likelihood, approximation=Inducing(15), max_iter=3, fixed_likelihood=("scale",)
+    )
+    with pytest.warns(latlin.ConvergenceWarning):
+        gp.fit(X, y)
+    gp.save(tmp_path / "gp.npz")
+    again = latlin.load(tmp_path / "gp.npz")
+    for ours, theirs in zip(again.predict(X[:5], return_std=True), gp.predict(X[:5], return_std=True), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+    np.testing.assert_allclose(again.leave_one_out(), gp.leave_one_out(), atol=1e-8)
+    assert again.message_ == gp.message_
+    assert again.approximation_.n_inducing == 15
+    np.testing.assert_allclose(
+        again.log_marginal_likelihood(eval_gradient=True)[1],
+        gp.log_marginal_likelihood(eval_gradient=True)[1],
+        atol=1e-6,
+    )
+    assert again.posterior_.diagnose(random_state=0).verdict in {"accurate", "rough"}
+
+
+def test_classes_are_one_against_the_rest(tmp_path):
+    X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
+    y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.7, 0.7])]
+    gp = GaussianProcessClassifier(ROUGH, approximation=Inducing(20), optimizer=None).fit(X, y)
+    assert gp.score(X, y) > 0.9
+    assert gp.evidence_kind_ == "lower bound"
+    np.testing.assert_allclose(gp.predict_proba(X[:9]).sum(axis=1), 1.0)
+    gp.save(tmp_path / "gp.npz")
+    np.testing.assert_allclose(latlin.load(tmp_path / "gp.npz").predict_proba(X), gp.predict_proba(X), atol=1e-10)
+
+
+def test_white_noise_stays_a_bound():
+    X = inputs(30)
+    y = targets("gaussian", X)
+    kernel = ROUGH + WhiteKernel(0.1)
+    options = {"kernel": kernel, "optimizer": None}
+    exact = GaussianProcessRegressor(approximation="exact", **options).fit(X, y)
+    ours = GaussianProcessRegressor(approximation=Inducing(inputs=X), **options).fit(X, y)
+    assert ours.log_evidence_ < exact.log_evidence_
+
+
+def test_a_diagonal_covariance_is_a_lower_bound_still():
+    X = np.random.default_rng(0).uniform(-2, 2, (200, 2))
+    y = observed("logit", X)
+    bounds = []
+    for covariance in ("diagonal", "full"):
+        setting, fitter = fitter_of("logit", X, y, X[:10], covariance=covariance, tol=1e-7)
+        bounds.append(fitter.fit(setting).posterior.log_evidence)
+    assert bounds[0] < bounds[1]
+
+
+def test_samples_of_rows_are_rows():
+    X = np.arange(100.0)[:, None]
+    sample = sample_rows(LocalBlocks.of(X, X[:, 0] ** 2, rows=30), 20, 0)
+    assert abs(len(sample.whole.X) - 20) <= 3
+    np.testing.assert_array_equal(sample.whole.y, sample.whole.X[:, 0] ** 2)
+    assert len(np.unique(sample.whole.X)) == len(sample.whole.X)
+
+
+def test_bad_options_are_named():
+    with pytest.raises(ValueError, match="n_inducing"):
+        Inducing(n_inducing=0)
+    with pytest.raises(ValueError, match="inputs must be one of 'conditional-variance', 'k-means\\+\\+'"):
+        Inducing(inputs="random")
+    X = inputs(20)
+    with pytest.raises(ValueError, match=r"inputs must be an array of shape \(M, 2\), got shape \(3, 5\)"):
+        GaussianProcessRegressor(approximation=Inducing(inputs=np.zeros((3, 5)))).fit(X, targets("gaussian", X))
+    with pytest.raises(ValueError, match="inducing points need engine 'gkl' or 'exact', got 'ep'"):
+        GaussianProcessRegressor(approximation="inducing", engine="ep").fit(X, targets("gaussian", X))
+    with pytest.raises(ValueError, match="approximation must be one of 'auto', 'exact'"):
+        GaussianProcessRegressor(approximation="nystroem").fit(X, targets("gaussian", X))
+
+
+def test_estimators_take_blocks_of_rows(tmp_path):
+    """As blocks, and as a Dask collection; labels are compared where they are."""
+    da = pytest.importorskip("dask.array")
+    X = np.random.default_rng(0).uniform(-2, 2, (900, 2))
+    y = np.where(observed("logit", X) > 0, "yes", "no")
+    options = {"kernel": ROUGH, "approximation": Inducing(inputs=X[:15]), "max_iter": 20, "random_state": 0}
+    held = GaussianProcessClassifier(**options, hyperparameters="maximise").fit(X, y)
+    for rows in (
+        (LocalBlocks.of(X, y, rows=250),),
+        (da.from_array(X, chunks=(250, -1)), da.from_array(y, chunks=250)),
+    ):
+        there = GaussianProcessClassifier(**options, hyperparameters="maximise").fit(*rows)
+        assert list(there.classes_) == ["no", "yes"]
+        assert there.log_evidence_ == pytest.approx(held.log_evidence_, abs=0.02)
+        np.testing.assert_allclose(there.predict_proba(X[:20]), held.predict_proba(X[:20]), atol=2e-3)
+    there.save(tmp_path / "gp.npz")
+    again = latlin.load(tmp_path / "gp.npz")
+    np.testing.assert_allclose(again.predict_proba(X[:20]), there.predict_proba(X[:20]), atol=1e-10)
+    with pytest.raises(ValueError, match="left behind"):
+        again.leave_one_out()
+    with pytest.raises(ValueError, match="approximation 'exact' needs rows in memory"):
+        GaussianProcessClassifier(approximation="exact").fit(LocalBlocks.of(X, y, rows=250))
+
+
+def test_a_regressor_in_blocks_says_why_and_refuses_what_is_not_finite():
+    X = np.random.default_rng(0).uniform(-2, 2, (700, 2))
+    y = observed("gaussian", X)
+    model = GaussianProcessRegressor(optimizer=None, random_state=0).fit(LocalBlocks.of(X, y, rows=200))
+    assert "as the rows are in blocks" in model.message_
+    inside = model.predict_interval(X, 0.9)
+    assert 0.8 < np.mean((inside[:, 0] < y) & (y < inside[:, 1])) < 1.0
+    assert len(model.leave_one_out()) == 700
+    X[333, 1] = np.nan
+    with pytest.raises(ValueError, match="X contains NaN or infinity, in block 1"):
+        GaussianProcessRegressor().fit(LocalBlocks.of(X, y, rows=200))
+    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
+        model.predict_interval(X[:3], 1.0)
+
+
+def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
+    X = np.random.default_rng(0).uniform(-2, 2, (6000, 2))
+    y = observed("gaussian", X)
+    options = {"kernel": ConstantKernel(1.0) * RBF([1.0, 1.0]), "approximation": Inducing(60), "random_state": 0}
+    whole = GaussianProcessRegressor(**options).fit(X, y)
+    file, plain, calls = tmp_path / "search", Journal.note, [0]
+
+    def interrupted(journal, theta, fitter, now=False):
+        plain(journal, theta, fitter, now=True)
+        calls[0] += 1
+        if calls[0] == 8:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "note", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    monkeypatch.undo()
+    rest = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    # a search ends where a step gains less than 1e-5 of the bound, here some 0.01, on another path
+    assert rest.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1.0)
+    np.testing.assert_allclose(rest.predict(X[:50]), whole.predict(X[:50]), atol=0.02)
+    assert len(rest.trace_) < len(whole.trace_)
+    again = GaussianProcessRegressor(**options).fit(X, y, checkpoint=file)
+    assert len(again.trace_) <= 4
+    np.testing.assert_array_equal(again.process_.fitter.Z, rest.process_.fitter.Z)
+    with pytest.raises(ValueError, match="belongs to another model or to other rows"):
+        GaussianProcessRegressor(**options).fit(X, y + 1.0, checkpoint=file)

@@ -1,0 +1,98 @@
+"""The search for the optimum of hyperparameters: with the curvature of held fits, and by rough fits first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latlin.hyper.learn import maximise
+from latlin.hyper.optimum import find_optimum
+from latlin.hyper.space import Evaluation, Hyperparameter, Objective, Space
+from latlin.priors import Flat
+
+POSITIVE = (0.0, np.inf)
+
+
+def scale_space(high: float = 1e3, start: float = 1.0) -> Space:
+    return Space([Hyperparameter("scale", start, Flat(), POSITIVE, (1e-3, high))])
+
+
+class ManyMeans:
+    """The scale s of z ~ N(0, s²), each measured as y ~ N(z, 1): log evidence, slope, and the slope of a held fit.
+
+    `sites` holds the likelihood's stand-ins, which here are the likelihood itself; else q(z) as a whole is held.
+    """
+
+    def __init__(self, count: int = 400, scale: float = 0.3, sites: bool = True) -> None:
+        self.square = float(np.sum((np.random.default_rng(0).standard_normal(count) * np.hypot(1.0, scale)) ** 2))
+        self.count, self.sites, self.calls = count, sites, 0
+
+    @property
+    def best(self) -> float:
+        return float(np.sqrt(self.square / self.count - 1.0))
+
+    def slope(self, s: float) -> float:
+        total = 1.0 + s * s
+        return (-self.count / total + self.square / total**2) * s
+
+    def __call__(self, values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        self.calls += 1
+        s, n = values["scale"], self.count
+        total = 1.0 + s * s
+        value = -0.5 * n * np.log(2.0 * np.pi * total) - 0.5 * self.square / total
+        # Σ⟨z²⟩ under q at s
+        moment = n * s * s / total + self.square * (s * s / total) ** 2
+
+        def held(others: dict[str, float]) -> dict[str, float]:
+            t = others["scale"]
+            return {"scale": self.slope(t) if self.sites else -n / t + moment / t**3}
+
+        assert held(values)["scale"] == pytest.approx(self.slope(s), rel=1e-9)
+        return Evaluation(float(value), {"scale": self.slope(s)}, None, held)
+
+
+@pytest.mark.parametrize(("sites", "most"), [(True, 3), (False, 15)])
+def test_the_curvature_of_held_fits_finds_the_optimum_in_few_fits(sites: bool, most: int) -> None:
+    means = ManyMeans(sites=sites)
+    found = find_optimum(Objective(scale_space(), means, volume=False), gradient=1e-6, gain=1e-15)
+    assert found.converged
+    assert np.exp(found.u[0]) == pytest.approx(means.best, rel=1e-6)
+    assert means.calls <= most
+
+
+def test_without_the_curvature_of_held_fits_the_optimum_is_the_same() -> None:
+    means = ManyMeans()
+
+    def plain(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        return means(values, before, slopes)._replace(held=None)
+
+    found = find_optimum(Objective(scale_space(), plain, volume=False), gradient=1e-6, gain=1e-15)
+    assert np.exp(found.u[0]) == pytest.approx(means.best, rel=1e-6)
+
+
+def test_an_optimum_beyond_the_end_is_found_at_the_end() -> None:
+    found = find_optimum(Objective(scale_space(high=0.2, start=0.1), ManyMeans(), volume=False))
+    assert found.converged
+    assert np.exp(found.u[0]) == pytest.approx(0.2)
+    assert found.at_bound.tolist() == [1]
+
+
+def test_rough_fits_lead_to_the_optimum_of_the_exact_ones() -> None:
+    exact, rough = ManyMeans(), ManyMeans()
+
+    def tilted(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        # an evidence that is low by up to 1e-3 nat, as that of a fit that ended early
+        found, s = rough(values, before, slopes), values["scale"]
+        assert found.gradient is not None
+        return found._replace(
+            log_evidence=found.log_evidence - 1e-3 * np.sin(s) ** 2,
+            gradient={"scale": found.gradient["scale"] - 1e-3 * np.sin(2.0 * s)},
+        )
+
+    learnt = maximise(scale_space(), exact, gradient=1e-6, gain=1e-15, curvature=False, rough=tilted)
+    assert learnt.values["scale"] == pytest.approx(exact.best, rel=1e-6)
+    assert learnt.log_evidence == exact(learnt.values, None, False).log_evidence
+    assert rough.calls >= 2
+    assert exact.calls <= 4

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.special import logsumexp
+
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, load
+from latlin.densities.mixture import Mixture
+from latlin.engines import GaussianKL
+from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.gaussian_kl.split import Partition, _bound, _Space
+from latlin.potentials import Cauchy, Gaussian, Logit, Poisson, SpikeAndSlab
+from reference import log_joint
+
+PROBLEMS = {
+    "disagreeing": LatentLinearModel(
+        [GaussianFactor(cov=9.0), SiteFactor([[1.0], [1.0]], Cauchy(np.array([-3.0, 3.0]), 0.3))]
+    ),
+    "spike": LatentLinearModel(
+        [SiteFactor(None, SpikeAndSlab(0.5, spike=0.1, slab=2.0)), GaussianFactor(np.array([0.6]), 0.25, H=[[1.0]])]
+    ),
+    "skewed": LatentLinearModel([GaussianFactor(cov=4.0), SiteFactor([[1.0]], Poisson(0))]),
+}
+
+
+def evidence(model):
+    """log Z in one dimension, on a fine grid."""
+    w = np.linspace(-15, 15, 200_001)
+    return logsumexp(log_joint(model, w[:, None])) + np.log(w[1] - w[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "components", "share"), [("disagreeing", 2, 0.75), ("spike", 2, 0.88), ("skewed", 4, 0.96)]
+)
+def test_closes_most_of_the_gap_from_below(name, components, share):
+    model = PROBLEMS[name]
+    post, exact = infer(model, GaussianKL(components=components)), evidence(model)
+    assert post.evidence_kind == "lower bound"
+    assert post.trace[0] == pytest.approx(infer(model, "gkl").log_evidence, abs=1e-9)
+    assert np.all(np.diff(post.trace) > 0.0)
+    closed = (post.trace - post.trace[0]) / (exact - post.trace[0])
+    assert share < closed[-1] < 1.0
+    assert post.log_evidence == post.trace[-1]
+    assert len(post.trace) == components
+    # the mixture's own KL bound lies between: its entropy is bounded, not exact
+    w = np.linspace(-15, 15, 100_001)
+    log_q = post.logpdf(w[:, None])
+    q = np.exp(log_q) * (w[1] - w[0])
+    own = q @ (log_joint(model, w[:, None]) - log_q)
+    assert q.sum() == pytest.approx(1.0, abs=1e-9)
+    assert post.log_evidence <= own <= exact
+    # and its variance is closer to the truth
+    p = np.exp(log_joint(model, w[:, None]) - exact) * (w[1] - w[0])
+    variance = p @ w**2 - (p @ w) ** 2
+    assert abs(np.log(post.variance[0] / variance)) < 0.5 * abs(np.log(infer(model, "gkl").variance[0] / variance))
+
+
+def test_slope_in_the_gates():
+    rng = np.random.default_rng(2)
+    model = LatentLinearModel(
+        [GaussianFactor(cov=9.0), SiteFactor(rng.standard_normal((5, 2)), Logit(rng.integers(0, 2, 5)))]
+    )
+    first, engine = infer(model, "gkl"), GaussianKL(tol=1e-9)
+    space = _Space(model, first, lambda part, start: engine.run(part, start=start))
+    leaves = (((0, 1),), ((0, -1), (1, 1)), ((0, -1), (1, -1)))
+    gates = rng.standard_normal((2, 3))
+
+    def partition(point):
+        parts = tuple(space._part(point.reshape(2, 3), leaf, None) for leaf in leaves)
+        return Partition(point.reshape(2, 3), leaves, parts, _bound(parts))
+
+    numeric = approx_fprime(gates.ravel(), lambda point: partition(point).bound, 1e-5)
+    np.testing.assert_allclose(space._slope(partition(gates.ravel())).ravel(), numeric, atol=1e-5)
+    # gates of slope zero change nothing
+    assert partition(np.zeros(6)).bound == pytest.approx(first.log_evidence, abs=1e-8)
+
+
+def test_gaussian_posteriors_need_one_component(tmp_path):
+    model = LatentLinearModel([GaussianFactor(cov=4.0), SiteFactor([[1.0], [2.0]], Gaussian([0.3, 1.0], 0.5))])
+    post = infer(model, GaussianKL(components=3))
+    assert post.evidence_kind == "exact"
+    assert "one component is exact" in post.message
+
+
+def test_a_mixture_is_kept_in_a_file_and_has_no_gradient(tmp_path):
+    post = infer(PROBLEMS["skewed"], GaussianKL(components=2))
+    assert isinstance(post.density, Mixture)
+    post.save(tmp_path / "mixture.npz")
+    assert np.array_equal(load(tmp_path / "mixture.npz").variance, post.variance)
+    with pytest.raises(ValueError, match="use components=1"):
+        evidence_gradient(post)
+    with pytest.raises(ValueError, match="components must be an integer of at least 1"):
+        GaussianKL(components=0)

@@ -1,0 +1,123 @@
+"""One vocabulary: a name of a fitted attribute or of a method means the same in every estimator."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from latlin import additive, factor, gp, linear, mixture
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+LATENT = X @ [1.0, -0.5, 0.0]
+NUMBERS = LATENT + 0.3 * RNG.standard_normal(60)
+TABLE = {"y": NUMBERS, "x": X[:, 0], "g": np.resize(list("abcd"), 60)}
+MANY = RNG.standard_normal((80, 2)) @ RNG.standard_normal((2, 6)) + 0.3 * RNG.standard_normal((80, 6))
+KINDS = ("exact", "lower bound", "approximation", "none")
+
+
+def responses(name):
+    """What a regression of this kind explains."""
+    if name in ("BayesianLogisticRegression", "BayesianProbitRegression"):
+        return np.digitize(LATENT, [-0.5, 0.5])
+    if name == "BayesianOrdinalRegression":
+        return np.digitize(NUMBERS, [-0.5, 0.5])
+    if name in ("BayesianPoissonRegression", "BayesianCountRegression"):
+        return np.random.default_rng(3).poisson(np.exp(0.3 * LATENT + 1.0))
+    if name in ("BayesianBinomialRegression", "BayesianBetaRegression"):
+        share = 1.0 / (1.0 + np.exp(-NUMBERS))
+        return np.clip(share, 0.01, 0.99) if "Beta" in name else (share > 0.5).astype(float)
+    if name in ("BayesianGammaRegression", "BayesianSurvivalRegression"):
+        return np.exp(0.3 * LATENT) * np.random.default_rng(4).gamma(5.0, 0.2, 60)
+    return NUMBERS
+
+
+def fitted_linear(name):
+    more = {"order": None} if name == "BayesianOrdinalRegression" else {}
+    if name in ("BayesianGammaRegression", "BayesianSurvivalRegression", "BayesianCountRegression"):
+        more = {"family": {"G": "gamma", "S": "weibull", "C": "poisson"}[name[8]]}
+    return getattr(linear, name)(prior_scale=1.0, **more).fit(X, responses(name))
+
+
+LINEAR = [name for name in linear.__all__ if hasattr(getattr(linear, name), "fit")]
+OTHERS = {
+    "GaussianProcessRegressor": lambda: gp.GaussianProcessRegressor(hyperparameters="maximise").fit(X, NUMBERS),
+    "GaussianProcessClassifier": lambda: gp.GaussianProcessClassifier(optimizer=None).fit(
+        X, np.digitize(LATENT, [0.0])
+    ),
+    "three classes": lambda: gp.GaussianProcessClassifier(optimizer=None).fit(X, np.digitize(LATENT, [-0.5, 0.5])),
+    "AdditiveModel": lambda: additive.AdditiveModel("y ~ x + (1 | g)").fit(TABLE),
+    "BayesianGaussianMixture": lambda: mixture.BayesianGaussianMixture(3, random_state=0).fit(MANY),
+    "FactorAnalysis": lambda: factor.FactorAnalysis(2).fit(MANY),
+    "MixedFactorAnalysis": lambda: factor.MixedFactorAnalysis(1, random_state=0).fit(MANY),
+    "GroupFactorAnalysis": lambda: factor.GroupFactorAnalysis(2, random_state=0).fit([MANY[:, :3], MANY[:, 3:]]),
+    "BinaryFactorAnalysis": lambda: factor.BinaryFactorAnalysis(2, random_state=0).fit(MANY),
+    "NoisyICA": lambda: factor.NoisyICA(2, random_state=0).fit(MANY),
+}
+FITTED = {}
+
+
+def fitted(name):
+    """Every estimator is fitted once."""
+    if name not in FITTED:
+        FITTED[name] = fitted_linear(name) if name in LINEAR else OTHERS[name]()
+    return FITTED[name]
+
+
+def test_every_estimator_is_walked():
+    walked = {*LINEAR, *OTHERS}
+    for room in (linear, gp, additive, factor, mixture):
+        for name in room.__all__:
+            found = getattr(room, name)
+            assert not (inspect.isclass(found) and hasattr(found, "fit")) or name in walked, name
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+@pytest.mark.parametrize("name", [*LINEAR, *OTHERS])
+def test_fitted_attributes_mean_the_same(name):
+    model = fitted(name)
+    assert isinstance(model.trace_, np.ndarray)
+    assert model.trace_.dtype == float
+    assert model.evidence_kind_ in KINDS
+    assert np.all(np.isfinite(model.log_evidence_))
+    assert isinstance(model.converged_, bool | np.bool_)
+    assert np.all(np.asarray(model.n_iter_) >= 0)
+    for alias in ("lower_bound_", "log_likelihood_"):
+        assert getattr(model, alias, model.log_evidence_) == pytest.approx(model.log_evidence_)
+
+
+@pytest.mark.parametrize(
+    "name", [*LINEAR, "GaussianProcessRegressor", "GaussianProcessClassifier", "three classes", "AdditiveModel"]
+)
+def test_latents_are_asked_for_in_one_way(name):
+    model, rows = fitted(name), TABLE if name == "AdditiveModel" else X[:7]
+    count = 60 if name == "AdditiveModel" else 7
+    mean = model.predict_latent(rows)
+    assert isinstance(mean, np.ndarray)
+    again, std = model.predict_latent(rows, return_std=True)
+    same, cov = model.predict_latent(rows, return_cov=True)
+    np.testing.assert_allclose(again, mean)
+    np.testing.assert_allclose(same, mean)
+    assert std.shape == mean.shape
+    assert cov.shape == (count, count, *mean.shape[1:])
+    variance = np.einsum("nn...->n...", cov)
+    np.testing.assert_allclose(np.sqrt(variance), std, rtol=1e-5, atol=1e-8)
+    with pytest.raises(ValueError, match="return_std and return_cov cannot both"):
+        model.predict_latent(rows, return_std=True, return_cov=True)
+
+
+@pytest.mark.parametrize("name", [*LINEAR, "GaussianProcessRegressor", "AdditiveModel"])
+def test_intervals_have_columns_low_and_high(name):
+    model, rows = fitted(name), TABLE if name == "AdditiveModel" else X[:7]
+    wide, narrow = (np.asarray(model.predict_interval(rows, coverage=share), float) for share in (0.9, 0.5))
+    assert wide.shape[-1] == 2
+    assert len(wide) == (60 if name == "AdditiveModel" else 7)
+    assert np.all(wide[..., 0] <= narrow[..., 0] + 1e-9)
+    assert np.all(narrow[..., 1] <= wide[..., 1] + 1e-9)
+
+
+@pytest.mark.parametrize("name", [*LINEAR, "AdditiveModel"])
+def test_draws_of_the_posterior_have_one_row_each(name):
+    draws = fitted(name).sample_posterior(5, random_state=0)
+    assert len(draws) == 5
+    np.testing.assert_array_equal(draws, fitted(name).sample_posterior(5, random_state=0))
