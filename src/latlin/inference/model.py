@@ -432,6 +432,8 @@ def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
 def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
     if isinstance(constraints, Constraint):
         raise ValueError("constraints must be a list of Constraint, got one alone")
+    if not isinstance(constraints, Iterable):
+        raise ValueError(f"constraints must be a list of Constraint, got {constraints!r:.80}")
     held = tuple(constraints)
     for constraint in held:
         if not isinstance(constraint, Constraint):
