@@ -136,8 +136,8 @@ class GaussianKL:
         if self.components > 1:
             return self._run_split(in_memory(model, self.name), start, verbose, checkpoint)
         # a rough fit need not wait for the last digits of its bound either
-        still = max(Rules.objective_tol, STILL * self.tol)
-        rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        checked = Rules(self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        rules = replace(checked, objective_tol=max(Rules.objective_tol, STILL * self.tol))
         task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
         if isinstance(structure, Estimated):
