@@ -218,20 +218,9 @@ class SiteFactor(Sealed):
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional
     extra_variance : float or array of shape (n,), optional
-        Of what a projection leaves out, v_n ≥ 0: the sites are then exp⟨log φ_n(h_nᵀw + offset_n + ε)⟩ over
-        ε ~ N(0, v_n), so that their expectations under N(m, s²) are those of log φ_n under N(m, s² + v_n). By Jensen's
-        inequality the evidence of this model is at most that of the one in which every ε_n is a coordinate of w. For
+        Of what a projection leaves out: the sites are exp⟨log φ_n(h_nᵀw + offset_n + ε)⟩ over ε ~ N(0, v_n), and
+        the evidence is at most that of the model in which every ε_n is a coordinate of w (Jensen's inequality). For
         engines 'gkl', 'exact', 'laplace' and 'map'.
-
-    Examples
-    --------
-    >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-    >>> observed = potentials.Logit([1, 1])
-    >>> for v in (0.0, 1.0):
-    ...     sites = SiteFactor([[2.0], [1.0]], observed, extra_variance=v)
-    ...     print(round(infer(LatentLinearModel([GaussianFactor(dim=1), sites]), "gkl").log_evidence, 4))
-    -1.1594
-    -1.3168
     """
 
     def __init__(
@@ -443,6 +432,8 @@ def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
 def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
     if isinstance(constraints, Constraint):
         raise ValueError("constraints must be a list of Constraint, got one alone")
+    if not isinstance(constraints, Iterable):
+        raise ValueError(f"constraints must be a list of Constraint, got {constraints!r:.80}")
     held = tuple(constraints)
     for constraint in held:
         if not isinstance(constraint, Constraint):
