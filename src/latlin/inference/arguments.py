@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,6 +11,18 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.arrays import Array, summable, visible
+
+
+class Sealed:
+    """What is built once and then only read; arrays such as H are kept as they came, not copied."""
+
+    def _seal(self) -> None:
+        self.__dict__["_sealed"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_sealed" in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
+        super().__setattr__(name, value)
 
 
 def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
@@ -97,8 +108,8 @@ def positive_int(value: int, name: str) -> int:
     return int(value)
 
 
-def common_dim(factors: Sequence[Any]) -> int:
-    """The length of w, on which all factors that know it must agree."""
+def common_dim(factors: list[Any]) -> int:
+    """The length of w that factors and constraints agree on."""
     dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
     if not dims:
         raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")

@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.arguments import (
+    Sealed,
     checked_matrix,
     checked_precision,
     checked_projection,
@@ -38,19 +39,7 @@ BY_PRECISION = (
 )
 
 
-class _Sealed:
-    """What is built once and then only read; arrays such as H are kept as they came, not copied."""
-
-    def _seal(self) -> None:
-        self.__dict__["_sealed"] = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if "_sealed" in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
-        super().__setattr__(name, value)
-
-
-class GaussianFactor(_Sealed):
+class GaussianFactor(Sealed):
     """N(Hw | mean, cov), or the same by its precision.
 
     Parameters
@@ -188,7 +177,7 @@ class GaussianFactor(_Sealed):
         return f"GaussianFactor({kind} covariance on {on})"
 
 
-class Constraint(_Sealed):
+class Constraint(Sealed):
     """A w = e, exactly.
 
     Parameters
@@ -216,7 +205,7 @@ class Constraint(_Sealed):
         return f"Constraint({rows} row{'s' if rows > 1 else ''} on {self.dim} coordinates)"
 
 
-class SiteFactor(_Sealed):
+class SiteFactor(Sealed):
     """∏_n φ_n(h_nᵀw + offset_n)^{weight_n}, or expectations of these logarithms.
 
     Parameters
@@ -443,6 +432,8 @@ def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
 def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
     if isinstance(constraints, Constraint):
         raise ValueError("constraints must be a list of Constraint, got one alone")
+    if not isinstance(constraints, Iterable):
+        raise ValueError(f"constraints must be a list of Constraint, got {constraints!r:.80}")
     held = tuple(constraints)
     for constraint in held:
         if not isinstance(constraint, Constraint):
