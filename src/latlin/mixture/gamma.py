@@ -56,6 +56,10 @@ class _GammaPrior:
         """Σ_k E[λ_k]·second_k."""
         return float((params.dof * (second / params.scale).T).sum())
 
+    def best_factor(self, params: GammaParams, used: Array) -> float:
+        """The t that gives the prior tΨ₀ the highest bound at q: ν₀ = tΨ₀E[λ], averaged over the precisions used."""
+        return float(self.prior_dof / np.mean((self.prior_scale * (params.dof / params.scale.T).T)[used]))
+
     def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
         """β, m and the weights β₀N/β of the squares of x̄ − m₀."""
         beta = self.prior_strength + moments.counts

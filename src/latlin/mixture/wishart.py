@@ -83,6 +83,12 @@ class _WishartPrior:
         kl = wishart_kl(params.dof, log_det, self.prior_dof, prior_log_det, trace, self.dim)
         return float(np.sum(kl))
 
+    def best_factor(self, params: WishartParams, used: Array) -> float:
+        """The t that gives the prior tΨ₀ the highest bound at q: ν₀D = t tr Ψ₀E[Λ], averaged over the matrices used."""
+        whitened = inverse(params.root) @ root_of(self.prior_scale)
+        trace = params.dof * np.square(whitened).sum(axis=(-2, -1))
+        return float(self.prior_dof * self.dim / np.mean(trace[used] if trace.ndim else trace))
+
     def kl(self, params: WishartParams) -> float:
         """KL(q(μ, Λ) ‖ p(μ, Λ))."""
         return self.mean_kl(params) + self.precision_kl(params)
