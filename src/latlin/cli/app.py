@@ -221,9 +221,8 @@ def compare(
                 _write_rows(out, rows)
             return
         families, engines = split(family), split(engine)
-        family = families[0] if families else "auto"
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
-        choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
+        choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if scheduler is None and not _is_pattern(data):
             table = read_file(data, sep, decimal, missing_values)

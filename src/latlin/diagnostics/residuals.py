@@ -96,7 +96,7 @@ def check_neighbours(residual: Array, X: Array, names: Sequence[str]) -> Check |
     """
     r = residual - residual.mean()
     size = float(r @ r)
-    usable = [j for j in range(X.shape[1]) if len(np.unique(X[:, j])) > 0.8 * len(r)]
+    usable = [j for j in range(X.shape[1]) if len(np.unique(X[:, j])) > 0.5 * len(r)]
     for j in usable:
         sorted_r = r[np.argsort(X[:, j], kind="stable")]
         correlation = float(sorted_r[1:] @ sorted_r[:-1]) / max(size, 1e-300)

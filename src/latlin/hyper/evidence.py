@@ -155,7 +155,7 @@ def maximise_evidence(
     Parameters
     ----------
     build : callable
-        build(**parameters) → LatentLinearModel, smooth in the parameters, with the same factors for all of them.
+        `build(**parameters)` → LatentLinearModel, smooth in the parameters, with the same factors for all of them.
     start : dict
         Name → number to start from. One above zero stays above zero, unless bounds or a prior say otherwise.
     bounds : dict, optional

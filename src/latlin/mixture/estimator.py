@@ -318,15 +318,9 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.covariances_ = mixture.components.covariances(belief.components)
         self.n_active_ = int((counts >= 1.0).sum())
 
-    @property
-    def log_evidence_(self) -> float:
-        """The bound, by the name that every estimator has for it."""
-        return self.lower_bound_
-
-    @property
-    def evidence_kind_(self) -> str:
-        """Whether the bound is one, by the name that every estimator has for it."""
-        return self.bound_kind_
+    #: the bound and its kind, by the names that every estimator has for them
+    log_evidence_ = property(lambda self: self.lower_bound_)
+    evidence_kind_ = property(lambda self: self.bound_kind_)
 
     @property
     def trace_(self) -> Array:
