@@ -10,6 +10,7 @@ from latlin.linear.ordinal import BayesianOrdinalRegression
 from latlin.linear.poisson import BayesianPoissonRegression
 from latlin.linear.quantile import BayesianQuantileRegression
 from latlin.linear.robust import RobustRegression
+from latlin.linear.softmax import BayesianSoftmaxRegression
 from latlin.linear.sparse import SparseRegression
 from latlin.linear.survival import BayesianSurvivalRegression
 
@@ -24,6 +25,7 @@ __all__ = [
     "BayesianPoissonRegression",
     "BayesianProbitRegression",
     "BayesianQuantileRegression",
+    "BayesianSoftmaxRegression",
     "BayesianSurvivalRegression",
     "RobustRegression",
     "SparseRegression",

@@ -19,9 +19,10 @@ from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import Table
 from latlin.linear._checks import Coding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
+from latlin.linear._learning import Fit
 from latlin.linear._model_checks import check_combination, checks_of_labels
 from latlin.linear._predict import Latent
-from latlin.linear._problem import Summarised
+from latlin.linear._problem import Problem, Summarised
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import jobs
@@ -108,11 +109,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         self.classes_ = self._ordered(_classes(y, weight))
         codes = self._codes(y)
         problems = self._problems(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
-        before = self._earlier(len(problems))
-        fits = Parallel(n_jobs=jobs(self.n_jobs))(
-            delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
-        )
-        self._store(problems[0].design, list(fits), X.dtype)
+        self._store(problems[0].design, self._fit_all(problems), X.dtype)
         found = checks_of_labels(X, y, self.classes_, self._feature_names())
         if len(self.classes_) == 2 and all(check.passed for check in found):
             named = f"the classes {self.classes_[0]} and {self.classes_[1]}"
@@ -120,6 +117,14 @@ class Classification(ClassifierMixin, LinearEstimator):
             joint = check_combination(self._fits[0].posterior, is_one, self._design, self._feature_names(), named)
             found = found if joint is None else [joint, *(check for check in found if check.name != "separation")]
         return self._look_back(problems, found)
+
+    def _fit_all(self, problems: list[Problem]) -> list[Fit]:
+        """One fit per response, side by side."""
+        before = self._earlier(len(problems))
+        fits = Parallel(n_jobs=jobs(self.n_jobs))(
+            delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
+        )
+        return list(fits)
 
     def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
         assert table.labels is not None  # the first pass looked for them

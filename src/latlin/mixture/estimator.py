@@ -72,7 +72,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
     batch_size : int, default 256
         Rows of a mini-batch ("sgd", "stochastic-natural", `partial_fit`).
     n_draws : int, default by algorithm
-        Monte Carlo draws an iteration ("score", "pathwise", "iwae").
+        Monte Carlo draws per iteration ("score", "pathwise", "iwae").
     control_variate : {"baseline", "regression", None}
         Of "score"; with None its noise grows with the data and it does not converge.
     labels : {"exact", "gumbel"}

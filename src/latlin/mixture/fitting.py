@@ -37,7 +37,7 @@ FACTORS = (1e-3, 1e3)
 
 @storable
 class Trace(NamedTuple):
-    """How a fit went, one entry an evaluation of the bound."""
+    """How a fit went, one entry per evaluation of the bound."""
 
     bound: Array
     log_likelihood_error: Array  # ln p(X | truth) − ln p(X | E[π], E[μ]); NaN without a truth

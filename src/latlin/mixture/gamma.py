@@ -2,7 +2,7 @@
 
     λ ~ Gamma(ν₀/2, Ψ₀/2),   μ_k | λ ~ N(m₀, 1/(β₀λ)),
 
-one λ a component and feature ("diagonal") or one a component ("spherical"). ν and Ψ are those of a Wishart in
+one λ per component and feature ("diagonal") or one per component ("spherical"). ν and Ψ are those of a Wishart in
 one dimension, so that the words of the prior mean the same for every structure.
 """
 
@@ -76,7 +76,7 @@ def _student(square: Array, dof: Array, dim: int, log_scale: Array) -> Array:
 @storable
 @dataclass(frozen=True)
 class Diagonal(_GammaPrior):
-    """One precision a component and feature."""
+    """One precision per component and feature."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return weight[:, None] * np.square(delta)
@@ -156,7 +156,7 @@ class Diagonal(_GammaPrior):
 @storable
 @dataclass(frozen=True)
 class Spherical(_GammaPrior):
-    """One precision a component; each row counts D times for it."""
+    """One precision per component; each row counts D times for it."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return weight * np.square(delta).sum(axis=1)

@@ -135,9 +135,9 @@ class GaussianKL:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         if self.components > 1:
             return self._run_split(in_memory(model, self.name), start, verbose, checkpoint)
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         # a rough fit need not wait for the last digits of its bound either
-        still = max(Rules.objective_tol, STILL * self.tol)
-        rules = Rules(self.tol, still, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
+        rules = replace(rules, objective_tol=max(rules.objective_tol, STILL * self.tol))
         task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
         if isinstance(structure, Estimated):

@@ -42,7 +42,7 @@ class SumPlace(NamedTuple):
 
 def evaluate(form: SumForm, m: Array, precision: Array) -> Reached[SumPlace] | None:
     """The Gaussian of a mean and a precision, in one pass; None where the precision or the bound is improper."""
-    chol = _definite(precision)
+    chol = definite(precision)
     if chol is None:
         return None
     sums = form.sums(expected_terms, m, chol.factor)
@@ -56,7 +56,7 @@ def evaluate(form: SumForm, m: Array, precision: Array) -> Reached[SumPlace] | N
     return reached(SumPlace(m, precision, slope, precision_hat), bound, gradient, len(m) * (len(m) + 3) // 2)
 
 
-def _definite(precision: Array) -> Cholesky | None:
+def definite(precision: Array) -> Cholesky | None:
     try:
         return cholesky(precision)
     except ValueError:
@@ -98,27 +98,18 @@ class SumCoordinates:
         return evaluate(self.form, place.m, place.precision)
 
     def encode(self, place: SumPlace) -> tuple[Array, Array] | None:
-        target = _definite(place.precision_hat)
+        target = definite(place.precision_hat)
         if target is None:
             return None
         m_hat = place.m + target.solve(place.slope)
-        return self._vector(place.m, place.precision), self._vector(m_hat, place.precision_hat)
-
-    def _vector(self, m: Array, precision: Array) -> Array:
-        # U⁻ᵀPU⁻¹, packed by columns of the upper triangle
-        inner = lapack.dsygst(precision, self.unit)[0]
-        return np.concatenate([_weights(len(m)) * lapack.dtrttp(inner)[0], blas.dtrmv(self.unit, m)])
+        return packed(self.unit, place.m, place.precision), packed(self.unit, m_hat, place.precision_hat)
 
     def decode(self, point: Array) -> Reached[SumPlace] | None:
-        dim = len(self.unit)
-        inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
-        half = blas.dtrmm(1.0, self.unit, inner, lower=0, trans_a=1)
-        precision = blas.dtrmm(1.0, self.unit, half, lower=0, side=1, overwrite_b=1)
-        return evaluate(self.form, blas.dtrsv(self.unit, point[-dim:]), np.asfortranarray(np.triu(precision)))
+        return evaluate(self.form, *unpacked(self.unit, point))
 
     def move(self, place: SumPlace, length: float) -> Reached[SumPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
-        chol = _definite(precision)
+        chol = definite(precision)
         if chol is None:
             return None
         # P_t = P + t(P̂ − P) and P_t m_t = Pm + t(P̂m + slope − Pm), so m_t = m + tP_t⁻¹ slope
@@ -133,6 +124,21 @@ class SumCoordinates:
         shift, share = chol.whiten(place.slope), symmetrise(place.precision_hat - place.precision)
         inner = chol.whiten(chol.whiten(share).T)
         return max(float(np.abs(part).max(initial=0.0)) for part in (shift, inner))
+
+
+def packed(unit: Array, m: Array, precision: Array) -> Array:
+    """U⁻ᵀPU⁻¹, by columns of the upper triangle, and Um."""
+    inner = lapack.dsygst(precision, unit)[0]
+    return np.concatenate([_weights(len(m)) * lapack.dtrttp(inner)[0], blas.dtrmv(unit, m)])
+
+
+def unpacked(unit: Array, point: Array) -> tuple[Array, Array]:
+    """m and P of a packed vector."""
+    dim = len(unit)
+    inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
+    half = blas.dtrmm(1.0, unit, inner, lower=0, trans_a=1)
+    precision = blas.dtrmm(1.0, unit, half, lower=0, side=1, overwrite_b=1)
+    return blas.dtrsv(unit, point[-dim:]), np.asfortranarray(np.triu(precision))
 
 
 def _weights(dim: int) -> Array:

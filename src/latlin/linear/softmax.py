@@ -1,0 +1,288 @@
+"""Several classes by one model with one evidence: softmax regression."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.hyper.learn import Learnt, maximise
+from latlin.hyper.space import Evaluation
+from latlin.inference.gaussian_kl.softmax import Classes, SoftmaxFit, fit_softmax
+from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.posterior import Posterior
+from latlin.linear import _checks
+from latlin.linear._checks import Coding, Positive
+from latlin.linear._classification import Classification
+from latlin.linear._design import Design
+from latlin.linear._fitting import SMALL, settled
+from latlin.linear._learning import Fit, Unknowns, fixed_table
+from latlin.linear._predict import Latent
+from latlin.linear._problem import HeldRows, Problem
+from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import Rules
+from latlin.numerics.options import whole
+from latlin.numerics.rng import RandomState
+from latlin.potentials.families import FAMILIES, Family
+from latlin.potentials.gaussian import Gaussian
+
+RULES = Rules(1e-4, 1e-9, 500, monotone=True, remedy="give a smaller prior_scale")
+FINE = 1e-8
+#: where the search for the prior scale begins, in its unit: wide priors on separable classes take many steps
+START = 0.3
+#: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
+STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
+#: standard deviations of a Gaussian on either side
+REACH = 8.0
+CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
+
+
+class BayesianSoftmaxRegression(Classification):
+    """P(y = k) ∝ exp(xᵀw_k + b_k), w_kj ~ N(0, (prior_scale/sd_j)²): all classes in one model with one evidence.
+
+    `BayesianLogisticRegression` fits each class against the rest instead.
+
+    Parameters
+    ----------
+    prior_scale : "auto", float or array of shape (n_features,)
+        Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`; the same
+        for all classes. "auto" maximises the evidence.
+    fit_intercept : bool
+        Include one intercept per class, with a wide prior of its own.
+    intercept_scale : float, optional
+        Standard deviation of that prior, 10 unless given.
+    standardise : bool
+        Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
+    hyperparameters : {"auto", "maximise", "fixed"}
+        "auto" maximises.
+    priors : mapping or Prior, optional
+        Of "prior_scale".
+    warm_start : bool
+        Start the search from the last prior scale.
+    random_state : int, Generator, RandomState or None
+        For draws.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_, coef_std_ : ndarray of shape (n_classes, n_features)
+    intercept_ : ndarray of shape (n_classes,)
+    posterior_ : list of Posterior
+        One per class; the classes are independent in the approximation.
+    log_evidence_ : float
+        A lower bound on log p(y) of all classes together: Gaussian KL with the tilted bound of Knowles and Minka (2011)
+        on the expectation of log Σ exp.
+    prior_scale_ : float or ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.linear import BayesianSoftmaxRegression
+    >>> X = np.array([[-2.0], [-1.5], [-1.0], [0.1], [0.3], [0.2], [1.2], [2.5], [1.5]])
+    >>> model = BayesianSoftmaxRegression(prior_scale=2.0).fit(X, list("aaabbbccc"))
+    >>> model.predict([[-1.7], [2.0]]).tolist(), model.evidence_kind_
+    (['a', 'c'], 'lower bound')
+    """
+
+    _name = "softmax"
+
+    def __init__(
+        self,
+        *,
+        prior_scale: Any = "auto",
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        standardise: bool = True,
+        hyperparameters: str = "auto",
+        priors: Any = None,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            prior_scale=prior_scale,
+            fit_intercept=fit_intercept,
+            intercept_scale=intercept_scale,
+            standardise=standardise,
+            hyperparameters=hyperparameters,
+            priors=priors,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    def _family(self) -> Family:
+        return FAMILIES["logit"]
+
+    def _codings(self) -> list[Coding]:
+        return [Positive(label) for label in self.classes_]
+
+    def _response_names(self) -> list[str]:
+        return [f"{label}: " for label in self.classes_]
+
+    def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
+        raise ValueError("X is in blocks of rows, which softmax regression cannot fit: use logistic regression")
+
+    def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+        super()._store(design, fits, dtype)
+        first = fits[0]
+        self.log_evidence_ = float(first.posterior.log_evidence)
+        self.n_iter_, self.trace_ = max(first.posterior.n_iter, 1), first.posterior.trace
+        self.prior_scale_, self.hyperparameters_ = first.values["prior_scale"], first.table
+        return self
+
+    def _fit_all(self, problems: list[Problem]) -> list[Fit]:
+        manner = self._wish().manner
+        if manner == "integrate":
+            raise ValueError("hyperparameters='integrate' is not for softmax regression: use 'maximise', or 'fixed'")
+        problem, data = problems[0], _classes_of(problems)
+        given, free = settled(problem, self._given(), False)
+        free = [] if manner == "fixed" else free
+        if free:
+            earlier = getattr(self, "_fits", None) if self.warm_start else None
+            given["prior_scale"] = earlier[0].values["prior_scale"] if earlier else START * problem.unit
+            learnt = self._learn(problem, data, given, free)
+            values, found, n_fits, table = learnt.values, learnt.fit, learnt.n_fits, learnt.table
+        else:
+            values, found, n_fits, table = (
+                given,
+                _fitted(problem, data, given, None, self.verbose),
+                1,
+                fixed_table(given),
+            )
+        return [
+            Fit(_posterior(each, dict(values), found, k), dict(values), n_fits, table=table)
+            for k, each in enumerate(problems)
+        ]
+
+    def _learn(self, problem: Problem, data: Classes, given: dict[str, Any], free: list[str]) -> Learnt:
+        """Maximise the evidence in the prior scale."""
+        space = Unknowns(problem, given, free, self._wish().priors).space
+        count = problem.design.n_features
+
+        def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+            found = _fitted(problem, data, values, before, False)
+            place, gradient = found.ascent.state.place, 0.0
+            for m, density in zip(place.m, found.densities, strict=True):
+                square = m[:count] ** 2 + (density.variance / found.scale**2)[:count]
+                # ∂⟨log N(w|0, s²)⟩/∂s = (⟨w²⟩/s² − 1)/s
+                gradient += float(np.sum(square - 1.0)) / values["prior_scale"]
+            return Evaluation(found.ascent.state.bound, {"prior_scale": gradient}, found)
+
+        return maximise(space, evaluate, gradient=1e-2, gain=1e-9, curvature=False, verbose=self.verbose)
+
+    def _log_probabilities(self, latents: list[Latent]) -> Array:
+        mean, variance = (np.stack([getattr(at, name) for at in latents], axis=1) for name in ("mean", "variance"))
+        return log_expected_softmax(mean, np.sqrt(variance))
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
+    ) -> NDArray[Any]:
+        """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
+        X = self._asked(X)
+        count, rng = whole("n_samples", n_samples), self._generator(random_state)
+        shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
+        best, label = np.full((X.shape[0], count), -np.inf), np.zeros((X.shape[0], count), int)
+        for k, fit in enumerate(self._fits):
+            own = _checks.column(shift, k)
+            x = np.asarray(rows @ fit.posterior.sample(count, rng).T) + (0.0 if own is None else own[:, None])
+            # the largest of f_k + Gumbel noise has the probabilities of the softmax
+            x = x + rng.gumbel(size=x.shape)
+            best, label = np.maximum(best, x), np.where(x > best, k, label)
+        return self.classes_[label]
+
+
+def _classes_of(problems: list[Problem]) -> Classes:
+    """Rows and classes of all responses, which share their design."""
+    held = [problem.observed for problem in problems]
+    assert all(isinstance(each, HeldRows) for each in held)  # blocks are refused
+    first: Any = held[0]
+    count = first.n_rows
+    label = np.stack([np.asarray(each.targets.y > 0.0, float) for each in held], axis=1)  # type: ignore[union-attr]
+    weight = np.ones(count) if first.targets.weight is None else first.targets.weight
+    offsets = [np.zeros(count) if e.targets.offset is None else e.targets.offset for e in held]  # type: ignore[union-attr]
+    return Classes(first.rows, label, weight[:, None], np.stack(offsets, axis=1))
+
+
+def _fitted(problem: Problem, data: Classes, values: dict[str, Any], start: Any, verbose: bool) -> SoftmaxFit:
+    prior: Any = problem.prior.factor(problem.design, problem.intercept, values)
+    scale = np.sqrt(np.broadcast_to(prior.cov, problem.design.dim)).astype(float)
+    mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
+    # small problems go on to nearly all digits, so that equal problems give equal answers
+    rules = replace(RULES, gradient_tol=FINE) if problem.n_entries <= SMALL else RULES
+    return fit_softmax(data, mean, scale, rules, start, verbose)
+
+
+def _posterior(problem: Problem, values: dict[str, Any], found: SoftmaxFit, k: int) -> Posterior:
+    """The Gaussian of a class, with the stand-ins of its sites for a model."""
+    gamma, nu = found.sites[k]
+    prior: Any = problem.prior.factor(problem.design, problem.intercept, values)
+    held: Any = problem.observed
+    precision = np.maximum(gamma, 1e-12)
+    centre = nu / precision + np.asarray(held.rows @ np.broadcast_to(prior.mean, problem.design.dim))
+    sites = SiteFactor(held.rows, Gaussian(centre, 1.0 / np.sqrt(precision)))
+    ascent = found.ascent
+    return Posterior(
+        model=LatentLinearModel([prior, sites]),
+        density=found.densities[k],
+        log_evidence=ascent.state.bound,
+        evidence_kind="lower bound",
+        engine="softmax",
+        converged=ascent.converged,
+        n_iter=ascent.n_iter,
+        trace=ascent.trace,
+        elapsed=ascent.elapsed,
+        message=f"softmax of {len(found.sites)} classes together: {ascent.message}",
+        sites=found.sites[k],
+        caution=("rough", CAUTION),
+    )
+
+
+def log_expected_softmax(mean: Array, sd: Array) -> Array:
+    """log ⟨e^{f_k} / Σ_j e^{f_j}⟩ for independent f_k ~ N(mean, sd²), rows (n, K).
+
+    Class k has the largest f_k + g_k, g standard Gumbel noise, with the probability of its share. So it is
+
+        ∫ F_k′(t) ∏_{j≠k} F_j(t) dt,   F_j(t) = ⟨exp(−e^{f_j − t})⟩,
+
+    one integral over t by the trapezoid rule, which converges exponentially, as does that over f_j.
+
+    >>> np.exp(log_expected_softmax(np.array([[0.0, np.log(3.0)]]), np.zeros((1, 2)))).round(6).tolist()
+    [[0.25, 0.75]]
+    """
+    low, high = _ends(mean, sd)
+    heights = STEP * np.arange(int(np.ceil(np.max(high - low, initial=0.0) / STEP)) + 1)
+    z = np.arange(-REACH, REACH + 1e-9, min(0.5, STEP / max(float(np.max(sd, initial=0.0)), 1e-3)))
+    rows = max(1, NUMBERS // (mean.shape[1] * len(z) * len(heights)))
+    parts = [slice(first, first + rows) for first in range(0, len(mean), rows)]
+    tables = [_log_shares(mean[part], sd[part], low[part, None] + heights, z) for part in parts]
+    out = np.concatenate(tables) if tables else np.empty_like(mean)
+    return out - np.logaddexp.reduce(out, axis=1, keepdims=True)
+
+
+def _ends(mean: Array, sd: Array) -> tuple[Array, Array]:
+    """Between which heights the largest of all f + g lies, but for 1e-13."""
+    top = np.argmax(mean, axis=1)[:, None]
+    least = np.take_along_axis(mean - REACH * sd, top, axis=1)[:, 0]
+    return least - BELOW, np.max(mean + REACH * sd, axis=1) + ABOVE
+
+
+def _log_shares(mean: Array, sd: Array, t: Array, z: Array) -> Array:
+    """Logarithms of the integrals over heights t, (rows, heights), by nodes z of every Gaussian."""
+    log_w = -0.5 * z * z
+    log_w -= np.logaddexp.reduce(log_w)
+    # f − t by row, class, node and height
+    drop = (mean[:, :, None] + sd[:, :, None] * z)[..., None] - t[:, None, None, :]
+    log_f = log_w[:, None] - np.exp(np.minimum(drop, 700.0))
+    below = _log_sum(log_f, axis=2)
+    slope = _log_sum(log_f + drop, axis=2)
+    return _log_sum(slope - below + below.sum(axis=1, keepdims=True), axis=2)
+
+
+def _log_sum(x: Array, axis: int) -> Array:
+    top = x.max(axis=axis, keepdims=True)
+    return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
