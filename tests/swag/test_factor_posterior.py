@@ -85,7 +85,7 @@ def test_batch_norm_needs_training_inputs():
     wandering(net, posterior, 12)
     x = torch.randn(20, 4)
     for one in (posterior, MultiFactorPosterior([posterior, posterior])):
-        with pytest.raises(ValueError, match="1 batch-norm layer.*give bn_loader"):
+        with pytest.raises(ValueError, match=r"1 batch-norm layer.*give bn_loader"):
             one.predict(net, [x], 2)
         assert one.predict(net, [x], 2, bn_loader=[x], random_state=0).shape == (20, 4)
 
