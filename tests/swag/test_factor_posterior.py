@@ -78,6 +78,18 @@ class Tied(nn.Module):
         return self.decoder(self.norm(self.encoder(x)))
 
 
+def test_batch_norm_needs_training_inputs():
+    torch.manual_seed(0)
+    net = Tied()
+    posterior = FactorPosterior(net, 2)
+    wandering(net, posterior, 12)
+    x = torch.randn(20, 4)
+    for one in (posterior, MultiFactorPosterior([posterior, posterior])):
+        with pytest.raises(ValueError, match=r"1 batch-norm layer.*give bn_loader"):
+            one.predict(net, [x], 2)
+        assert one.predict(net, [x], 2, bn_loader=[x], random_state=0).shape == (20, 4)
+
+
 def test_tied_weights_subsets_and_batch_norm():
     torch.manual_seed(0)
     net = Tied()

@@ -19,7 +19,7 @@ from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
 from latlin.mixture.euclidean import Point
-from latlin.mixture.fitting import Fit, Recorder, Truth, fit_mixture, learn_scale, record_starts
+from latlin.mixture.fitting import Fit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.monte_carlo.importance import importance_bound
 from latlin.mixture.priors import summarise
@@ -252,7 +252,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         for start in starts if several else starts[-1:]:
             # each has its own numbers, so that more starts change none of the earlier
             begun, state = (replace(climb, rng=start.rng), start.begin) if several else (climb, start.tried)
-            recorder = Recorder(mixture, values, options.updates, _as_truth(truth, mixture))
+            recorder = Recorder(mixture, values, options.updates, as_truth(truth, mixture))
             fits.append(self._fit_from(begun, state, recorder, sample, files))
         fit, climb, self.covariance_prior_factor_ = max(fits, key=lambda found: found[0].bound)
         return self._store_fit(climb.mixture, fit, climb)
@@ -429,18 +429,3 @@ def _seen(mixture: Mixture, belief: Belief, kept: NDArray[np.bool_]) -> tuple[Mi
         return mixture, belief
     structure, params = mixture.components.restrict(belief.components, kept)
     return Mixture(mixture.weights, structure), Belief(belief.weights, params)
-
-
-def _as_truth(truth: tuple[ArrayLike, ...] | None, mixture: Mixture) -> Truth | None:
-    if truth is None:
-        return None
-    parts = [np.asarray(part, dtype=np.float64) for part in truth]
-    if len(parts) == 2 and hasattr(mixture.components, "covariance"):
-        parts.append(mixture.components.covariance)
-    dim = mixture.components.dim
-    if len(parts) != 3 or parts[1].shape != (len(parts[0]), dim) or parts[2].shape[-2:] != (dim, dim):
-        raise ValueError(
-            "truth must be (weights, means, covariances) of shapes (K,), (K, D) and (K, D, D) or (D, D); "
-            f"covariances may be left out for covariance='fixed'; got shapes {[part.shape for part in parts]}"
-        )
-    return Truth(*parts)

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from latlin.distributed.checkpoints import CheckpointFiles
@@ -64,6 +64,22 @@ class Truth(NamedTuple):
     weights: Array  # (K,)
     means: Array  # (K, D)
     covariances: Array  # (K, D, D), or (D, D) shared
+
+
+def as_truth(truth: tuple[ArrayLike, ...] | None, mixture: Mixture) -> Truth | None:
+    """The truth as arrays, its shapes checked."""
+    if truth is None:
+        return None
+    parts = [np.asarray(part, dtype=np.float64) for part in truth]
+    if len(parts) == 2 and hasattr(mixture.components, "covariance"):
+        parts.append(mixture.components.covariance)
+    dim = mixture.components.dim
+    if len(parts) != 3 or parts[1].shape != (len(parts[0]), dim) or parts[2].shape[-2:] != (dim, dim):
+        raise ValueError(
+            "truth must be (weights, means, covariances) of shapes (K,), (K, D) and (K, D, D) or (D, D); "
+            f"covariances may be left out for covariance='fixed'; got shapes {[part.shape for part in parts]}"
+        )
+    return Truth(*parts)
 
 
 def log_likelihood(values: Array, weights: Array, means: Array, precisions: Array) -> float:

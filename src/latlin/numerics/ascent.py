@@ -279,7 +279,8 @@ def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules
     change = abs(trace[-1] - trace[-2]) if len(trace) > 1 else np.inf
     return (
         f"{label} did not converge in {len(trace)} steps: {numbers}, "
-        f"last change of the objective {change:.2g}; {rules.remedy}"
+        f"last change of the objective {change:.2g} (tolerance {rules.objective_tol * (1.0 + abs(trace[-1])):.2g}); "
+        f"{rules.remedy}"
     )
 
 

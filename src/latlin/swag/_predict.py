@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
@@ -62,3 +63,13 @@ def refresh_batch_norm(module: nn.Module, loader: Iterable[Any]) -> None:
     """Recompute the running statistics of batch-norm layers for the present weights."""
     with torch.no_grad():
         torch.optim.swa_utils.update_bn(loader, module)
+
+
+def refuse_stale_statistics(module: nn.Module, loader: Iterable[Any] | None) -> None:
+    """A network with batch-norm statistics needs training inputs: those it has belong to other weights."""
+    layers = [m for m in module.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    if layers and loader is None:
+        raise ValueError(
+            f"the network has {len(layers)} batch-norm layer(s), whose statistics belong to other weights than those "
+            "drawn: give bn_loader, batches of training inputs"
+        )

@@ -13,7 +13,7 @@ from torch import nn
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.rng import RandomState, generator
 from latlin.swag._collectors import METHODS, Collector, Layout
-from latlin.swag._predict import Activation, kept, outputs, refresh_batch_norm, resolve
+from latlin.swag._predict import Activation, kept, outputs, refresh_batch_norm, refuse_stale_statistics, resolve
 
 
 class FactorPosterior:
@@ -115,7 +115,8 @@ class FactorPosterior:
         activation : {"softmax", "sigmoid", "identity"} or callable
             From outputs to what is averaged.
         bn_loader : iterable or None
-            Training inputs from which batch-norm statistics are recomputed for each draw.
+            Training inputs from which batch-norm statistics are recomputed for each draw; a network with batch-norm
+            layers needs them.
 
         Returns
         -------
@@ -123,6 +124,7 @@ class FactorPosterior:
         """
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
+        refuse_stale_statistics(module, bn_loader)
         random, activate = generator(random_state), resolve(activation)
         total = torch.zeros(())
         with kept(module):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latlin.inference.ep.kernels import FIXED
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import PROPER, SiteParameters
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -48,11 +49,13 @@ class Matched(NamedTuple):
 
 
 def iterate_double_loop(form: SiteForm, first: SiteParameters, power: float, rules: Rules) -> Ascent[Matched] | None:
-    """The fixed point that the double loop reaches from `first`; None where that is no proper Gaussian."""
+    """The fixed point that the double loop reaches from `first`; None where that is no proper Gaussian in all sites."""
     solution = form.solve(first)
     if solution is None:
         return None
     variance = form.variances(solution)
+    if not np.all(variance > FIXED):  # a site on nothing has no moments to match
+        return None
     units = np.sqrt(variance)
     start = _begin(form, solution.x, variance, first, power)
     if start is None:
