@@ -318,7 +318,35 @@ def tasks(size: str) -> list[Task]:
     found = [Task(name, "latlin.additive", partial(trial, name)) for name in (small if size == "small" else CASES)]
     if size == "full":
         found += [Task(name, "gpboost, maximised", partial(gpboost_trial, name), **by("gpboost")) for name in GPBOOST]
+    for manner in ("maximise", "integrate"):
+        case = f"logistic, {ROWS:,} rows, {GROUPS:,} groups, {manner}"
+        found.append(Task(case, "latlin.additive", partial(groups_trial, manner)))
+        found.append(Task(case, "gpboost, maximised", partial(groups_trial, ""), **by("gpboost")))
     return found
+
+
+#: rows and groups of the logistic model whose one scale is learnt
+ROWS, GROUPS = 10_000, 1_000
+
+
+def groups_trial(manner: str) -> Trial:
+    """Drawn data; GPBoost where there is no manner."""
+    rng = np.random.default_rng(0)
+    group, x = rng.integers(GROUPS, size=ROWS), rng.standard_normal(ROWS)
+    eta = -0.5 + 0.3 * x + 0.7 * rng.standard_normal(GROUPS)[group]
+    y = (rng.random(ROWS) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    if manner:
+        model = AdditiveModel("y ~ x + (1 | g)", family="bernoulli", hyperparameters=manner)
+        frame = {"y": y, "x": x, "g": group}
+        return Trial(lambda: model.fit(frame), lambda found: {"scale": found.hyperparameters_["sd(g)"]["mean"]})
+    import gpboost
+
+    def fit() -> Any:
+        theirs = gpboost.GPModel(group_data=group, likelihood="bernoulli_logit")
+        theirs.fit(y=y, X=np.column_stack([np.ones(ROWS), x]))
+        return theirs
+
+    return Trial(fit, lambda found: {"scale": float(np.sqrt(np.ravel(found.get_cov_pars())[0]))})
 
 
 def trial(name: str) -> Trial:

@@ -1,9 +1,10 @@
 """Group effects, crossed effects, walks and text by sparse precisions: scales learnt, against GPBoost and others.
 
 Data are drawn with an intercept, three covariates and group effects of standard deviation 0.7. Every method learns the
-scales of the groups (and that of Gaussian noise): latlin by L-BFGS on the evidence of its Laplace approximation or on
-the Gaussian KL bound, each fit started from the last; GPBoost by its own optimiser on its Laplace approximation;
-statsmodels by `MixedLM`. GPBoost's set-up is part of its time, and so is ours. The mode of a sparse logistic regression
+scales of the groups (and that of Gaussian noise): latlin by `AdditiveModel`, on the exact evidence of normal
+observations, on that of its Laplace approximation or on the Gaussian KL bound (estimated by probes where the factor of
+the precision would fill); GPBoost by its own optimiser on its Laplace approximation; statsmodels by `MixedLM` or
+variational Bayes. GPBoost's set-up is part of its time, and so is ours. The mode of a sparse logistic regression
 is compared with scikit-learn's lbfgs, and a random walk with SciPy's banded Cholesky factorisation of the same size.
 
     python benchmarks/sparse_precision.py [--size small] [--only crossed] [--scaling]
@@ -15,27 +16,31 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cholesky_banded
-from scipy.optimize import minimize
 
 from _suite import run_alone
 from _table import environment, table
 from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.engines import MAP, Laplace
-from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.additive import AdditiveModel
+from latlin.engines import MAP, GaussianKL, Laplace
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
+from latlin.priors import Flat
 
 COVARIATES = 3
 SPREAD = 0.7
 #: prior variance of the intercept and the covariates
 FLAT = 100.0
 FAMILIES = {"logit": "bernoulli_logit", "poisson": "poisson", "gaussian": "gaussian"}
+OURS = {"logit": "bernoulli", "poisson": "poisson", "gaussian": "gaussian"}
+#: levels of both of two crossed factors from which on nothing is factorised
+FILLED = 2000
+RESULTS = Path(__file__).parent / "results"
 
 
 class Grouped(NamedTuple):
@@ -80,35 +85,31 @@ class Learnt(NamedTuple):
     fits: int
 
 
-def learn(data: Grouped, family: str, engine: Any, tol: float = 0.02) -> Learnt:
-    """Maximise the evidence over the logarithms of the groups' scales (and of the noise)."""
-    rows, fixed = data.rows, data.x.shape[1]
-    edges = np.cumsum([fixed, *data.levels])
-    kept: dict[str, Any] = {"post": None, "fits": 0}
-
-    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        scales = np.exp(theta)
-        variance = np.concatenate([np.full(fixed, FLAT), np.repeat(scales[: len(data.levels)] ** 2, data.levels)])
-        sites = SiteFactor(rows, _potential(family, data.y, scales))
-        post = infer(LatentLinearModel([GaussianFactor(cov=variance), sites]), engine, start=kept["post"])
-        kept.update(post=post, fits=kept["fits"] + 1)
-        found = evidence_gradient(post)
-        d_variance = found.gaussians[0].d_cov
-        # dσ²/d log σ = 2σ²
-        slopes = [2.0 * scales[k] ** 2 * d_variance[a:b].sum() for k, (a, b) in enumerate(pairwise(edges))]
-        if family == "gaussian":
-            slopes.append(scales[-1] * found.sites[0]["scale"].sum())
-        return -post.log_evidence, -np.array(slopes)
-
-    count = len(data.levels) + (family == "gaussian")
-    best = minimize(loss, np.zeros(count), jac=True, method="L-BFGS-B", options={"gtol": tol, "ftol": 1e-10})
-    return Learnt(np.exp(best.x), -float(best.fun), kept["fits"])
+def learn(data: Grouped, family: str, engine: Any) -> Learnt:
+    """Maximise the evidence over the scales of the groups (and of the noise), from the table on."""
+    names = [f"x{k}" for k in range(1, data.x.shape[1])]
+    groups = [f"g{k}" for k in range(len(data.levels))]
+    frame = {
+        "y": data.y,
+        **dict(zip(names, data.x.T[1:], strict=True)),
+        **dict(zip(groups, data.groups.T, strict=True)),
+    }
+    formula = f"y ~ {' + '.join(names)} + {' + '.join(f'(1 | {g})' for g in groups)}"
+    # a flat prior of the scales, so that the optimum is that of the evidence alone
+    priors = {f"sd({g})": Flat() for g in groups} | ({"sigma": Flat()} if family == "gaussian" else {})
+    model = AdditiveModel(formula, OURS[family], engine=engine, hyperparameters="maximise", priors=priors).fit(frame)
+    scales = np.array([model.hyperparameters_[f"sd({g})"]["mean"] for g in groups])
+    return Learnt(scales, float(model.log_evidence_), int(model.hyperparameters_.note.split()[0]))
 
 
-def _potential(family: str, y: np.ndarray, scales: np.ndarray) -> potentials.Potential:
+def engines(levels: tuple[int, ...], family: str) -> dict[str, Any]:
+    """Laplace and Gaussian KL; estimated by probes where the factor fills; exact for normal observations."""
     if family == "gaussian":
-        return potentials.Gaussian(y, scales[-1])
-    return potentials.Logit(y) if family == "logit" else potentials.Poisson(y)
+        return {"latlin exact": "exact"}
+    if min(levels) >= FILLED and len(levels) > 1:
+        how = {"covariance": "estimated", "probes": 24, "tol": 1e-4}
+        return {"latlin laplace, estimated": Laplace(**how), "latlin gkl, estimated": GaussianKL(**how)}
+    return {"latlin laplace": Laplace(tol=1e-4), "latlin gkl": GaussianKL(tol=1e-4)}
 
 
 def gpboost(data: Grouped, family: str) -> Learnt:
@@ -130,15 +131,25 @@ def statsmodels(data: Grouped) -> Learnt:
     return Learnt(np.sqrt(np.ravel(found.cov_re)), float(found.llf), 0)
 
 
+def statsmodels_bayes(data: Grouped) -> Learnt:
+    """Its variational Bayes for a logistic model with one grouping."""
+    from statsmodels.genmod.bayes_mixed_glm import BinomialBayesMixedGLM
+
+    effects = sparse.csr_matrix(data.rows[:, data.x.shape[1] :])
+    found = BinomialBayesMixedGLM(data.y, data.x, effects, np.zeros(effects.shape[1], int), vcp_p=2.0).fit_vb()
+    return Learnt(np.exp(np.ravel(found.vcp_mean)), float("nan"), 0)
+
+
 def grouped_trial(family: str, n: int, levels: tuple[int, ...], method: str) -> Trial:
     data = grouped(family, n, levels)
-    actions = {
+    actions: dict[str, Callable[[], Learnt]] = {
         "GPBoost": lambda: gpboost(data, family),
         "statsmodels MixedLM": lambda: statsmodels(data),
-        "latlin laplace": lambda: learn(data, family, "laplace"),
-        "latlin gkl": lambda: learn(data, family, "gkl"),
+        "statsmodels BinomialBayesMixedGLM": lambda: statsmodels_bayes(data),
     }
-    return Trial(actions[method], lambda found: _judged(found))
+    ours = engines(levels, family)
+    action = actions[method] if method in actions else partial(learn, data, family, ours[method])
+    return Trial(action, _judged)
 
 
 def _judged(found: Learnt) -> dict[str, float | str]:
@@ -193,14 +204,19 @@ CASES = {
         ("logit", 20_000, (1000,)),
         ("poisson", 20_000, (1000,)),
         ("gaussian", 20_000, (1000,)),
+        ("logit", 10_000, (1000,)),
         ("logit", 20_000, (400, 400)),
+        ("logit", 20_000, (2000, 2000)),
     ),
     "full": (
         ("gaussian", 1_000_000, (5000,)),
         ("logit", 1_000_000, (5000,)),
         ("poisson", 1_000_000, (5000,)),
         ("gaussian", 500_000, (125_000,)),
+        ("logit", 10_000, (1000,)),
         ("logit", 100_000, (1000, 1000)),
+        ("logit", 100_000, (10_000, 10_000)),
+        ("logit", 1_000_000, (10_000, 10_000)),
     ),
 }
 
@@ -210,12 +226,16 @@ def tasks(size: str) -> list[Task]:
     found = []
     for family, n, levels in CASES[size]:
         case = f"{family}, {n:,} rows, {' × '.join(f'{count:,}' for count in levels)} levels"
-        for engine in ("laplace", "gkl"):
-            found.append(Task(case, f"latlin {engine}", partial(grouped_trial, family, n, levels, f"latlin {engine}")))
-        found.append(Task(case, "GPBoost", partial(grouped_trial, family, n, levels, "GPBoost"), "gpboost", "peer"))
-        if family == "gaussian" and size == "small":
-            theirs = partial(grouped_trial, family, n, levels, "statsmodels MixedLM")
-            found.append(Task(case, "statsmodels MixedLM", theirs, "statsmodels", "peer"))
+        for method in engines(levels, family):
+            found.append(Task(case, method, partial(grouped_trial, family, n, levels, method)))
+        peers = {"GPBoost": "gpboost"}
+        if family == "gaussian":
+            peers["statsmodels MixedLM"] = "statsmodels"
+        if (family, n, size) == ("logit", 10_000, "full"):
+            # minutes
+            peers["statsmodels BinomialBayesMixedGLM"] = "statsmodels"
+        for method, package in peers.items():
+            found.append(Task(case, method, partial(grouped_trial, family, n, levels, method), package, "peer"))
     n = {"small": 100_000, "full": 1_000_000}[size]
     for method, role in (
         ("latlin gkl", "latlin"),
@@ -249,8 +269,9 @@ def groups(levels: int) -> sparse.csr_array:
     return sparse.csr_array(sparse.block_array([[2.0 * sparse.eye_array(levels), side], [side.T, corner]]))
 
 
-def scaling(repeats: int = 3) -> None:
+def scaling(path: Path, repeats: int = 3) -> None:
     """Processor seconds of a factorisation with its selected inverse, and their slope over entries and operations."""
+    drawn: dict[str, tuple[np.ndarray, np.ndarray, float]] = {}
     for kind, make, sizes in (
         ("lattice", lattice, (30, 55, 100, 170, 300)),
         ("groups", groups, (1000, 10_000, 100_000)),
@@ -268,6 +289,25 @@ def scaling(repeats: int = 3) -> None:
         for name, column in (("entries", 3), ("operations", 4)):
             slope = np.polyfit(np.log([line[column] for line in lines]), seconds, 1)[0]
             print(f"{kind}: seconds grow as {name} to the power {slope:.2f}")
+        # the last slope is that over the operations
+        drawn[kind] = np.array([line[4] for line in lines]), np.exp(seconds), float(slope)
+    draw_scaling(drawn, path)
+
+
+def draw_scaling(drawn: dict[str, tuple[np.ndarray, np.ndarray, float]], path: Path) -> None:
+    """Seconds over operations, one line per pattern."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(5.0, 3.5), layout="constrained")
+    for kind, (operations, seconds, slope) in drawn.items():
+        axes.loglog(operations, seconds, "o-", label=f"{kind}, power {slope:.2f}")
+    axes.set(xlabel="operations of the factorisation", ylabel="seconds, factor and selected inverse")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    print(f"written: {path}")
 
 
 def _timed(action: Callable[[], Any]) -> float:
@@ -279,11 +319,12 @@ def _timed(action: Callable[[], Any]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scaling", action="store_true", help="how a factorisation and its inverse grow, and no more")
+    parser.add_argument("--plot", type=Path, default=RESULTS / "sparse_scaling.png", help="where --scaling draws")
     parser.add_argument("--size", choices=list(CASES), default="small")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     options = parser.parse_args()
     if options.scaling:
-        scaling()
+        scaling(options.plot)
         return
     print(environment("numba", "gpboost", "statsmodels", "scikit-learn"))
     lines = []

@@ -2,8 +2,8 @@
 Counts that vary more than Poisson allows
 =========================================
 
-Visits to a doctor: a Poisson regression is too sure of itself, and says so; the negative binomial family is not.
-Residuals of the right family are spread evenly over (0, 1).
+Visits to a doctor: a Poisson regression is too sure of itself, and its checks show it; the negative binomial family is
+not. Residuals of the right family are spread evenly over (0, 1).
 """
 
 import warnings

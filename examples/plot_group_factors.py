@@ -2,7 +2,7 @@
 ========================
 
 Four views of 200 samples. One factor acts in all of them, three in neighbouring pairs, two in one view each. The model
-is offered twelve factors, is told nothing about where they act, and ends with the six that there are.
+is offered twelve factors, knows nothing about where they act, and ends with the six that there are.
 """
 
 import matplotlib.pyplot as plt

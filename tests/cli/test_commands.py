@@ -2,7 +2,9 @@
 
 import errno
 import io
+import time
 import zipfile
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -15,6 +17,9 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
+from latlin.cli import app as app_module  # noqa: E402
+from latlin.cli import fit as fit_module  # noqa: E402
+from latlin.cli import models  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
 from latlin.cli.models import load_model  # noqa: E402
 from latlin.datasets.dates import DAYS  # noqa: E402
@@ -451,6 +456,36 @@ def test_texts_that_a_spreadsheet_would_run_are_guarded_when_asked(frame, tmp_pa
     assert (tmp_path / "p.csv").read_text() == guarded
     run("summary", path, "--safe-csv", "--out", tmp_path / "s.csv")
     assert "'+age" in (tmp_path / "s.csv").read_text()
+
+
+@pytest.mark.parametrize(("family", "count"), [("linear", 20_500), ("logistic", 3000)])
+def test_very_many_columns_are_fitted_in_seconds(tmp_path, family, count):
+    values = np.random.default_rng(0).standard_normal((6, count + 1))
+    frame = pandas.DataFrame(values, columns=[*(f"x{j}" for j in range(count)), "y"])
+    frame["y"] = (frame["y"] > 0).astype(int) if family == "logistic" else frame["y"]
+    frame.to_csv(tmp_path / "wide.csv", index=False, float_format="%.3f")
+    options = ("--target", "y", "--family", family, "--folds", "2", "--out", tmp_path / "model.latlin")
+    started = time.process_time()
+    result = run("fit", tmp_path / "wide.csv", *options)
+    assert result.exit_code == 0, result.stderr
+    assert f"6 rows, {count} features" in result.stdout
+    assert time.process_time() - started < 30.0
+
+
+def test_a_bar_is_there_from_the_first_second(tmp_path, frame, monkeypatch):
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    shown = []
+
+    @contextmanager
+    def noted(words, total, quiet=False):
+        shown.append(words)
+        yield lambda told=None: shown.append(told)
+
+    for module in (app_module, models, fit_module):
+        monkeypatch.setattr(module, "steps", noted)
+    result = run("fit", tmp_path / "rows.csv", "--target", "weight", "--folds", 2, "--out", tmp_path / "model.latlin")
+    assert result.exit_code == 0, result.stderr
+    assert shown[:4] == ["Loading", "Reading", "Encoding", "Fitting"]
 
 
 def test_dates_prices_and_gaps_of_a_semicolon_table(frame, tmp_path):

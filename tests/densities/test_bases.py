@@ -146,7 +146,7 @@ def test_stacked_bases_answer_for_their_own_coordinates():
         (lambda: StudentT(2.0), "no finite variance"),
         (lambda: StudentT([5.0, np.nan]), "df must be finite"),
         (lambda: SkewNormal("much"), "slant must hold real numbers"),
-        (lambda: SkewNormal([[1.0]]), "one number a coordinate"),
+        (lambda: SkewNormal([[1.0]]), "one number per coordinate"),
         (lambda: GaussianMixture([0.5, -0.5]), "must be positive"),
         (lambda: GaussianMixture([0.5, 0.5], [0.0, 1.0, 2.0]), "broadcast to one shape"),
         (lambda: GaussianMixture([0.5, 0.5], [0.0, np.inf]), "must be finite"),

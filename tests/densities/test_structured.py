@@ -21,7 +21,7 @@ from latlin.densities.whitening import DiagonalWhitening
 DIM = 9
 H = np.random.default_rng(1).standard_normal((14, DIM)) * (np.random.default_rng(2).random((14, DIM)) < 0.6)
 BASIS = np.linalg.qr(np.random.default_rng(3).standard_normal((DIM, DIM)))[0]
-PLACES = sparse.random_array((DIM, DIM), density=0.3, rng=np.random.default_rng(4))
+PLACES = sparse.random_array((DIM, DIM), density=0.3, random_state=np.random.default_rng(4))
 STRUCTURES = {
     "diagonal": Diagonal(DIM),
     "banded": banded_triangle(DIM, 2),

@@ -12,7 +12,7 @@ from latlin.numerics.linalg import symmetrise
 
 def test_pairs_are_the_dense_products():
     rng = np.random.default_rng(0)
-    rows = sparse.csr_array(sparse.random_array((40, 64), density=0.05, rng=rng) + 0.0)
+    rows = sparse.csr_array(sparse.random_array((40, 64), density=0.05, random_state=rng) + 0.0)
     rows = sparse.csr_array(sparse.vstack([rows, sparse.csr_array(rng.standard_normal((3, 64)))]))
     split, weights = split_rows(rows), rng.standard_normal(43)
     assert 0 < len(split.thick) < 43

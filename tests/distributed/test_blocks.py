@@ -54,7 +54,7 @@ def test_memory_mapped_rows(rng, tmp_path):
 
 
 def test_sparse_rows_stay_sparse(rng):
-    X = sparse.random_array((60, 4), density=0.3, rng=rng, format="csc")
+    X = sparse.random_array((60, 4), density=0.3, random_state=rng, format="csc")
     blocks = LocalBlocks.of(X, rows=25)
     assert blocks.each(is_sparse) == [True, True, True]
 

@@ -65,7 +65,7 @@ def test_blocks_are_visited_in_the_order_asked_for(rng):
 
 
 def test_sparse_blocks_stay_sparse(rng):
-    X = sparse.random_array((60, 4), density=0.3, rng=rng, format="csr")
+    X = sparse.random_array((60, 4), density=0.3, random_state=rng, format="csr")
     parts = [
         da.from_delayed(_delayed(X[start : start + 25]), X[start : start + 25].shape, float) for start in (0, 25, 50)
     ]

@@ -251,3 +251,18 @@ def test_numbers_whose_squares_overflow_are_refused(kind):
     X = 1e160 * np.random.default_rng(0).standard_normal((20, 3))
     with pytest.raises(ValueError, match=r"must hold numbers of at most 1e\+140 in size, got \d.*e\+160"):
         kind(1).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (BinaryFactorAnalysis(2, n_init=1, random_state=0, verbose=True), "binary factor analysis, starts"),
+        (GroupFactorAnalysis(2, random_state=0, verbose=True), "group factor analysis, starts"),
+        (MixedFactorAnalysis(1, random_state=0, max_iter=20, tol=1e-2, verbose=True), "mixed factor analysis, start"),
+        (NoisyICA(2, n_init=1, tol=1e-2, random_state=0, verbose=True), "noisy ICA, starts"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_bar_is_there_before_the_first_step(model, words, capsys):
+    model.fit(np.random.default_rng(0).standard_normal((40, 3)))
+    assert capsys.readouterr().err.lstrip().startswith(words)

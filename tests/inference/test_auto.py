@@ -107,7 +107,7 @@ def test_within_a_tenth_of_a_nat_of_the_best_bound(name):
 
 def big(n, d, potential, filled=5):
     rng = np.random.default_rng(0)
-    rows = sparse.random_array((n, d), density=filled / d, rng=rng, format="csr")
+    rows = sparse.random_array((n, d), density=filled / d, random_state=rng, format="csr")
     return LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(rows, potential(n))])
 
 

@@ -89,7 +89,10 @@ def test_smaller_structures_lie_between_diagonal_and_full(name):
         {"covariance": "chevron", "rank": 3},
         {"covariance": "chevron", "rank": 3, "order": "natural"},
         {"covariance": "chevron", "rank": 2, "order": [4, 1]},
-        {"covariance": "sparse", "pattern": sparse.random_array((DIM, DIM), density=0.3, rng=np.random.default_rng(0))},
+        {
+            "covariance": "sparse",
+            "pattern": sparse.random_array((DIM, DIM), density=0.3, random_state=np.random.default_rng(0)),
+        },
         {"covariance": "low-rank", "rank": 2},
     ):
         post = infer(model, GaussianKL(**options))
@@ -241,7 +244,7 @@ def test_operators():
 def test_nothing_dense_is_formed(options):
     """A D×D matrix would have 20 billion entries here, an N×D one 30 million."""
     rng = np.random.default_rng(6)
-    rows = sparse.random_array((200, 150_000), density=20 / 150_000, rng=rng, format="csr")
+    rows = sparse.random_array((200, 150_000), density=20 / 150_000, random_state=rng, format="csr")
     model = LatentLinearModel([GaussianFactor(cov=2.0), SiteFactor(rows, potentials.Logit(rng.random(200) < 0.5))])
     post = infer(model, GaussianKL(**options))
     assert post.converged

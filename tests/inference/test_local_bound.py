@@ -232,7 +232,9 @@ def test_lanczos_ends_at_its_gradient_and_does_not_wait_for_an_evidence_that_flu
 
 def test_lanczos_of_a_large_sparse_model():
     rng = np.random.default_rng(1)
-    rows = sparse.random_array((2000, 5000), density=2e-3, rng=rng, data_sampler=rng.standard_normal, format="csr")
+    rows = sparse.random_array(
+        (2000, 5000), density=2e-3, random_state=rng, data_sampler=rng.standard_normal, format="csr"
+    )
     labels = (rows @ (3 * rng.standard_normal(5000)) > 0).astype(int)
     model = LatentLinearModel([GaussianFactor(cov=4.0), SiteFactor(rows, Logit(labels))])
     post = infer(model, LocalBound(variances="lanczos", rank=20, tol=1e-3))

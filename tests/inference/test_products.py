@@ -12,7 +12,7 @@ from latlin.inference.forms.products import by_products
 def text(count, dim, seed=0, filled=12, sites=potentials.Logit):
     """Rows like counts of words, and labels."""
     rng = np.random.default_rng(seed)
-    rows = sparse.random_array((count, dim), density=filled / dim, rng=rng, format="csr")
+    rows = sparse.random_array((count, dim), density=filled / dim, random_state=rng, format="csr")
     w = 2.0 * rng.standard_normal(dim)
     labels = rng.random(count) < 1.0 / (1.0 + np.exp(-rows @ w))
     return LatentLinearModel([GaussianFactor(0.1, np.linspace(0.5, 2.0, dim)), SiteFactor(rows, sites(labels))])

@@ -362,7 +362,7 @@ def test_fits_with_other_values_share_the_analysis_of_the_pattern():
 
 def test_rows_that_fill_stay_dense():
     rng = np.random.default_rng(0)
-    rows = sparse.random_array((400, 320), density=0.1, rng=rng, format="csr")
+    rows = sparse.random_array((400, 320), density=0.1, random_state=rng, format="csr")
     model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor(rows, potentials.Logit(rng.random(400) < 0.5))])
     assert not isinstance(infer(model, "laplace").density.structure, SparsePrecisionCovariance)
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import sklearn
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.linear_model import BayesianRidge, LogisticRegression
+from sklearn.utils.fixes import parse_version
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.linear._exact import spectrum
@@ -21,6 +23,8 @@ def regression(n, d, seed=0):
 @pytest.mark.parametrize(("n", "d"), [(60, 5), (20, 40)])
 @pytest.mark.parametrize("engine", ["auto", "gkl", "laplace"])
 def test_bayesian_ridge_at_equal_precisions(n, d, engine):
+    if n < d and parse_version(sklearn.__version__) < parse_version("1.7"):
+        pytest.skip("covariances of this BayesianRidge leave out directions without data")
     X, y = regression(n, d)
     flat = {"alpha_1": 0.0, "alpha_2": 0.0, "lambda_1": 0.0, "lambda_2": 0.0}
     ridge = BayesianRidge(**flat, fit_intercept=False, compute_score=True, max_iter=2000, tol=1e-12).fit(X, y)

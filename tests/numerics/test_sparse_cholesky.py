@@ -38,7 +38,7 @@ def random_matrix(seed):
     """A positive definite matrix with some sparsity, 1 to 80 coordinates."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 81))
-    root = sparse.random_array((n, n), density=rng.uniform(0.0, 0.15), rng=rng)
+    root = sparse.random_array((n, n), density=rng.uniform(0.0, 0.15), random_state=rng)
     return sparse.csr_array(root @ root.T + rng.uniform(0.05, 2.0) * sparse.eye_array(n))
 
 
@@ -80,7 +80,9 @@ def test_the_factor_answers_as_the_dense_inverse_does(matrix):
 
 @pytest.mark.parametrize("matrix", MATRICES[::6])
 def test_variances_of_rows_whether_their_pairs_are_in_the_pattern_or_not(matrix):
-    rows = sparse.csr_array(sparse.random_array((40, matrix.shape[0]), density=0.3, rng=np.random.default_rng(1)))
+    rows = sparse.csr_array(
+        sparse.random_array((40, matrix.shape[0]), density=0.3, random_state=np.random.default_rng(1))
+    )
     analysis = analyse(matrix)
     chol = analysis.factorise(analysis.values(matrix))
     expected = np.einsum("nd,de,ne->n", rows.toarray(), np.linalg.inv(matrix.toarray()), rows.toarray())

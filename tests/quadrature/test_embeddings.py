@@ -178,7 +178,7 @@ def _halton(n, d):
         (lambda: Gaussian([0.0, 0.0], [1.0, 1.0, 1.0]), "disagree about the number of coordinates"),
         (lambda: Uniform(1.0, 1.0), "lower must be below upper"),
         (lambda: GaussianMixture([1.0, -1.0], [[0.0], [1.0]], 1.0), "weights must be 2 positive numbers"),
-        (lambda: GaussianMixture([1.0, 1.0], [[0.0], [1.0]], [1.0]), "covs must have one entry a row of means"),
+        (lambda: GaussianMixture([1.0, 1.0], [[0.0], [1.0]], [1.0]), "covs must have one entry per row of means"),
     ],
 )
 def test_bad_measures_are_named(make, text):

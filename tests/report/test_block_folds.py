@@ -67,7 +67,7 @@ def test_labels_and_blocks_of_one_row():
     y = np.where(X[:, 0] + rng.logistic(size=30) > 0, "yes", "no")
     model = BayesianLogisticRegression(prior_scale=1.0, engine="laplace")
     seen = assess(model, LocalBlocks.of(X, y, rows=1), folds=3)
-    fold = np.arange(30) % 3  # one row a block: the folds take turns
+    fold = np.arange(30) % 3  # one row per block: the folds take turns
     table = np.empty((30, 2))
     for place in range(3):
         table[fold == place] = clone(model).fit(X[fold != place], y[fold != place]).predict_proba(X[fold == place])

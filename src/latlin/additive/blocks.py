@@ -7,7 +7,8 @@ default priors are wide; a table with fewer rows is taken as a whole. Everything
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,7 @@ from latlin.additive.frame import column
 from latlin.additive.problem import Problem, offset_of, rows_of
 from latlin.additive.term import Part, Values
 from latlin.distributed.blocks import Block, Blocks
+from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.frames import frame_blocks, sampled
 from latlin.inference import blocks as in_blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
@@ -154,3 +156,13 @@ def open_table(frame: Any) -> tuple[Blocks, int, dict[str, Any]]:
     blocks = frame_blocks(frame)
     count, table = sampled(blocks, SAMPLE)
     return blocks, count, table
+
+
+def block_problem(
+    read: Formula, frame: Any, prepare: Callable[[dict[str, Any]], Problem], checkpoint: Any
+) -> BlockProblem:
+    """The problem of a table in blocks; `prepare` makes that of the table that stands for it."""
+    blocks, count, table = open_table(frame)
+    sample = prepare(table)
+    own = {field.name: getattr(sample, field.name) for field in fields(sample)}
+    return BlockProblem(**own, read=read, blocks=blocks, count=count, digest=digest_of(blocks, checkpoint))

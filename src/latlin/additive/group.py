@@ -24,6 +24,7 @@ from latlin.additive.term import (
 )
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.options import listed
 from latlin.numerics.stored import storable
 from latlin.priors.correlation import Correlation
 
@@ -68,8 +69,8 @@ class Group(Term):
         correlated: bool = True,
         centred: bool = False,
     ) -> None:
-        self.columns = (column,) if isinstance(column, str) else tuple(column)
-        self.slopes = (slopes,) if isinstance(slopes, str) else tuple(slopes)
+        self.columns = (column,) if isinstance(column, str) else tuple(listed("column", column, "names"))
+        self.slopes = (slopes,) if isinstance(slopes, str) else tuple(listed("slopes", slopes, "names"))
         self.intercept = intercept
         self.correlated = correlated
         self.centred = centred

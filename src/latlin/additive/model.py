@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,17 +12,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
-from latlin.additive.blocks import BlockProblem, open_table
+from latlin.additive.blocks import block_problem
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import BINARY, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
-from latlin.additive.problem import Problem, offset_of, rows_of, spans_of, without_copies
+from latlin.additive.problem import Problem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
-from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.frames import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
@@ -149,7 +148,8 @@ class AdditiveModel(Archived, BaseEstimator):
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if is_large_frame(frame):
-            problem, frame = self._block_problem(read, frame, graph, checkpoint), None
+            problem = block_problem(read, frame, lambda table: self._problem(read, table, graph), checkpoint)
+            frame = None
         else:
             problem = without_copies(self._problem(read, frame, graph))
         how = (self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose)
@@ -219,15 +219,9 @@ class AdditiveModel(Archived, BaseEstimator):
         starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
         design = rows_of(parts, frame, starts).design
         problem = Problem(parts, family, observed, offset, design, unit)
-        _refuse_unknown(given, problem)
+        refuse_unknown_priors(given, problem)
         family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
         return problem
-
-    def _block_problem(self, read: Formula, frame: Any, graph: Any, checkpoint: Any) -> Problem:
-        blocks, count, table = open_table(frame)
-        sample = self._problem(read, table, graph)
-        own = {field.name: getattr(sample, field.name) for field in fields(sample)}
-        return BlockProblem(**own, read=read, blocks=blocks, count=count, digest=digest_of(blocks, checkpoint))
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -447,12 +441,3 @@ class AdditiveModel(Archived, BaseEstimator):
             )
         labels = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, labels)
-
-
-def _refuse_unknown(given: Mapping[str, Any], problem: Problem) -> None:
-    """Priors of things that are not there."""
-    names = {hyper.name for hyper in problem.hyperparameters}
-    names |= {name for part in problem.parts if part.label == "fixed" for name in part.names}
-    unknown = [name for name in given if name not in names and name != "sd"]
-    if unknown:
-        raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")

@@ -306,3 +306,12 @@ def offset_of(read: Formula, frame: Any, rows: int) -> Array:
     for source in read.offsets:
         total += evaluate(source, frame)
     return total
+
+
+def refuse_unknown_priors(given: Mapping[str, Any], problem: Problem) -> None:
+    """Priors of things that are not there."""
+    names = {hyper.name for hyper in problem.hyperparameters}
+    names |= {name for part in problem.parts if part.label == "fixed" for name in part.names}
+    unknown = [name for name in given if name not in names and name != "sd"]
+    if unknown:
+        raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")

@@ -39,7 +39,7 @@ from latlin.priors import InverseGamma
 
 SMOOTHNESS = {0.5: 1, 1.5: 2, 2.5: 3}
 #: by number of states, the share of the range of the data below which two places are one: states that near cannot be
-#: told apart in double precision
+#: distinguished in double precision
 NEAREST = {1: 1e-5, 2: 1e-3, 3: 1e-2}
 #: longest length sought, in units of the range of the data
 LONGEST = 3.0
@@ -71,7 +71,7 @@ class Smooth(Term):
     by: str | None = None
 
     def __post_init__(self) -> None:
-        if self.smoothness not in SMOOTHNESS:
+        if self.smoothness not in list(SMOOTHNESS):
             raise ValueError(f"smoothness must be 0.5, 1.5 or 2.5, got {self.smoothness!r}")
 
     @property

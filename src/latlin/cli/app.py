@@ -42,7 +42,7 @@ from latlin.cli.options import (
     read_file,
     split,
 )
-from latlin.cli.screen import one_sentence, plain, plain_lines, screen
+from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
 
 app = typer.Typer(
     help="Deterministic Bayesian inference in latent linear models.",
@@ -98,9 +98,10 @@ def fit(
     """Fit a Bayesian regression or classification to a table, and write the model to a file."""
     target = target if formula else _needed(target)
     with one_sentence(debug):
-        from latlin.cli.fit import Fitting, fit_model, save_and_tell
-        from latlin.cli.models import checked_folds, prepare, scale_of
-        from latlin.numerics.atomic import check_place
+        with steps("Loading", 1, quiet):
+            from latlin.cli.fit import Fitting, fit_model, save_and_tell
+            from latlin.cli.models import checked_folds, prepare, scale_of
+            from latlin.numerics.atomic import check_place
 
         check_place(out)
         if formula:
@@ -114,8 +115,9 @@ def fit(
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
-            table = read_file(data, sep, decimal, missing_values)
-            model = fit_model(prepare(table, choices, _answer()), how)
+            with steps("Reading", 1, quiet):
+                table = read_file(data, sep, decimal, missing_values)
+            model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
             from latlin.cli.fit import fit_blocks
@@ -282,8 +284,8 @@ def summary(
         loaded = load_model(model)
         rows = loaded.estimator.summary(checked_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
-        told = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
-        tell(loaded.facts.with_(coefficients=told, coverage=interval), screen(), most=len(told))
+        shown = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
+        tell(loaded.facts.with_(coefficients=shown, coverage=interval), screen(), most=len(shown))
         if out is not None:
             _write_rows(out, rows, safe_csv)
 

@@ -80,7 +80,7 @@ def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
 
 
 def choose_family(prepared: Prepared, how: Fitting) -> Prepared:
-    """The family of counts with the highest evidence, and a note that says so beside the best other one, held out."""
+    """The family of counts with the highest evidence, and a note that names it beside the best other one, held out."""
     if how.engine == "map":  # no evidence to choose by
         return prepared
     with steps("Choosing the family", 1, how.quiet) as advance:
@@ -129,9 +129,9 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
     for note in facts.notes:
         console.print(f"  {plain(note)}")
     for label, value in facts.log_evidence:
-        told = f" of {plain(label)}" if label else ""
+        of = f" of {plain(label)}" if label else ""
         worth = facts.evidence_kind if facts.evidence_kind != "none" else "this engine has none"
-        console.print(f"\nLog evidence{told} {decimal(value, '.4f')} ({worth})")
+        console.print(f"\nLog evidence{of} {decimal(value, '.4f')} ({worth})")
     ended = f"{'Converged' if facts.converged else 'NOT converged'} after {facts.steps} step{'s' * (facts.steps != 1)}"
     console.print(", ".join([ended, *(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)]))
     tell_assessment(facts.assessment, console)

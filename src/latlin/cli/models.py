@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin import linear
+from latlin.cli.screen import steps
 from latlin.datasets.columns import Levelling, listed
 from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps, refuse_gaps
 from latlin.datasets.table import Frame
@@ -104,18 +105,23 @@ def must_be_told(guess: Guess) -> str:
     raise ValueError(f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}")
 
 
-def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told) -> Prepared:
-    """Encode a table; `ask` is called when the family cannot be told from the target."""
+def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told, quiet: bool = True) -> Prepared:
+    """Encode a table; `ask` is called when the target does not show the family."""
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     refuse_unknown(frame.columns, (choices.target, *choices.others))
+    family, notes = _family(frame[choices.target], choices.family, ask)
+    # a bar after the question, which it would garble
+    with steps("Encoding", 1, quiet):
+        return _prepared(frame, choices, family, notes)
+
+
+def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> Prepared:
     encoding = _encoding(frame, choices)
-    goal = frame[choices.target]
-    family, notes = _family(goal, choices.family, ask)
     columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
     kept, more = _with_target(frame, choices)
     encoded = encoding.encode(kept)
-    target = with_columns(learn_target(goal, family, choices.levels), choices)
+    target = with_columns(learn_target(frame[choices.target], family, choices.levels), choices)
     rows = kept[encoded.kept]
     y = target.encode(rows[choices.target])
     if target.beside:

@@ -33,9 +33,9 @@ def predict_files(model: Model, paths: Sequence[Path], how: Asking, add: Callabl
     count = 0
     for part in (part for path in paths for part in read_parts(path, reading=how.reading)):
         with nullcontext() if part.whole and len(paths) == 1 else _told_where(part):
-            told = predict_table(model, part.rows, how)
-            add(told)
-        count += len(told)
+            found = predict_table(model, part.rows, how)
+            add(found)
+        count += len(found)
     if not count:
         raise ValueError(f"{paths[0]} has column names but no rows" if len(paths) == 1 else "the files have no rows")
     return count
@@ -65,17 +65,17 @@ def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
         columns = _labels(model, asked, how.coverage)
     else:
         columns = _numbers(model, asked, how.coverage, _beside_rows(model, frame, X))
-    told = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
-    if told.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
-        told = told.astype({model.target.name: "Int64"})
-    return _beside(frame, told.add_prefix("predicted_")) if how.keep else told
+    found = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
+    if found.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
+        found = found.astype({model.target.name: "Int64"})
+    return _beside(frame, found.add_prefix("predicted_")) if how.keep else found
 
 
-def _beside(frame: Frame, told: Frame) -> Frame:
-    taken = [name for name in told.columns if name in frame.columns]
+def _beside(frame: Frame, found: Frame) -> Frame:
+    taken = [name for name in found.columns if name in frame.columns]
     if taken:
         raise ValueError(f"the table has a column {taken[0]!r} already: rename it, or leave out --keep")
-    return need_pandas().concat([frame, told], axis=1)
+    return need_pandas().concat([frame, found], axis=1)
 
 
 def _beside_rows(model: Model, frame: Frame, X: Frame) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.datasets.columns import listed
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import one_of
 
 FILES = {
     "concrete": ("concrete_strength.csv.gz", "strength_mpa"),
@@ -56,10 +56,9 @@ def load_dataset(name: str) -> DataSet:
     >>> wine.X.shape, wine.target_name
     ((1599, 11), 'quality')
     """
+    one_of("name", name, NAMES)
     if name in FILES:
         return _bundled(*FILES[name])
-    if name not in NAMES:
-        raise ValueError(f"name must be one of {listed(NAMES)}, got {name!r}")
     return _from_sklearn(name)
 
 

@@ -251,11 +251,14 @@ def _or_written(series: Series) -> str:
 
 def column_of_numbers(series: Series) -> Array | None:
     """The values of a column of numbers or truth values, or None if it is of another kind."""
+    return series.to_numpy(float, na_value=np.nan) if holds_numbers(series.dtype) else None
+
+
+def holds_numbers(dtype: Any) -> bool:
+    """Whether a column of this type holds numbers or truth values."""
     from pandas.api import types
 
-    if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
-        return series.to_numpy(float, na_value=np.nan)
-    return None
+    return bool(types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
 def coded(series: Series) -> tuple[NDArray[np.intp], list[str]]:

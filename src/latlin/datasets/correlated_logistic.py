@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 
 
@@ -37,6 +38,7 @@ def correlated_logistic(
     >>> problem.x.shape, problem.new_y.shape, sorted(set(problem.y.tolist()))
     ((20, 5), (100,), [-1, 1])
     """
+    dim, n_train, n_test = whole("dim", dim, 1), whole("n_train", n_train, 1), whole("n_test", n_test)
     rng = generator(random_state)
     w = rng.standard_normal(dim)
     mixing = np.eye(dim)

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from latlin.numerics.atomic import replacing
+from latlin.numerics.options import listed
 
 Frame = Any  # a pandas.DataFrame; pandas is imported where it is used
 PARQUET = {".parquet", ".pq"}
 #: how a text begins that a spreadsheet takes for a formula
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t"}
+#: columns from which on a frame is laid out anew after reading
+MANY_COLUMNS = 1000
 PACKED = {".gz", ".bz2", ".xz", ".zip"}
 
 
@@ -45,14 +48,17 @@ def read_table(
     missing_values : sequence of str
         Texts that mean a missing value, besides empty cells and the usual ones (NA, NaN, null and the like).
     """
-    if sep is not None and len(sep) != 1:
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path must be the path of a file, got {path!r:.80}")
+    texts = listed("missing_values", missing_values, "texts")
+    if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
         raise ValueError(f"sep must be one character, got {sep!r}")
-    if decimal not in (".", ","):
+    if not isinstance(decimal, str) or decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
     source = existing_file(path)
     ending = table_ending(source)
     try:
-        options = {"decimal": decimal, "na_values": list(missing_values)}
+        options = {"decimal": decimal, "na_values": texts}
         is_text = ending not in PARQUET
         frame = _read_csv(source, sep or SEPARATORS[ending], options) if is_text else _read_parquet(source)
     except UnicodeDecodeError as error:
@@ -120,7 +126,7 @@ def table_ending(path: Path) -> str:
         endings.pop()
     if not endings or endings[-1] not in PARQUET | SEPARATORS.keys():
         known = ", ".join([*SEPARATORS, *sorted(PARQUET)])
-        raise ValueError(f"{path} is no table by its name: it must end in one of {known}")
+        raise ValueError(f"the path {path} is no table by its name: it must end in one of {known}")
     return endings[-1]
 
 
@@ -128,16 +134,28 @@ def _read_csv(source: Path, separator: str, options: Mapping[str, Any]) -> Frame
     """A table whose header names every cell; pandas would rename a second 'a', and take spare cells as row labels."""
     pandas = need_pandas()
     frame = pandas.read_csv(source, sep=separator, **options)
-    names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
+    if frame.shape[1] > MANY_COLUMNS:
+        frame = frame.copy()  # columns of a kind side by side in memory, in place of each on its own
+    names = frame.columns
+    if len(names) == 1 or _may_be_renamed(names):
+        names = pandas.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
     others = [mark for mark in ",;\t|" if len(names) == 1 and mark in names.iloc[0]]
     if others:
-        seem = f"and seem to be by {others[0]!r}: say so with --sep '{others[0]}'"
+        seem = f"and seem to be by {others[0]!r}: give --sep '{others[0]}'"
         raise ValueError(f"its columns must be separated by {separator!r}, {seem}")
     if not frame.index.equals(pandas.RangeIndex(len(frame))):
         raise ValueError("its rows have more cells than there are column names")
     if names.duplicated().any():
-        raise ValueError(f"column names must differ, and {names[names.duplicated()].iloc[0]!r} occurs more than once")
+        second = next(iter(names[names.duplicated()]))
+        raise ValueError(f"column names must differ, and {second!r} occurs more than once")
     return frame
+
+
+def _may_be_renamed(names: Any) -> bool:
+    """Whether a name looks as if pandas had made it of a second one that is the same: 'a.1' beside 'a'."""
+    known = set(map(str, names))
+    parts = (name.rpartition(".") for name in known)
+    return any(number.isdigit() and name in known for name, _, number in parts)
 
 
 def _read_parquet(source: Path) -> Frame:

@@ -148,7 +148,7 @@ class AffineIndependent:
     b : ndarray of shape (dim,)
         The mean.
     base : Base
-        The densities of the v_d: one shape for all, or one a coordinate; see `latlin.densities.bases`.
+        The densities of the v_d: one shape for all, or one per coordinate; see `latlin.densities.bases`.
 
     Examples
     --------
@@ -223,7 +223,7 @@ class AffineIndependent:
         return lu_solve(self._lu, np.eye(self.dim), trans=1), share * self.base.entropy_gradient()
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws, one a row."""
+        """Draws, one per row."""
         v = self.base.sample((count, self.dim), generator(random_state))
         return self.b + v @ self.A.T
 
@@ -245,7 +245,7 @@ class AffineIndependent:
         return turned if points.ndim == 2 else turned[0]
 
     def project(self, rows: Any) -> ProjectedMarginals:
-        """Exact marginals of Hw, one a row of H (dense or sparse)."""
+        """Exact marginals of Hw, one per row of H (dense or sparse)."""
         h = rows if sparse.issparse(rows) else np.atleast_2d(np.asarray(rows, float))
         third, fourth = (np.broadcast_to(c, self.dim) for c in self.base.third_and_fourth())
         return ProjectedMarginals(np.asarray(h @ self.b), np.asarray(h @ self.A), self._table, third, fourth)

@@ -72,7 +72,7 @@ class Table(NamedTuple):
 def tabulate(base: Base, dim: int, grid: Grid) -> Table:
     """Tables of φ and φ′ for `dim` coordinates."""
     if base.rows not in (1, dim):
-        raise ValueError(f"the base has {base.rows} shapes for {dim} coordinates; give one, or one a coordinate")
+        raise ValueError(f"the base has {base.rows} shapes for {dim} coordinates; give one, or one per coordinate")
     top = np.sqrt(min(grid.last, base.cutoff()))
     count = int(np.ceil(top / grid.step)) + kernels.MARGIN + 2
     s = np.square(grid.step * np.arange(count, dtype=float))

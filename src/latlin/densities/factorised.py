@@ -53,7 +53,7 @@ class Factorised:
         return np.diag(self.variance)
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws, one a row, by inverting each factor's distribution function between its tabulated points."""
+        """Draws, one per row, by inverting each factor's distribution function between its tabulated points."""
         rng = generator(random_state)
         draws = np.empty((count, self.dim))
         for coordinates, points, masses in self.tables:

@@ -42,7 +42,7 @@ class Covariance(Protocol):
         ...
 
     def draw(self, count: int, rng: np.random.Generator) -> Array:
-        """`count` draws of N(0, S), one a row."""
+        """`count` draws of N(0, S), one per row."""
         ...
 
 
@@ -89,7 +89,7 @@ class Gaussian:
         return self.covariance() @ v if times is None else times(v)
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws, one a row."""
+        """Draws, one per row."""
         return self.mean + self.structure.draw(count, generator(random_state))
 
     def logpdf(self, w: ArrayLike) -> Array:
@@ -100,5 +100,5 @@ class Gaussian:
         return log_density if points.ndim == 2 else log_density[0]
 
     def project(self, rows: Any) -> NormalMarginals:
-        """Marginals of Hw, one a row of H (dense or sparse)."""
+        """Marginals of Hw, one per row of H (dense or sparse)."""
         return NormalMarginals(np.asarray(rows @ self.mean), self.structure.project(rows))

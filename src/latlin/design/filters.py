@@ -11,6 +11,8 @@ from functools import reduce
 import numpy as np
 from scipy import sparse
 
+from latlin.numerics.options import whole
+
 ROOT3 = np.sqrt(3.0)
 #: Daubechies' scaling filter with four taps and two vanishing moments
 TAPS = np.array([1.0 + ROOT3, 3.0 + ROOT3, 3.0 - ROOT3, 1.0 - ROOT3]) / (4.0 * np.sqrt(2.0))
@@ -60,7 +62,7 @@ def wavelet_transform(shape: int | Sequence[int], levels: int | None = None) -> 
     """
     sizes = _sizes(shape)
     deepest = _deepest(sizes)
-    depth = deepest if levels is None else levels
+    depth = deepest if levels is None else whole("levels", levels)
     if not 0 <= depth <= deepest:
         raise ValueError(f"levels must lie between 0 and {deepest} for shape {tuple(sizes)}, got {levels!r}")
     coarse, details = sparse.csr_array(sparse.eye_array(int(np.prod(sizes)))), []
@@ -95,7 +97,7 @@ def _kron(a: sparse.sparray, b: sparse.sparray) -> sparse.csr_array:
 
 
 def _sizes(shape: int | Sequence[int]) -> list[int]:
-    sizes = [int(size) for size in np.atleast_1d(shape)]
-    if not sizes or min(sizes) < 1:
+    sizes = [whole("shape", size, 1) for size in ([shape] if np.ndim(shape) == 0 else shape)]  # type: ignore[union-attr]
+    if not sizes:
         raise ValueError(f"shape must hold positive sizes, got {shape!r}")
     return sizes

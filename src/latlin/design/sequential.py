@@ -21,6 +21,7 @@ from latlin.inference.infer import infer, resolve
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import listed, number, whole
 from latlin.potentials.base import Potential
 
 
@@ -73,9 +74,8 @@ class SequentialDesign:
         dim: int | None = None,
         verbose: bool = False,
     ) -> None:
-        if not np.isfinite(noise_variance) or noise_variance <= 0.0:
-            raise ValueError(f"noise_variance must be a positive number, got {noise_variance!r}")
-        self.noise_variance = float(noise_variance)
+        self.noise_variance = number("noise_variance", noise_variance, above=0.0)
+        dim = None if dim is None else whole("dim", dim, 1)
         self.engine, self.verbose = resolve(engine), verbose
         factors = _site_factors(filters, prior)
         self.dim = _dimension(factors, dim)
@@ -94,14 +94,14 @@ class SequentialDesign:
         """
         rows, values = self._rows(M, "M"), np.atleast_1d(np.asarray(y, float))
         if values.shape != (len(rows),) or not np.all(np.isfinite(values)):
-            raise ValueError(f"y must hold {len(rows)} finite numbers, one a row of M, got shape {values.shape}")
+            raise ValueError(f"y must hold {len(rows)} finite numbers, one per row of M, got shape {values.shape}")
         self.measurements = np.concatenate([self.measurements, rows])
         self.observations = np.concatenate([self.observations, values])
         self._stale = True
         return self
 
     def suggest(self, k: int = 1, candidates: ArrayLike | None = None) -> Array:
-        """The k measurements of largest information gain, one a row.
+        """The k measurements of largest information gain, one per row.
 
         Parameters
         ----------
@@ -169,10 +169,15 @@ class SequentialDesign:
 
 def _site_factors(filters: Any, prior: Potential | Sequence[Potential]) -> list[SiteFactor]:
     matrices = list(filters) if isinstance(filters, list | tuple) else [filters]
-    priors = [prior] * len(matrices) if isinstance(prior, Potential) else list(prior)
+    priors = [prior] * len(matrices) if isinstance(prior, Potential) else listed("prior", prior, "potentials")
+    if not matrices:
+        raise ValueError("filters must be a matrix or a list of matrices, got none")
     if len(priors) != len(matrices):
         raise ValueError(f"prior must be one potential or one a filter, got {len(priors)} for {len(matrices)} filters")
-    return [SiteFactor(matrix, potential) for matrix, potential in zip(matrices, priors, strict=True)]
+    try:
+        return [SiteFactor(matrix, potential) for matrix, potential in zip(matrices, priors, strict=True)]
+    except ValueError as error:
+        raise ValueError(f"filters and prior must go together: {error}") from error
 
 
 def _dimension(factors: list[SiteFactor], dim: int | None) -> int:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import function, listed, number, whole
 from latlin.numerics.progress import Progress, progress
 from latlin.numerics.rng import RandomState, generator
 
@@ -116,12 +117,14 @@ def calibrate(
     >>> found.ranks.shape, bool(found.p_values(bins=5)[0] > 0.01)
     ((40, 1), True)
     """
-    if n_runs < 1 or n_draws < 1:
-        raise ValueError(f"n_runs and n_draws must be positive, got {n_runs} and {n_draws}")
+    n_runs, n_draws = whole("n_runs", n_runs, 1), whole("n_draws", n_draws, 1)
+    shown = tuple(number("levels", level, above=0.0, below=1.0) for level in listed("levels", levels, "numbers"))
+    function("simulate", simulate)
+    names = None if names is None else listed("names", names, "names")
     fit, rng = _fitter(estimator), generator(random_state)
     with progress("calibrate", n_runs, verbose) as bar:
         ranks = np.stack([_run(simulate, fit, n_draws, rng, bar) for _ in range(n_runs)])
-    return Calibration(ranks, n_draws, _labels(names, ranks.shape[1]), tuple(levels))
+    return Calibration(ranks, n_draws, _labels(names, ranks.shape[1]), shown)
 
 
 def _run(simulate: Simulate, fit: Fitter, n_draws: int, rng: np.random.Generator, bar: Progress) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array, whole
 
 
 class ReliabilityCurve(NamedTuple):
@@ -44,7 +45,8 @@ def reliability_curve(happened: ArrayLike, probability: ArrayLike, *, bins: int 
     >>> curve.predicted.tolist(), curve.observed.tolist()
     ([0.1, 0.9], [0.0, 1.0])
     """
-    y, p = np.asarray(happened, float), np.asarray(probability, float)
+    y, p = float_array("happened", happened), float_array("probability", probability)
+    bins = whole("bins", bins, 1)
     if y.shape != p.shape or y.ndim != 1 or not y.size:
         raise ValueError(f"happened and probability must be vectors of one length, got shapes {y.shape} and {p.shape}")
     if not (np.all(np.isin(y, (0.0, 1.0))) and np.all((p >= 0.0) & (p <= 1.0))):

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array, number
 
 
 def log_score(y: ArrayLike, probability: ArrayLike) -> Array:
@@ -51,7 +52,7 @@ def crps_normal(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     >>> float(crps_normal(0.0, 0.0, 1.0).round(4))
     0.2337
     """
-    y, mean, std = (np.asarray(value, float) for value in (y, mean, std))
+    y, mean, std = together(y=y, mean=mean, std=std)
     if np.any(std < 0.0):
         raise ValueError(f"std must not be negative, got {std.min():g}")
     some = np.where(std > 0.0, std, 1.0)
@@ -70,10 +71,11 @@ def crps_draws(y: ArrayLike, draws: ArrayLike) -> Array:
     draws : array of shape (m, n)
         At least two a case.
     """
-    y, x = np.asarray(y, float), np.sort(np.asarray(draws, float), axis=0)
-    m = len(x)
+    y, x = float_array("y", y), float_array("draws", draws)
+    m = len(x) if x.ndim else 0
     if m < 2 or x.shape[1:] != y.shape:
-        raise ValueError(f"draws must have shape (m, {y.size}) with m of at least 2, got {x.shape}")
+        raise ValueError(f"draws must have shape (m, {y.size}), as y, with m of at least 2, got {x.shape}")
+    x = np.sort(x, axis=0)
     # Σ_{i<j} (x_j − x_i) of sorted draws = Σ_i (2i − m + 1) x_i
     pairs = np.tensordot(2.0 * np.arange(m) - m + 1.0, x, axes=1)
     return np.abs(x - y).mean(axis=0) - pairs / (m * (m - 1))
@@ -87,23 +89,33 @@ def interval_score(y: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: floa
     >>> interval_score([0.0, 2.0], -1.0, 1.0, coverage=0.9).round(6).tolist()
     [2.0, 22.0]
     """
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
-    y, low, high = (np.asarray(value, float) for value in (y, low, high))
+    coverage = number("coverage", coverage, above=0.0, below=1.0)
+    y, low, high = together(y=y, low=low, high=high)
     if np.any(low > high):
         raise ValueError("low must not exceed high")
     outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return high - low + 2.0 / (1.0 - coverage) * outside
 
 
+def together(**values: ArrayLike) -> tuple[Array, ...]:
+    """Arrays of numbers that can be taken entry by entry."""
+    arrays = {name: float_array(name, value) for name, value in values.items()}
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"the shapes do not go together: {shapes}") from None
+    return tuple(arrays.values())
+
+
 def _classes(y: ArrayLike, probability: ArrayLike) -> tuple[NDArray[np.int64], Array]:
-    p = np.asarray(probability, float)
+    p, seen = float_array("probability", probability), float_array("y", y)
     p = np.column_stack([1.0 - p, p]) if p.ndim == 1 else p
-    index = np.asarray(y).astype(np.int64)
+    index = np.where(np.isfinite(seen), seen, -1.0).astype(np.int64)
     if p.ndim != 2 or index.shape != p.shape[:1]:
         raise ValueError(f"y of shape {index.shape} and probability of shape {p.shape} do not go together")
     if not np.all((p >= 0.0) & (p <= 1.0)) or np.any(np.abs(p.sum(axis=1) - 1.0) > 1e-6):
         raise ValueError("probability must lie in [0, 1] and sum to one over classes")
-    if np.any(index != np.asarray(y)) or np.any((index < 0) | (index >= p.shape[1])):
+    if np.any(index != seen) or np.any((index < 0) | (index >= p.shape[1])):
         raise ValueError(f"y must hold classes 0 … {p.shape[1] - 1}")
     return index, p

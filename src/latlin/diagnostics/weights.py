@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 
 # --- Pareto-smoothed importance weights: the shape k̂ of the tail says whether weights can be trusted.
 #
@@ -58,7 +59,7 @@ def smooth_log_weights(log_weights: ArrayLike) -> Smoothed:
     >>> smooth_log_weights(np.zeros(100)).k_hat
     0.0
     """
-    logs = np.asarray(log_weights, float)
+    logs = float_array("log_weights", log_weights)
     if logs.ndim != 1 or np.any(np.isnan(logs)) or np.any(logs == np.inf):
         raise ValueError(f"log_weights must be a vector of numbers below infinity, got shape {logs.shape}")
     top = logs.max(initial=-np.inf)
@@ -144,6 +145,9 @@ def summarise_weights(log_weights: Array) -> WeightSummary:
     >>> summary.ess, summary.lower_bound, summary.upper_bound
     (100.0, -2.0, -2.0)
     """
+    log_weights = float_array("log_weights", log_weights)
+    if log_weights.ndim != 1:
+        raise ValueError(f"log_weights must be a vector, got shape {log_weights.shape}")
     n = len(log_weights)
     if not np.any(np.isfinite(log_weights)):
         return WeightSummary(np.inf, 0.0, -np.inf, np.inf, False)

@@ -111,7 +111,7 @@ class LocalBlocks:
     whole : Block
         All rows; the arrays may be memory-mapped, then a block is read when its turn comes.
     rows : int
-        Rows a block.
+        Rows per block.
     """
 
     whole: Block

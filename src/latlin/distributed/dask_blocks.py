@@ -18,7 +18,7 @@ from uuid import uuid4
 from latlin.distributed.blocks import Summand, add, tree
 from latlin.distributed.clusters import ambient_client, answer, told_faults
 from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, parts_of, rows_of
-from latlin.distributed.threads import counted, heard, log_block
+from latlin.distributed.threads import counted, listening, log_block
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
 
@@ -88,7 +88,7 @@ class Pass(NamedTuple):
         from dask.delayed import Delayed
 
         wanted = Delayed(key, graph)
-        watch = nullcontext() if self.tell is None else heard(self.client, self.name, self.watched, self.tell)
+        watch = nullcontext() if self.tell is None else listening(self.client, self.name, self.watched, self.tell)
         with told_faults(), one_blas_thread(), watch:
             found = wanted.compute() if self.client is None else answer(self.client, wanted)
         return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)

@@ -228,5 +228,5 @@ def _check_numbers(X: Any) -> None:
         raise ValueError("X is a data frame without columns")
     others = [str(name) for name, kind in X.dtypes.items() if not types.is_numeric_dtype(kind)]
     if others:
-        told = ", ".join(map(repr, others[:8]))
-        raise ValueError(f"X must hold numbers; these columns do not: {told}; encode them or leave them out")
+        listed = ", ".join(map(repr, others[:8]))
+        raise ValueError(f"X must hold numbers; these columns do not: {listed}; encode them or leave them out")

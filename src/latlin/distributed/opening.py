@@ -17,7 +17,7 @@ from latlin.distributed.dask_blocks import DaskBlocks
 from latlin.distributed.dask_parts import check_columns
 
 #: what estimators call what belongs to the rows
-TOLD = {"y": "y", "weight": "sample_weight", "offset": "offset"}
+ARGUMENTS = {"y": "y", "weight": "sample_weight", "offset": "offset"}
 
 
 def is_blocked(X: Any) -> bool:
@@ -59,7 +59,7 @@ def open_blocks(X: Any, y: Any = None, weight: Any = None, offset: Any = None, c
     """
     beside = {"y": y, "weight": weight, "offset": offset}
     if _has_blocks(X):
-        given = [TOLD[name] for name, values in beside.items() if values is not None]
+        given = [ARGUMENTS[name] for name, values in beside.items() if values is not None]
         if given:
             raise ValueError(f"{given[0]} was given beside X, which is blocks of rows: these hold their own {given[0]}")
         return X
@@ -83,7 +83,7 @@ def _open_local(X: Any, beside: dict[str, Any]) -> LocalBlocks:
     for name, values in columns.items():
         if values is not None and (values.ndim == 0 or values.shape[0] != X.shape[0]):
             raise ValueError(
-                f"{TOLD[name]} has shape {values.shape}; expected one entry for each of the {X.shape[0]} rows of X"
+                f"{ARGUMENTS[name]} has shape {values.shape}; expected one entry for each of the {X.shape[0]} rows of X"
             )
     return LocalBlocks.of(X, **columns)
 

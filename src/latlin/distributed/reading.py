@@ -33,7 +33,7 @@ def read_rows(pattern: str | os.PathLike[str], target: str | None = None, *, row
     target : str, optional
         The column of Parquet files that is y; the others are X.
     rows : int, optional
-        Rows a block of NumPy files, by default about 64 MiB; Parquet files keep the parts they were written in.
+        Rows per block of NumPy files, by default about 64 MiB; Parquet files keep the parts they were written in.
 
     Returns
     -------

@@ -72,8 +72,8 @@ class LatentFunction(Protocol):
 class Fitter(Protocol):
     """Training rows prepared for fits at many parameters.
 
-    An attribute `note`, where there is one, joins the message of the fit; `accuracy` is the relative change of the
-    evidence at which a search over parameters ends.
+    Attributes that it may have: `note`, which joins the message of the fit; `accuracy`, the relative change of the
+    evidence at which a search ends; and `settled`, true where no parameters are sought with this fitter.
     """
 
     @property

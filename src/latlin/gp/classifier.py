@@ -78,7 +78,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     posteriors_ : list of Posterior
         Over the latent functions at the training inputs: one for two classes, else one a class (against the rest).
     log_evidence_ : float, or ndarray with one number a class
-        Of the labels, with every constant; `evidence_kind_` says what it is worth.
+        Of the labels, with every constant; `evidence_kind_` says whether it is exact, a bound or an approximation.
     jitter_ : float
         Largest jitter added to a kernel matrix.
     hyperparameters_ : list of HyperparameterTable, one per binary problem

@@ -1,15 +1,17 @@
 """Inducing points as an approximation: how many, where, and in which steps the kernel is learnt.
 
 Parameters are learnt first on a small sample of the rows and few points, at inputs that suit the first kernel; then on
-larger samples and on all rows, at inputs that suit the kernel just learnt, from where the last search ended: most steps
-are cheap, and few remain for all rows. With `n_inducing="auto"` the points are doubled until the bound gains too little
-per point. The mathematics is in `latlin.gp.inducing_model`.
+larger samples, at inputs that suit the kernel just learnt, from where the last search ended: most steps are cheap. The
+last sample has at most `learning_rows` rows (all of them where there are fewer than twice as many), and with
+`n_inducing="auto"` the points are doubled there until the bound gains too little per point. The posterior is that of
+all rows. The mathematics is in `latlin.gp.inducing_model`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -29,9 +31,9 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable_as, storable_by_arguments
 
-#: rows of the samples on which parameters are learnt first, and points for each; a sample is at most half of the rows
+#: rows of the samples on which parameters are learnt first, and points for each; a sample is at most half of the next
 LADDER = ((2500, 100), (10_000, 200))
-#: points at first on all rows, and at last, where "auto" chooses
+#: points at first on the last sample, and at last, where "auto" chooses
 FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
@@ -53,6 +55,9 @@ class Inducing:
         k-means++, or where an array says.
     moves : int
         Steps in which a gradient moves the inducing inputs, after the kernel was learnt.
+    learning_rows : int or None
+        Rows from which kernel and likelihood parameters are learnt, drawn at random where there are more than twice as
+        many; None takes all. Learning P parameters from n rows costs about P/2n of the log probability per row.
 
     Notes
     -----
@@ -75,8 +80,11 @@ class Inducing:
     n_inducing: int | str = "auto"
     inputs: Any = "conditional-variance"
     moves: int = 0
+    learning_rows: int | None = 30_000
 
     def __post_init__(self) -> None:
+        if self.learning_rows is not None:
+            whole("learning_rows", self.learning_rows, 1)
         if self.n_inducing != "auto":
             whole("n_inducing", self.n_inducing, 1)
         whole("moves", self.moves)
@@ -106,13 +114,9 @@ class Inducing:
             raise ValueError(f"inducing points need engine 'gkl' or 'exact', got {engine.name!r}")
         rows = X if y is None else local_blocks(X, y)
         seed = int(rng.integers(2**31))
-        if not isinstance(self.inputs, str):
-            Z = np.ascontiguousarray(self.inputs, dtype=float)
-            return InducingFitter(self, rows, rows, Z, Z, engine, seed, one)
-        candidates = np.ascontiguousarray(sample_rows(rows, SAMPLE, seed).whole.X, dtype=float)
-        steps = InducingFitter.steps_for(rows)
-        fitter = InducingFitter(self, rows, rows, candidates, candidates[:1], engine, seed, one, steps)
-        return fitter.on_sample(setting)
+        sample = np.ascontiguousarray(sample_rows(rows, SAMPLE, seed).whole.X, dtype=float)
+        Z = sample[:1] if isinstance(self.inputs, str) else np.ascontiguousarray(self.inputs, dtype=float)
+        return InducingFitter(self, rows, rows, sample, Z, engine, seed, one).at_step(0, setting)
 
 
 @dataclass(frozen=True)
@@ -133,18 +137,18 @@ class InducingFitter:
     seed : int
     one : label, optional
         The class that counts as one, where targets are labels.
-    ladder : tuple of (int, int)
-        Rows and points of the samples on which parameters are still to be learnt; then come all rows.
+    step : int
+        Which of the samples is used.
     before : tuple of int and float, optional
         Number of points before they were doubled, and the bound there.
     moved : bool
         Inducing inputs were moved.
-    whole : bool
-        `used` are all rows, and inducing inputs suit the parameters that were learnt, or were given.
+    settled : bool
+        Parameters are learnt, and `used` are all rows.
     """
 
     #: relative change of the bound at which a search ends
-    accuracy: ClassVar[float] = 1e-5
+    accuracy: ClassVar[float] = 3e-5
     options: Inducing
     rows: Blocks
     used: Blocks
@@ -153,10 +157,10 @@ class InducingFitter:
     engine: Engine
     seed: int
     one: Any = None
-    ladder: tuple[tuple[int, int], ...] = ()
+    step: int = 0
     before: tuple[int, float] | None = None
     moved: bool = False
-    whole: bool = True
+    settled: bool = False
 
     @property
     def X(self) -> Array:
@@ -173,13 +177,25 @@ class InducingFitter:
         """Inducing inputs that suit some parameters."""
         return place(self.options.inputs, setting, self.candidates, count, np.random.default_rng(self.seed))
 
-    def on_sample(self, setting: Setting) -> InducingFitter:
-        """The next sample, with inducing inputs that suit some parameters."""
-        (count, points), *later = self.ladder
-        used = sample_rows(self.rows, count, self.seed)
-        return replace(
-            self, used=used, Z=self.placed(setting, min(points, self.most)), ladder=tuple(later), whole=False
-        )
+    @cached_property
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """Rows and points of the samples on which parameters are learnt, the last at the latest."""
+        total, wanted = count_rows(self.rows), self.options.learning_rows
+        rows = total if wanted is None or 2 * wanted > total else wanted
+        if not isinstance(self.options.inputs, str):
+            return ((rows, len(self.Z)),)
+        first = tuple(step for step in LADDER if 2 * step[0] <= rows) or ((rows, LADDER[0][1]),)
+        return (*first, (rows, FIRST if self.options.n_inducing == "auto" else self.most))
+
+    def at_step(self, step: int, setting: Setting) -> InducingFitter:
+        """The sample of a step, with inducing inputs that suit some parameters."""
+        points = min(self.steps[step][1], self.most)
+        Z = self.placed(setting, points) if isinstance(self.options.inputs, str) else self.Z
+        return replace(self, used=self._sample(step, self.seed), Z=Z, step=step)
+
+    def _sample(self, step: int, seed: int) -> Blocks:
+        rows = self.steps[step][0]
+        return self.rows if rows == count_rows(self.rows) else sample_rows(self.rows, rows, seed)
 
     def fit(self, setting: Setting, start: InducingFunction | None = None, verbose: bool = False) -> InducingFunction:
         """The optimum at fixed parameters."""
@@ -200,31 +216,19 @@ class InducingFitter:
 
     def kept(self) -> dict[str, Any]:
         """What a checkpoint needs besides parameters."""
-        names = ("Z", "seed", "before", "moved", "whole")
-        return {name: getattr(self, name) for name in names} | {"left": len(self.ladder)}
+        return {name: getattr(self, name) for name in ("Z", "seed", "step", "before", "moved")}
 
     def resumed(self, kept: Mapping[str, Any]) -> InducingFitter:
         """The fitter of a checkpoint, on the same rows."""
-        left, rest = kept["left"], {name: value for name, value in kept.items() if name != "left"}
-        steps = self.steps_for(self.rows)
-        later = steps[len(steps) - left :]
-        used = self.rows if kept["whole"] else sample_rows(self.rows, steps[len(steps) - left - 1][0], kept["seed"])
-        return replace(self, used=used, ladder=later, **rest)
-
-    @staticmethod
-    def steps_for(rows: Blocks) -> tuple[tuple[int, int], ...]:
-        """Rows and points of the samples on which parameters are learnt first."""
-        total = count_rows(rows)
-        return tuple(step for step in LADDER if 2 * step[0] <= total) or ((total, LADDER[0][1]),)
+        return replace(self, used=self._sample(kept["step"], kept["seed"]), **kept)
 
     def refined(self, latent: InducingFunction) -> InducingFitter | None:
-        """All rows and inputs for the kernel just learnt; then more points, while they gain enough; then moved ones."""
+        """The next sample; on the last one more points, while they gain enough, then moved ones; then all rows."""
         auto, setting = self.options.n_inducing == "auto", latent.setting
-        if self.ladder:
-            return self.on_sample(setting)
-        if not self.whole:
-            count = min(FIRST, self.most) if auto else self.most
-            return replace(self, used=self.rows, Z=self.placed(setting, count), whole=True)
+        if self.settled:
+            return None
+        if self.step + 1 < len(self.steps):
+            return self.at_step(self.step + 1, setting)
         if auto and isinstance(self.options.inputs, str) and not self._has_enough(latent):
             now = (len(self.Z), latent.posterior.log_evidence)
             more = self.placed(setting, min(2 * len(self.Z), self.most))
@@ -232,7 +236,7 @@ class InducingFitter:
                 return replace(self, Z=more, before=now)
         if self.options.moves and not self.moved:
             return replace(self, Z=self._moved(latent), moved=True)
-        return None
+        return None if self.used is self.rows else replace(self, used=self.rows, settled=True)
 
     def _has_enough(self, latent: InducingFunction) -> bool:
         if self.before is None:
@@ -257,7 +261,13 @@ class InducingFitter:
 
     @property
     def note(self) -> str:
-        """How many points there are, and why, for the message."""
+        """How many points and rows there are, and why, for the message."""
+        if not self.settled:
+            return self._points
+        return f"{self._points}; parameters learnt from {self.steps[-1][0]} of {count_rows(self.rows)} rows"
+
+    @property
+    def _points(self) -> str:
         count = f"{len(self.Z)} inducing points"
         if self.options.n_inducing != "auto" or not isinstance(self.options.inputs, str):
             return count
@@ -276,7 +286,7 @@ def _held(blocks: Blocks) -> tuple[Array, Array] | None:
 def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
     held = _held(fitter.rows)
     X, y = held if held else (None, None)
-    kept = {name: getattr(fitter, name) for name in ("options", "Z", "engine", "seed", "one", "before", "moved")}
+    kept = {name: getattr(fitter, name) for name in ("options", "engine", "one")} | fitter.kept()
     return kept | {"X": X, "y": y, "width": int(fitter.Z.shape[1])}
 
 
@@ -286,7 +296,7 @@ def _stored_rows(X: Array | None, y: Any, width: int) -> Any:
 
 def _put_fitter_together(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> InducingFitter:
     rows = _stored_rows(X, y, width)
-    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, **kept)
+    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, settled=True, **kept)
 
 
 def _take_function_apart(latent: InducingFunction) -> dict[str, Any]:

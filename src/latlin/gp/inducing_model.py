@@ -38,6 +38,7 @@ from latlin.distributed.threads import side_by_side
 from latlin.gp.kernel_gradients import cross, pull, pull_diagonal
 from latlin.gp.latent import MAX_JITTER, row_blocks
 from latlin.gp.setting import Setting
+from latlin.gp.training import count_rows
 from latlin.inference.blocks import BlockModel, Observed, pieces
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import parameter_gradients
@@ -314,7 +315,7 @@ class InducingFunction:
     def start_at(self, basis: Basis, blocks: Blocks, model: Model) -> Posterior | None:
         """Where to start in another basis: from the stand-ins of the same rows, or from this posterior's function."""
         if self.stand_ins is None or blocks is not self.blocks or not isinstance(blocks, LocalBlocks):
-            return self._carried(basis)
+            return self._scaled(self._carried(basis), count_rows(blocks) / count_rows(self.blocks))
         if isinstance(model, LatentLinearModel):
             gamma, nu = self.stand_ins
             rows = model.sites[0].H
@@ -346,6 +347,20 @@ class InducingFunction:
         except ValueError:
             return None
         return self._replaced(mean, precision)
+
+    def _scaled(self, start: Posterior | None, share: float) -> Posterior | None:
+        """A start as it would be with so many times the rows: S⁻¹ = I + share·(S⁻¹ − I), S⁻¹m likewise."""
+        if start is None or share == 1.0:
+            return start
+        try:
+            inverse = cholesky(start.covariance()).inverse()
+            linear = share * (inverse @ start.mean)
+            inverse *= share
+            inverse[np.diag_indices(len(linear))] += 1.0 - share
+            found = cholesky(inverse)
+        except ValueError:
+            return start
+        return self._replaced(found.solve(linear), found)
 
 
 def fit_inducing(

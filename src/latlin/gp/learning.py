@@ -204,8 +204,11 @@ def _search(
     found = maximise_evidence(setting, fitter, *steps, None, search.journal)
     while (better := fitter.refined(found.latent)) is not None:
         fitter, before = better, found
-        chosen = None if getattr(fitter, "settled", False) else optimizer
-        found = maximise_evidence(before.setting, fitter, chosen, 0, *steps[2:], before, search.journal)
+        if getattr(fitter, "settled", False):
+            latent = fitter.fit(before.setting, before.latent, verbose)
+            found = replace(before, latent=latent, converged=before.converged and latent.posterior.converged)
+            continue
+        found = maximise_evidence(before.setting, fitter, optimizer, 0, *steps[2:], before, search.journal)
         found = replace(found, trace=np.concatenate([before.trace, found.trace]), n_iter=before.n_iter + found.n_iter)
     said = (found.message, getattr(fitter, "note", ""), search.reason)
     return fitter, replace(found, message="; ".join(filter(None, said)))

@@ -87,7 +87,8 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
     posterior_ : Posterior
         Over the latent function at the training inputs.
     log_evidence_ : float
-        Log marginal likelihood of y with every constant; `evidence_kind_` says what it is worth.
+        Log marginal likelihood of y with every constant; `evidence_kind_` says whether it is exact, a bound
+        or an approximation.
     jitter_ : float
         What was added to the diagonal of the kernel matrix, because it was numerically singular; usually 0.
     theta_ : ndarray

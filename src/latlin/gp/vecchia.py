@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-from latlin.densities.sparse_precision import SparsePrecision
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.conditionals import Conditionals, Neighbourhoods
 from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
@@ -221,8 +221,10 @@ class VecchiaFitter:
     def gradient(self, latent: VecchiaLatent) -> Array:
         """∂ log evidence/∂theta at a posterior of `fit`."""
         setting, slopes = latent.setting, PrecisionSlopes(latent.posterior)
-        structure: Any = latent.posterior.density
-        precision: SparsePrecision = structure.structure.precision
+        structure = getattr(latent.posterior.density, "structure", None)
+        if not isinstance(structure, SparsePrecisionCovariance):
+            raise ValueError("the gradient of the evidence needs a factor of the precision; use covariance='full'")
+        precision = structure.precision
         entries, covariances = self._entries(precision.factor.analysis), precision.inverse_values
 
         def moments(span: slice) -> Array:

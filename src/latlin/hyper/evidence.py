@@ -23,6 +23,7 @@ from latlin.inference.map import MAP
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import mapping
 from latlin.priors.base import Prior
 from latlin.priors.flat import Flat
 
@@ -281,7 +282,7 @@ def _space(
 ) -> Space:
     if not isinstance(start, Mapping) or not start:
         raise ValueError(f"start must give every parameter of build a number by name, got {start!r:.80}")
-    bounds, priors = dict(bounds or {}), dict(priors or {})
+    bounds, priors = mapping("bounds", bounds), mapping("priors", priors)
     for name, given in (("bounds", bounds), ("priors", priors)):
         if unknown := sorted(set(given) - set(start)):
             raise ValueError(f"{name} names {', '.join(unknown)}, which start does not: it has {', '.join(start)}")

@@ -20,6 +20,7 @@ from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import one_of
 from latlin.numerics.progress import progress
 
 #: most hyperparameters of a lattice, of a composite design, and of importance sampling
@@ -214,10 +215,9 @@ def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain
 
 def _method(method: str, count: int) -> str:
     limits = {"lattice": LATTICE, "composite": COMPOSITE, "importance": SAMPLED}
+    one_of("method", method, ("auto", *limits))
     if method == "auto":
         method = "lattice" if count <= LATTICE else "composite" if count <= COMPOSITE else "importance"
-    if method not in limits:
-        raise ValueError(f"method must be 'auto', 'lattice', 'composite' or 'importance', got {method!r}")
     if count > limits[method]:
         raise ValueError(
             f"{count} hyperparameters are too many to integrate over by {method!r}, which takes up to "

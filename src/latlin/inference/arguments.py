@@ -13,6 +13,18 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.numerics.arrays import Array, summable, visible
 
 
+class Sealed:
+    """What is built once and then only read; arrays such as H are kept as they came, not copied."""
+
+    def _seal(self) -> None:
+        self.__dict__["_sealed"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_sealed" in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
+        super().__setattr__(name, value)
+
+
 def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
     try:
         raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
@@ -94,3 +106,14 @@ def positive_int(value: int, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
     return int(value)
+
+
+def common_dim(factors: list[Any]) -> int:
+    """The length of w that factors and constraints agree on."""
+    dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
+    if not dims:
+        raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
+    if len({dim for _, dim in dims}) > 1:
+        said = ", ".join(f"{name} has {dim}" for name, dim in dims)
+        raise ValueError(f"factors differ in the dimension of w: {said}")
+    return int(dims[0][1])

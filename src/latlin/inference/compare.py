@@ -101,11 +101,16 @@ def compare(
     rng = generator(random_state)
     rows: list[dict[str, Any]] = []
     posteriors: dict[str, Posterior] = {}
+    if not isinstance(engines, Iterable):
+        raise ValueError(f"engines must be a list of names or engine objects, got {engines!r:.80}")
     listed = [engines] if isinstance(engines, str) else list(engines)
     if not listed:
         raise ValueError("engines must name at least one engine, got none")
     for engine in listed:
-        resolved = resolve(engine)
+        try:
+            resolved = resolve(engine)
+        except ValueError as error:
+            raise ValueError(f"engines: {error}") from error
         label = engine if isinstance(engine, str) else _label(resolved)
         try:
             posterior = infer(model, resolved, verbose=verbose)

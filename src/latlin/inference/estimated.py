@@ -59,7 +59,7 @@ class AveragedSites:
 
 def can_be_estimated(model: LatentLinearModel) -> bool:
     """Whether a model has what the probes need."""
-    proper = any(f.H is None and (f.precision is None or f.rank == model.dim) for f in model.gaussians)
+    proper = any(f.H is None and (not f.by_precision or f.rank == model.dim) for f in model.gaussians)
     return model.smooth and model.log_concave and proper and not model.constraints and not model.normalise_prior
 
 

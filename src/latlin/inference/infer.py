@@ -40,13 +40,14 @@ from latlin.numerics.threads import blas_threads_for
 # number of non-zeros times its rank.
 
 
-#: min(N, D) up to which a full covariance is fitted, and dimension up to which D×D may be formed at all
+#: min(N, D) up to which a full covariance is fitted, and dimension up to which D×D may be formed at all; beyond, N×D
+#: numbers hold it where the prior is diagonal
 FULL = 2000
 SQUARE = 20_000
 #: dimension up to which kinks and heavy tails, and up to which few data, are worth a non-Gaussian density
 SMALL = 8
 SKEWED = 60
-#: full rows of a chevron, and the number of parameters it may have
+#: full rows of a chevron, and the number of parameters that it, or the rows of a full covariance, may have
 RANK = 50
 PARAMETERS = 20_000_000
 
@@ -131,7 +132,8 @@ def _fits_full(model: LatentLinearModel, n: int) -> bool:
     matrices = [*(factor.H for factor in model.sites), *(factor.H for factor in model.gaussians)]
     if any(isinstance(matrix, LinearOperator) for matrix in matrices):
         return model.dim <= FULL
-    return min(n + measured, model.dim) <= FULL and model.dim <= SQUARE
+    few = n + measured
+    return min(few, model.dim) <= FULL and (model.dim <= SQUARE or few * model.dim <= PARAMETERS)
 
 
 def _structured(model: LatentLinearModel, sites: Sites) -> tuple[Engine, str]:

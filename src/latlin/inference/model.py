@@ -17,9 +17,11 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.arguments import (
+    Sealed,
     checked_matrix,
     checked_precision,
     checked_projection,
+    common_dim,
     dense_operator,
     finite_array,
     positive_array,
@@ -37,19 +39,7 @@ BY_PRECISION = (
 )
 
 
-class _Sealed:
-    """What is built once and then only read; arrays such as H are kept as they came, not copied."""
-
-    def _seal(self) -> None:
-        self.__dict__["_sealed"] = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if "_sealed" in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
-        super().__setattr__(name, value)
-
-
-class GaussianFactor(_Sealed):
+class GaussianFactor(Sealed):
     """N(Hw | mean, cov), or the same by its precision.
 
     Parameters
@@ -187,7 +177,7 @@ class GaussianFactor(_Sealed):
         return f"GaussianFactor({kind} covariance on {on})"
 
 
-class Constraint(_Sealed):
+class Constraint(Sealed):
     """A w = e, exactly.
 
     Parameters
@@ -215,7 +205,7 @@ class Constraint(_Sealed):
         return f"Constraint({rows} row{'s' if rows > 1 else ''} on {self.dim} coordinates)"
 
 
-class SiteFactor(_Sealed):
+class SiteFactor(Sealed):
     """∏_n φ_n(h_nᵀw + offset_n)^{weight_n}, or expectations of these logarithms.
 
     Parameters
@@ -228,20 +218,9 @@ class SiteFactor(_Sealed):
         Non-negative exponents; a weight of 2 counts a site twice.
     offset : float or array of shape (n,), optional
     extra_variance : float or array of shape (n,), optional
-        Of what a projection leaves out, v_n ≥ 0: the sites are then exp⟨log φ_n(h_nᵀw + offset_n + ε)⟩ over
-        ε ~ N(0, v_n), so that their expectations under N(m, s²) are those of log φ_n under N(m, s² + v_n). By Jensen's
-        inequality the evidence of this model is at most that of the one in which every ε_n is a coordinate of w. For
+        Of what a projection leaves out: the sites are exp⟨log φ_n(h_nᵀw + offset_n + ε)⟩ over ε ~ N(0, v_n), and
+        the evidence is at most that of the model in which every ε_n is a coordinate of w (Jensen's inequality). For
         engines 'gkl', 'exact', 'laplace' and 'map'.
-
-    Examples
-    --------
-    >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-    >>> observed = potentials.Logit([1, 1])
-    >>> for v in (0.0, 1.0):
-    ...     sites = SiteFactor([[2.0], [1.0]], observed, extra_variance=v)
-    ...     print(round(infer(LatentLinearModel([GaussianFactor(dim=1), sites]), "gkl").log_evidence, 4))
-    -1.1594
-    -1.3168
     """
 
     def __init__(
@@ -399,7 +378,7 @@ class LatentLinearModel(SiteTraits):
         held = _checked_constraints(constraints)
         object.__setattr__(self, "gaussians", tuple(f for f in listed if isinstance(f, GaussianFactor)))
         object.__setattr__(self, "sites", tuple(f for f in listed if isinstance(f, SiteFactor)))
-        object.__setattr__(self, "dim", _common_dim([*listed, *held]))
+        object.__setattr__(self, "dim", common_dim([*listed, *held]))
         object.__setattr__(self, "constraints", held)
         object.__setattr__(self, "normalise_prior", bool(normalise_prior))
         self.constraint_rows()
@@ -453,18 +432,10 @@ def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
 def _checked_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
     if isinstance(constraints, Constraint):
         raise ValueError("constraints must be a list of Constraint, got one alone")
+    if not isinstance(constraints, Iterable):
+        raise ValueError(f"constraints must be a list of Constraint, got {constraints!r:.80}")
     held = tuple(constraints)
     for constraint in held:
         if not isinstance(constraint, Constraint):
             raise ValueError(f"constraints must be a list of Constraint, got a {type(constraint).__name__} in it")
     return held
-
-
-def _common_dim(factors: list[GaussianFactor | SiteFactor | Constraint]) -> int:
-    dims = [(repr(factor), factor.dim) for factor in factors if factor.dim is not None]
-    if not dims:
-        raise ValueError("the length of w is not known: give GaussianFactor a dim, or a factor an H")
-    if len({dim for _, dim in dims}) > 1:
-        said = ", ".join(f"{name} has {dim}" for name, dim in dims)
-        raise ValueError(f"factors differ in the dimension of w: {said}")
-    return int(dims[0][1])

@@ -23,6 +23,7 @@ from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 
 if TYPE_CHECKING:
+    from latlin.inference.diagnosis.correction import CorrectedMarginals
     from latlin.inference.diagnosis.diagnose import Diagnosis
 
 EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
@@ -154,6 +155,39 @@ class Posterior(Archived):
         from latlin.inference.diagnosis.diagnose import diagnose  # when first needed: fits do without it
 
         return diagnose(self, n, random_state)
+
+    def corrected_marginals(self, H: Any = None) -> CorrectedMarginals:
+        """Marginals of w, or of Hw, with the skew that a Gaussian leaves out, for Gaussian KL.
+
+        Means and variances are corrected by the third and fourth derivatives of the sites, averaged over the Gaussian,
+        to leading order. It needs the covariances of all pairs of sites, and no new fit.
+
+        Parameters
+        ----------
+        H : array of shape (n, dim), optional
+            Projections; by default the coordinates of w.
+
+        Returns
+        -------
+        CorrectedMarginals
+            `mean`, `variance`, `std`, `skewness`, and `quantile(q)`.
+
+        Examples
+        --------
+        >>> from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+        >>> model = LatentLinearModel([GaussianFactor(dim=1), SiteFactor([[2.0], [1.0]], potentials.Logit([1, 1]))])
+        >>> infer(model, "gkl").corrected_marginals().skewness.round(2).tolist()
+        [0.17]
+        """
+        from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
+
+        if self.engine != "gkl" or not isinstance(self.density, Gaussian):
+            raise ValueError(
+                f"corrected_marginals() corrects one Gaussian of engine 'gkl', and this is engine {self.engine!r} with "
+                f"{type(self.density).__name__}"
+            )
+        rows = np.eye(self.model.dim) if H is None else checked_matrix(dense_operator(H), "H", self.model.dim)
+        return correct_marginals(in_memory(self.model), self.density, rows)
 
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.

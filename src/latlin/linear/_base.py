@@ -263,7 +263,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         self.coef_std_ = self._shaped(np.stack(spreads))
 
     def _shaped(self, values: Array) -> Any:
-        """Attributes with one leading axis a response; dropped where there is one by definition."""
+        """Attributes with one leading axis per response; dropped where there is one by definition."""
         return self._cast(values)
 
     def _cast(self, values: Any) -> Any:

@@ -69,7 +69,7 @@ class Table(NamedTuple):
     log_exposure : float or None
         log Σ weight exp(offset); None without offsets, one per row.
     width : int
-        Offsets a row.
+        Offsets per row.
     sparse, single : bool
         Some rows are sparse; all are of single precision.
     """

@@ -85,7 +85,7 @@ def _parts(likelihood: Likelihood, at: Latent) -> list[tuple[float, Potential, L
 
 
 def log_density(likelihood: Likelihood, at: Latent) -> Array:
-    """log ∫ φ_n(x) q_n(x) dx for the likelihood's own observations, one a row, averaged over hyperparameters."""
+    """log ∫ φ_n(x) q_n(x) dx for the likelihood's own observations, one per row, averaged over hyperparameters."""
     logs = [np.log(weight) + _log_density(potential, part) for weight, potential, part in _parts(likelihood, at)]
     return logs[0] if len(logs) == 1 else np.asarray(logsumexp(logs, axis=0))
 

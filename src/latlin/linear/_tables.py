@@ -44,9 +44,9 @@ def needs_encoding(X: Any) -> bool:
     """Whether X is a data frame with a column that is not of plain numbers."""
     if not is_frame(X):
         return False
-    from latlin.datasets.columns import column_of_numbers  # arrays do without it
+    from latlin.datasets.columns import holds_numbers  # arrays do without it
 
-    return any(column_of_numbers(X.iloc[:, j].dropna()) is None for j in range(X.shape[1])) and not _is_arraylike(X)
+    return not all(map(holds_numbers, set(X.dtypes))) and not _is_arraylike(X)
 
 
 def _is_arraylike(X: Any) -> bool:

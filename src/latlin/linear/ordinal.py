@@ -165,6 +165,6 @@ class BayesianOrdinalRegression(Classification):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # classes that are not ordered along one direction cannot be told apart by one linear predictor
+        # classes that are not ordered along one direction cannot be separated by one linear predictor
         tags.classifier_tags.poor_score = True
         return tags

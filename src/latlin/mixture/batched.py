@@ -1,4 +1,4 @@
-"""Stacks of small matrices, one a component: factors and inverses."""
+"""Stacks of small matrices, one per component: factors and inverses."""
 
 from __future__ import annotations
 

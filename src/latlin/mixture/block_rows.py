@@ -133,7 +133,7 @@ def positive(block: Block) -> Rows:
 def _counts(block: Block, missing_allowed: bool) -> tuple[int, int, float, Array]:
     weights = np.ones(block.n_rows) if block.weight is None else np.asarray(block.weight, dtype=np.float64)
     if weights.shape != (block.n_rows,) or not np.isfinite(weights).all() or (weights < 0.0).any():
-        raise ValueError("sample_weight must be one number a row, finite, not negative, and not all zero")
+        raise ValueError("sample_weight must be one number per row, finite, not negative, and not all zero")
     seen = np.zeros(block.X.shape[1])
     for part in slices(block.n_rows):
         x = np.asarray(block.X[part])

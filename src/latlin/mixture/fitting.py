@@ -28,11 +28,16 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
 
 SHORT_RUN = 10
+#: rounds of a few steps in which the scale of the prior covariance is learnt, and the change of its log that ends them
+ROUNDS, ROUND_STEPS, STILL = 30, 2, 0.02
+FIRST_STEPS = 200
+#: factors of the default covariance that are learnt; duplicate rows would drive it to zero
+FACTORS = (1e-3, 1e3)
 
 
 @storable
 class Trace(NamedTuple):
-    """How a fit went, one entry an evaluation of the bound."""
+    """How a fit went, one entry per evaluation of the bound."""
 
     bound: Array
     log_likelihood_error: Array  # ln p(X | truth) − ln p(X | E[π], E[μ]); NaN without a truth
@@ -44,6 +49,7 @@ class Fit(NamedTuple):
     """Where a fit ended."""
 
     belief: Belief
+    moments: Any
     bound: float
     counts: Array
     converged: bool
@@ -109,18 +115,51 @@ class Recorder:
         return Trace(bound, error, seconds, self.updates * np.arange(1, len(bound) + 1))
 
 
-def best_start(climb: NaturalClimb | EuclideanClimb, sample: Sample, components: int, n_init: int) -> Any:
-    """The best of `n_init` k-means++ starts, each after a short run of the same algorithm."""
-    best: Any = None
-    for _ in range(n_init):
+class Start(NamedTuple):
+    """Where a fit may begin, where a short run led from there, and its own random numbers."""
+
+    begin: Any
+    tried: Any
+    rng: np.random.Generator
+
+
+def record_starts(climb: NaturalClimb | EuclideanClimb, sample: Sample, components: int, n_init: int) -> list[Start]:
+    """Of `n_init` k-means++ starts, each after a short run of the same algorithm, those better than all before.
+
+    A fit from each of them never ends lower with more starts: the records of a few are the first of many.
+    """
+    records: list[Start] = []
+    for rng in climb.rng.spawn(n_init):
         labels = seed_labels(sample, components, climb.rng)
-        state: Any = climb.start(sample.moments(climb.mixture, labels, components))
+        begin: Any = climb.start(sample.moments(climb.mixture, labels, components))
+        state: Any = begin
         if n_init > 1:
             for _ in range(SHORT_RUN):
                 state, _ = climb.step(state)
-        if best is None or state.bound > best.bound:
-            best = state
-    return best
+        if not records or state.bound > records[-1].tried.bound:
+            records.append(Start(begin, state, rng))
+    return records
+
+
+def learn_scale(climb: Any, state: Any, factor: float) -> tuple[Any, Any, float]:
+    """The climb and its state under the prior covariance that a few rounds find best, and its factor.
+
+    It begins at the optimum of the prior as it is. A step that maximises the bound over the factor stands between short
+    climbs, so that the bound never falls.
+    """
+    rough = Rules(gradient_tol=1e-3, objective_tol=1e-5, max_iter=FIRST_STEPS)
+    state = ascend(climb.step, state, rough, warn=False).state
+    for _ in range(ROUNDS):
+        change = climb.mixture.best_factor(climb.belief(state), state.moments.counts)
+        change = float(np.clip(change * factor, *FACTORS)) / factor
+        if abs(np.log(change)) < STILL:
+            break
+        factor *= change
+        climb = replace(climb, mixture=climb.mixture.with_factor(change))
+        state = climb.start(state.moments)
+        for _ in range(ROUND_STEPS):
+            state, _ = climb.step(state)
+    return climb, state, factor
 
 
 def fit_mixture(
@@ -151,7 +190,7 @@ def fit_mixture(
     final, trace = ascent.state, recorder.trace()
     n_iter = int(trace.iterations[-1])
     belief = climb.belief(final)
-    return Fit(belief, final.bound, final.target.counts, ascent.converged, n_iter, trace, ascent.message)
+    return Fit(belief, final.target, final.bound, final.target.counts, ascent.converged, n_iter, trace, ascent.message)
 
 
 def _recorded(climb: Any, recorder: Recorder, fresh: bool) -> Callable[[Any], tuple[Any, Measure]]:

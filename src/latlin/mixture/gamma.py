@@ -2,7 +2,7 @@
 
     λ ~ Gamma(ν₀/2, Ψ₀/2),   μ_k | λ ~ N(m₀, 1/(β₀λ)),
 
-one λ a component and feature ("diagonal") or one a component ("spherical"). ν and Ψ are those of a Wishart in
+one λ per component and feature ("diagonal") or one per component ("spherical"). ν and Ψ are those of a Wishart in
 one dimension, so that the words of the prior mean the same for every structure.
 """
 
@@ -56,6 +56,10 @@ class _GammaPrior:
         """Σ_k E[λ_k]·second_k."""
         return float((params.dof * (second / params.scale).T).sum())
 
+    def best_factor(self, params: GammaParams, used: Array) -> float:
+        """The t that gives the prior tΨ₀ the highest bound at q: ν₀ = tΨ₀E[λ], averaged over the precisions used."""
+        return float(self.prior_dof / np.mean((self.prior_scale * (params.dof / params.scale.T).T)[used]))
+
     def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
         """β, m and the weights β₀N/β of the squares of x̄ − m₀."""
         beta = self.prior_strength + moments.counts
@@ -72,7 +76,7 @@ def _student(square: Array, dof: Array, dim: int, log_scale: Array) -> Array:
 @storable
 @dataclass(frozen=True)
 class Diagonal(_GammaPrior):
-    """One precision a component and feature."""
+    """One precision per component and feature."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return weight[:, None] * np.square(delta)
@@ -152,7 +156,7 @@ class Diagonal(_GammaPrior):
 @storable
 @dataclass(frozen=True)
 class Spherical(_GammaPrior):
-    """One precision a component; each row counts D times for it."""
+    """One precision per component; each row counts D times for it."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return weight * np.square(delta).sum(axis=1)

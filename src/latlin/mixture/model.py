@@ -10,7 +10,7 @@ with every constant, so it can be compared with any other model of the same data
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -106,6 +106,10 @@ class Belief(NamedTuple):
     components: Any
 
 
+#: rows from which on a component says something about its prior
+OCCUPIED = 1.0
+
+
 class Evaluation(NamedTuple):
     """One pass over the data at a belief."""
 
@@ -124,6 +128,14 @@ class Mixture:
     def belief(self, moments: Moments) -> Belief:
         """The optimal q(π) q(θ) given the responsibilities' moments."""
         return Belief(self.weights.posterior(moments.counts), self.components.posterior(moments))
+
+    def best_factor(self, belief: Belief, counts: Array) -> float:
+        """By how much to multiply the prior covariance for the highest bound; empty components follow their prior."""
+        return float(self.components.best_factor(belief.components, counts >= OCCUPIED))
+
+    def with_factor(self, factor: float) -> Mixture:
+        """The same with so many times the prior covariance."""
+        return replace(self, components=replace(self.components, prior_scale=factor * self.components.prior_scale))
 
     def kl(self, belief: Belief) -> float:
         """KL(q(π) q(θ) ‖ p(π) p(θ))."""

@@ -41,6 +41,8 @@ DEFAULTS = {
     "pathwise": Defaults(Adam(), 3000, 1e-5, 1, _DRAWS),
     "iwae": Defaults(Adam(), 3000, 1e-5, 5, _DRAWS),
 }
+#: climbs whose steps are optimal, all else held
+EXACT = ("cavi", "natural")
 NOISY = {"stochastic-natural", "sgd", "score", "pathwise", "iwae"}
 MINI_BATCH = {"stochastic-natural", "sgd"}
 MISSING = {"cavi", "natural"}
@@ -168,3 +170,9 @@ def check_blocks(est: Any, truth: object, checkpoint: object) -> None:
         raise ValueError("truth is for rows in memory; leave it out for blocks of rows")
     if checkpoint is not None and est.algorithm in NOISY:
         raise ValueError(f"checkpoint is for 'cavi', 'natural' and 'gradient', not for algorithm={est.algorithm!r}")
+
+
+def learns_scale(estimator: Any) -> bool:
+    """Whether the scale of the prior covariance is learnt: the default one, by the two exact climbs."""
+    given = estimator.covariance_prior is not None or estimator.covariance == "fixed"
+    return bool(estimator.algorithm in EXACT and not given)

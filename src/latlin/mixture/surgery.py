@@ -17,7 +17,7 @@ from latlin.numerics.linalg import Array
 
 
 class Surgery(Protocol):
-    """How scatter is handed over, by structures that keep one a component and by those that pool it."""
+    """How scatter is handed over, by structures that keep one per component and by those that pool it."""
 
     def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
         """`first` takes over what `second` answered for."""

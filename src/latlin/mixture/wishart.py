@@ -1,4 +1,4 @@
-"""Components with full covariance: normal-Wishart priors, one precision a component or one for all ("tied").
+"""Components with full covariance: normal-Wishart priors, one precision per component or one for all ("tied").
 
     Λ_k ~ W(Ψ₀⁻¹, ν₀),   μ_k | Λ_k ~ N(m₀, (β₀Λ_k)⁻¹),   and the posterior is of the same family:
 
@@ -83,12 +83,18 @@ class _WishartPrior:
         kl = wishart_kl(params.dof, log_det, self.prior_dof, prior_log_det, trace, self.dim)
         return float(np.sum(kl))
 
+    def best_factor(self, params: WishartParams, used: Array) -> float:
+        """The t that gives the prior tΨ₀ the highest bound at q: ν₀D = t tr Ψ₀E[Λ], averaged over the matrices used."""
+        whitened = inverse(params.root) @ root_of(self.prior_scale)
+        trace = params.dof * np.square(whitened).sum(axis=(-2, -1))
+        return float(self.prior_dof * self.dim / np.mean(trace[used] if trace.ndim else trace))
+
     def kl(self, params: WishartParams) -> float:
         """KL(q(μ, Λ) ‖ p(μ, Λ))."""
         return self.mean_kl(params) + self.precision_kl(params)
 
     def _student_root(self, params: WishartParams) -> tuple[Array, Array]:
-        """Degrees of freedom ν − D + 1 and the factor of (β+1)/(β(ν−D+1)) Ψ, one a component."""
+        """Degrees of freedom ν − D + 1 and the factor of (β+1)/(β(ν−D+1)) Ψ, one per component."""
         dof = np.broadcast_to(params.dof - self.dim + 1.0, params.strength.shape)
         scale = np.sqrt((params.strength + 1.0) / (params.strength * dof))
         return dof, scale[:, None, None] * params.root
@@ -115,7 +121,7 @@ class _WishartPrior:
 @storable
 @dataclass(frozen=True)
 class Full(_WishartPrior):
-    """One Wishart precision a component."""
+    """One Wishart precision per component."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
         return weight[:, None, None] * delta[:, :, None] * delta[:, None, :]

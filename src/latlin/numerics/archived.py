@@ -96,6 +96,8 @@ def save_with_card(path: str | os.PathLike[str], fitted: Archived, card: Any) ->
 
 def load_with_card(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """What `save_with_card` wrote."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path must be the path of a file, got {path!r:.80}")
     archive = read_archive(path)
     cls = _class_of(archive.kind)
     if cls is None:

@@ -122,7 +122,10 @@ def _kinds(values: Any) -> list[tuple[str, str]]:
     kinds = getattr(values, "dtypes", None)
     columns = getattr(values, "columns", None)
     if kinds is not None and columns is not None and not callable(kinds):
-        return [(f"column {column!r} ", str(kind)) for column, kind in zip(columns, list(kinds), strict=False)]
+        first: dict[Any, Any] = {}
+        for column, kind in zip(columns, list(kinds), strict=False):
+            first.setdefault(kind, column)
+        return [(f"column {column!r} ", str(kind)) for kind, column in first.items()]
     kind = getattr(values, "dtype", None)
     return [] if kind is None or callable(kind) else [("", str(kind))]
 

@@ -6,7 +6,7 @@ Every refusal is a ValueError that says the argument, what was expected and what
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -88,6 +88,27 @@ def pair(name: str, value: Any, what: str) -> tuple[float, float]:
     return float(value[0]), float(value[1])
 
 
+def function(name: str, value: Any) -> Any:
+    """`value`, if it can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} must be callable, got {value!r:.80}")
+    return value
+
+
+def mapping(name: str, value: Any) -> dict[str, Any]:
+    """`value`, names to whatever belongs to them, as a dict; empty for None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a dict, got {value!r:.80}")
+    return dict(value or {})
+
+
+def listed(name: str, value: Any, what: str) -> list[Any]:
+    """`value`, a sequence of something but a text, as a list."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"{name} must be a list of {what}, got {value!r:.80}")
+    return list(value)
+
+
 def jobs(value: Any) -> int | None:
     """`n_jobs` as joblib counts processes: None, or a whole number other than 0."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value == 0):
@@ -107,12 +128,17 @@ def file_path(name: str, value: Any) -> str | os.PathLike[str]:
     return value
 
 
-def real_array(name: str, value: Any) -> np.ndarray:
-    """`value` as an array of finite numbers."""
+def float_array(name: str, value: Any) -> np.ndarray:
+    """`value` as an array of numbers, which need not be finite."""
     try:
-        array = np.asarray(value, float)
+        return np.asarray(value, float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers in rows of one length, got {value!r:.80}") from error
+
+
+def real_array(name: str, value: Any) -> np.ndarray:
+    """`value` as an array of finite numbers."""
+    array = float_array(name, value)
     if not np.all(np.isfinite(array)):
         bad = int(array.size - np.isfinite(array).sum())
         raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")

@@ -6,11 +6,12 @@ Work that comes in parts, such as a pass over blocks of rows, says where it stan
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+T = TypeVar("T")
 #: seconds between two drawings of a bar whose loop stands still
 INTERVAL = 0.1
 
@@ -64,6 +65,20 @@ def begin_pass(count: int) -> Callable[[int], None] | None:
     """A pass over `count` blocks begins: what to tell the number of blocks that are done, or None without a bar."""
     bar = _SHOWN.get()
     return None if bar is None else bar.begin_pass(count)
+
+
+def watched(items: Iterable[T], label: str, total: int | None, verbose: bool) -> Iterator[T]:
+    """The items, each a step of a bar that is done when the next one is asked for.
+
+    Examples
+    --------
+    >>> list(watched("ab", "letters", 2, verbose=False))
+    ['a', 'b']
+    """
+    with progress(label, total, verbose) as bar:
+        for item in items:
+            yield item
+            bar.advance("")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def evidence(
     name : str
         Of the hyperparameter.
     kind : str, optional
-        "exact", "lower bound" or "approximation": what the number is worth.
+        "exact", "lower bound" or "approximation": what kind of number it is.
     chosen : float, optional
         A value to mark, such as `prior_scale_` of a fit with `prior_scale="auto"`.
     logarithmic : bool
@@ -93,7 +93,7 @@ def evidence(
 
 # --- The bounds of several engines on one model, one above the other.
 
-#: what a number is worth → its mark: a bound may only be too low, an exact one is it, an approximation may be off
+#: kind of a number → its mark: a bound may only be too low, an exact one is it, an approximation may be off
 MARKS = {"lower bound": (">", BLUE), "exact": ("D", GREEN), "approximation": ("o", ORANGE)}
 
 

@@ -133,7 +133,7 @@ def intervals(
     coverage: float | None = None,
     most: int = 200,
 ) -> Axes:
-    """One line a row, from low to high, in rising order of its middle; the observed value on it, or off it.
+    """One line per row, from low to high, in rising order of its middle; the observed value on it, or off it.
 
     Parameters
     ----------

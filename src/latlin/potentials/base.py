@@ -1,4 +1,4 @@
-"""What every potential answers: a block of scalar functions φ_n, one a site, evaluated as arrays.
+"""What every potential answers: a block of scalar functions φ_n, one per site, evaluated as arrays.
 
 A potential is asked for quantities, never for an engine's needs. `log_density` is the one thing a family must
 write; the others have quadrature defaults, and a family overrides one only where it knows a closed form or a
@@ -43,7 +43,7 @@ class Potential(ABC):
 
     #: names of the constructor's arguments; each is an attribute too
     parameters: ClassVar[tuple[str, ...]] = ()
-    #: names of the attributes that hold one number a site (or one for all)
+    #: names of the attributes that hold one number per site (or one for all)
     arrays: ClassVar[tuple[str, ...]] = ()
     #: the parameter that holds the observation, and some valid value of it
     observation: ClassVar[tuple[str, float]] = ("loc", 0.0)
@@ -90,7 +90,7 @@ class Potential(ABC):
         return m
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
-        """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number a site.
+        """Where ψ is neither a line nor a parabola: pairs (centre, width), scalars or one number per site.
 
         Quadrature puts panel edges at each centre (a kink may sit there) and at centre ± width·2^k.
         """
@@ -104,7 +104,7 @@ class Potential(ABC):
 
     @property
     def strip(self) -> Any:
-        """φ is analytic and has no zero in |Im x| < strip, a number or one a site; None where that is not known."""
+        """φ is analytic and has no zero in |Im x| < strip, a number or one per site; None where that is not known."""
         return None
 
     def _peaks(self, m: Array, v: Array, power: Array) -> tuple[tuple[Array, Array], ...]:

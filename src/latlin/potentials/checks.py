@@ -15,7 +15,7 @@ class UnboundedExpectation(ValueError):
 
 
 def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
-    """Finite numbers, a scalar or one number a site, as a read-only copy."""
+    """Finite numbers, a scalar or one number per site, as a read-only copy."""
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
@@ -23,7 +23,7 @@ def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     if array.ndim > max_ndim:
         raise ValueError(f"{name} must have at most {max_ndim} dimension(s), got shape {array.shape}")
     if array.size == 0:
-        raise ValueError(f"{name} is empty; expected a number or one number a site")
+        raise ValueError(f"{name} is empty; expected a number or one number per site")
     refuse(name, array, ~np.isfinite(array), "finite numbers")
     summable(name, array)
     array.flags.writeable = False

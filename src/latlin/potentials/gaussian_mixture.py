@@ -25,7 +25,7 @@ class GaussianMixture(Potential):
     Parameters
     ----------
     weights, locs, scales : array_like of shape (components,) or (sites, components)
-        One mixture for all sites, or one a site; the three are broadcast. Weights are positive and sum to one;
+        One mixture for all sites, or one per site; the three are broadcast. Weights are positive and sum to one;
         scales are standard deviations. Where all components have one centre the sites are super-Gaussian.
 
     Examples

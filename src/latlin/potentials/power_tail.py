@@ -11,7 +11,7 @@ from latlin.potentials.checks import refuse_overflow
 
 
 class PowerTail(NamedTuple):
-    """Sites with tails |x|^{−2β}, each field a scalar or one number a site.
+    """Sites with tails |x|^{−2β}, each field a scalar or one number per site.
 
     The expectations are compiled; `latlin.potentials.kernels.student` says how they are taken.
     """

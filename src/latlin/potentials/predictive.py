@@ -28,7 +28,7 @@ Block = Any
 
 
 class Predictive(ABC):
-    """Distribution of new observations, one a site.
+    """Distribution of new observations, one per site.
 
     Attributes
     ----------

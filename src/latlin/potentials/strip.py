@@ -25,7 +25,7 @@ TILTED = ((36, 0.28, 1.0), (108, 0.85, 10.0))
 
 
 def expected_log(block: Potential, m: Array, v: Array, strip: Array | float) -> ExpectedLog:
-    """⟨ψ⟩ and its derivatives; `strip` is a scalar or one number a site."""
+    """⟨ψ⟩ and its derivatives; `strip` is a scalar or one number per site."""
     ratio = np.sqrt(v) / strip
     tier = np.sum([ratio > limit for _, limit in EXPECTED], axis=0)
     out = np.empty((3, m.size))

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Potential
 from latlin.potentials.checks import finite, positive, refuse
 from latlin.potentials.exponentials import LOG_MOST, Term, expected_rate
@@ -41,7 +42,7 @@ class SurvivalTime(Potential):
             refuse("event", codes, inside, "no 3 (interval-censored) unless upper is given")
             ends = np.ones(())
         else:
-            ends = finite("upper", np.where(np.isfinite(np.asarray(upper, dtype=float)) | inside, upper, 1.0))
+            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 1.0))
             refuse("upper", ends, inside & (ends <= time), "numbers above time where event is 3 (interval-censored)")
         self._store(time=time, event=codes, shape=positive("shape", shape), upper=ends)
 

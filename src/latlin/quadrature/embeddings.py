@@ -36,7 +36,7 @@ def has_closed_form(kernel: Kernel, measure: Standard) -> bool:
 
 
 def check_closed_form(kernel: Kernel, measure: Standard) -> None:
-    """Say so when this pair has no closed form."""
+    """Raise an error that names the pair, which has no closed form."""
     if not has_closed_form(kernel, measure):
         raise ValueError(
             f"kernel {kernel.name!r} has closed-form means for mixtures with diagonal covariances only; "

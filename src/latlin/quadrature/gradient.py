@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import function, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import spread
 from latlin.quadrature.hyperparameters import Point
@@ -93,7 +94,8 @@ def score_gradient(
     random_state: RandomState = None,
 ) -> GradientEstimate:
     """The score-function Monte Carlo estimate with a leave-one-out baseline, for comparison."""
-    q = Gaussian(mean, cov)
+    function("log_joint", log_joint)
+    q, samples = Gaussian(mean, cov), whole("samples", samples, 2)
     points = q.sample(samples, generator(random_state))
     seen = evaluate(log_joint, points, Evaluations(np.empty((0, q.dim)), np.empty(0)), Scale(logarithmic=False))
     z = q.frame.inward(points)

@@ -62,7 +62,7 @@ class Fit(Protocol):
     ) -> Ensemble: ...
 
 
-class Told(NamedTuple):
+class Given(NamedTuple):
     """Hyperparameters that were given."""
 
     hyperparameters: Hyperparameters
@@ -110,7 +110,7 @@ class Marginal(NamedTuple):
 def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> Fit:
     """The way of this name, or the given numbers."""
     if isinstance(hyperparameters, Hyperparameters):
-        return Told(_check(hyperparameters, dim))
+        return Given(_check(hyperparameters, dim))
     ways: dict[str, Fit] = {"ml": Point(noisy), "marginal": Marginal(noisy)}
     if hyperparameters not in ways:
         raise ValueError(f"hyperparameters must be 'marginal', 'ml' or a Hyperparameters, got {hyperparameters!r}")

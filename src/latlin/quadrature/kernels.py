@@ -1,6 +1,6 @@
 """Stationary product kernels of unit variance, k(x, x′) = ∏_d κ(|x_d − x′_d| / ℓ_d), and their integrals.
 
-Each family knows its matrices, their slopes in log ℓ, and three closed forms a coordinate: its mean under a
+Each family knows its matrices, their slopes in log ℓ, and three closed forms per coordinate: its mean under a
 normal and under a uniform coordinate, and its double mean under two independent uniform ones. The double mean under
 normals needs no formula of its own: x − x′ is again normal, and the kernel depends on nothing else.
 (Kernel: Gutteridge (2021), eq. 7.4; the integrals of (7.12).)

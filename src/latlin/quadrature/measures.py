@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array, real_array, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.standard import HALF, Box, Components, Standard
 
@@ -85,8 +86,8 @@ class Gaussian(_InFrame):
     """
 
     def __init__(self, mean: ArrayLike = 0.0, cov: ArrayLike = 1.0, dim: int | None = None) -> None:
-        d = _dimension(mean, cov, dim)
-        m = _finite(np.broadcast_to(np.asarray(mean, dtype=float), (d,)), "mean")
+        d = _dimension({"mean": mean, "cov": cov}, dim)
+        m = np.array(np.broadcast_to(real_array("mean", mean), (d,)))
         factor = _factor(_matrix(cov, d, "cov"), "cov")
         self.mean = m
         self.cov = factor @ factor.T
@@ -109,10 +110,11 @@ class GaussianMixture(_InFrame):
     """
 
     def __init__(self, weights: ArrayLike, means: ArrayLike, covs: ArrayLike) -> None:
-        m = _finite(np.atleast_2d(np.asarray(means, dtype=float)), "means")
-        w = _finite(np.atleast_1d(np.asarray(weights, dtype=float)), "weights")
+        m, w = np.atleast_2d(real_array("means", means)), np.atleast_1d(real_array("weights", weights))
+        if not m.size:
+            raise ValueError(f"means must have one row per component, got shape {m.shape}")
         if w.shape != (len(m),) or np.any(w <= 0.0):
-            raise ValueError(f"weights must be {len(m)} positive numbers, one a row of means, got {w!r}")
+            raise ValueError(f"weights must be {len(m)} positive numbers, one per row of means, got {w!r}")
         s = _matrices(covs, *m.shape)
         for one in s:
             _factor(one, "covs")
@@ -136,9 +138,8 @@ class Uniform(_InFrame):
     """
 
     def __init__(self, lower: ArrayLike = 0.0, upper: ArrayLike = 1.0, dim: int | None = None) -> None:
-        d = _dimension(lower, upper, dim)
-        lo = _finite(np.broadcast_to(np.asarray(lower, dtype=float), (d,)), "lower")
-        hi = _finite(np.broadcast_to(np.asarray(upper, dtype=float), (d,)), "upper")
+        d = _dimension({"lower": lower, "upper": upper}, dim)
+        lo, hi = (np.array(np.broadcast_to(real_array(n, v), (d,))) for n, v in (("lower", lower), ("upper", upper)))
         if not np.all(lo < hi):
             raise ValueError(f"lower must be below upper in every coordinate, got {lo.tolist()}, {hi.tolist()}")
         self.lower, self.upper = lo, hi
@@ -156,7 +157,7 @@ class Uniform(_InFrame):
 
 def as_points(x: ArrayLike, dim: int, name: str) -> Array:
     """x as a finite (n, dim) array; a vector counts as one point, or as n points on the line."""
-    points = np.asarray(x, dtype=float)
+    points = float_array(name, x)
     if points.ndim < 2:
         points = points.reshape(-1, 1) if dim == 1 else np.atleast_2d(points)
     if points.ndim != 2 or points.shape[1] != dim:
@@ -170,15 +171,19 @@ def _mixture_frame(w: Array, m: Array, s: Array) -> Frame:
     return Frame(centre, np.diag(np.sqrt(variance)))
 
 
-def _dimension(first: ArrayLike, second: ArrayLike, dim: int | None) -> int:
-    sizes = {np.shape(a)[0] for a in (first, second) if np.ndim(a) > 0} | ({dim} if dim is not None else set())
-    if len(sizes) > 1:
-        raise ValueError(f"the arguments disagree about the number of coordinates: {sorted(sizes)}")
-    return int(sizes.pop()) if sizes else 1
+def _dimension(parts: dict[str, ArrayLike], dim: int | None) -> int:
+    arrays = {name: real_array(name, value) for name, value in parts.items()}
+    sizes = {name: len(array) for name, array in arrays.items() if array.ndim}
+    if dim is not None:
+        sizes["dim"] = whole("dim", dim, 1)
+    if len(set(sizes.values())) > 1 or 0 in sizes.values():
+        said = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ValueError(f"the numbers of coordinates must be the same and above 0, got {said}")
+    return next(iter(sizes.values()), 1)
 
 
 def _matrix(cov: ArrayLike, d: int, name: str) -> Array:
-    c = _finite(np.asarray(cov, dtype=float), name)
+    c = real_array(name, cov)
     if c.ndim < 2:
         return np.diag(np.broadcast_to(c, (d,)))
     if c.shape != (d, d) or not np.allclose(c, c.T, rtol=1e-10, atol=0.0):
@@ -187,11 +192,11 @@ def _matrix(cov: ArrayLike, d: int, name: str) -> Array:
 
 
 def _matrices(covs: ArrayLike, count: int, d: int) -> Array:
-    c = _finite(np.asarray(covs, dtype=float), "covs")
+    c = real_array("covs", covs)
     if c.ndim == 0:
         return np.broadcast_to(c * np.eye(d), (count, d, d)).copy()
     if len(c) != count or c.ndim > 3:
-        raise ValueError(f"covs must have one entry a row of means ({count}), got shape {c.shape}")
+        raise ValueError(f"covs must have one entry per row of means ({count}), got shape {c.shape}")
     return np.array([_matrix(one, d, "covs") for one in c])
 
 

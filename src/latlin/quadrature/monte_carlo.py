@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from latlin.numerics.options import function, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
 from latlin.quadrature.result import Evaluations, Integral, Moments, Trace
@@ -34,8 +35,11 @@ def importance_sampling(
     f: Integrand, measure: Sampled, proposal: Sampled, n: int, random_state: RandomState = None
 ) -> Integral:
     """The mean of f·p/q over n draws from the proposal q, and its standard error."""
-    if n < 2:
-        raise ValueError(f"n must be at least 2, got {n}")
+    function("f", f)
+    n = whole("n", n, 2)
+    for name, value in (("measure", measure), ("proposal", proposal)):
+        if not isinstance(value, Sampled):
+            raise ValueError(f"{name} must be a Gaussian, GaussianMixture or Uniform, got {value!r:.80}")
     if proposal.dim != measure.dim:
         raise ValueError(f"proposal has {proposal.dim} coordinates, the measure {measure.dim}")
     started = time.perf_counter()

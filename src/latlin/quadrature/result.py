@@ -1,4 +1,4 @@
-"""The integral, what it is worth, and what was evaluated on the way."""
+"""The integral, its error, and what was evaluated on the way."""
 
 from __future__ import annotations
 

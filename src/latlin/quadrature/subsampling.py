@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.options import float_array, number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.kernels import KERNELS
 
@@ -56,18 +57,17 @@ def subsample(
     >>> round(float(chosen.weights @ x[chosen.indices, 0] ** 2), 2)  # the mean over all rows is 0.335
     0.34
     """
-    x = np.asarray(data, dtype=float)
+    x = float_array("data", data)
     if x.ndim != 2 or not np.all(np.isfinite(x)):
         raise ValueError(f"data must be a finite matrix (n, d), got shape {x.shape}")
-    if not 1 <= k <= len(x):
+    if whole("k", k, 1) > len(x):
         raise ValueError(f"k must be between 1 and the number of rows {len(x)}, got {k}")
-    if how == "random":
+    if one_of("how", how, ("active", "random")) == "random":
         return Subsample(generator(random_state).choice(len(x), k, replace=False), np.full(k, 1.0 / k))
-    if how != "active":
-        raise ValueError(f"how must be 'active' or 'random', got {how!r}")
     spread = x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    lengths = np.full(z.shape[1], np.sqrt(z.shape[1]) if length_scale is None else float(length_scale))
+    d = z.shape[1]
+    lengths = np.full(d, np.sqrt(d) if length_scale is None else number("length_scale", length_scale, above=0.0))
     indices = _most_uncertain(z, k, lengths)
     return Subsample(indices, quadrature_weights(z, indices, lengths))
 

@@ -51,7 +51,7 @@ class Mixture(NamedTuple):
         return np.diagonal(self.covariance()).copy()
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws, one a row."""
+        """Draws, one per row."""
         return self.components.sample(count, random_state)
 
     def logpdf(self, x: ArrayLike) -> Array:
@@ -94,7 +94,7 @@ class Mapped(NamedTuple):
         return np.diagonal(self.covariance()).copy()
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws, one a row."""
+        """Draws, one per row."""
         return self.outward(self.inner.sample(count, random_state))
 
     def logpdf(self, x: ArrayLike) -> Array:
@@ -103,7 +103,7 @@ class Mapped(NamedTuple):
         return self.inner.logpdf(u) - np.ravel(self.log_volume(u))
 
     def project(self, H: ArrayLike) -> Mixture:
-        """Not a mixture any more: says so."""
+        """Raise an error: this is not a mixture any more."""
         raise ValueError("project(H) needs a posterior without bounds: use draws, post.sample(n) @ H.T")
 
 
@@ -158,7 +158,7 @@ class VBMCPosterior:
         return self.density.covariance()
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
-        """Draws, one a row."""
+        """Draws, one per row."""
         return self.density.sample(count, random_state)
 
     def logpdf(self, x: ArrayLike) -> Array:

@@ -70,7 +70,7 @@ class Judged(NamedTuple):
 
     log: Densities
     y: NDArray[Any]
-    told: dict[str, NDArray[np.float64]]
+    answers: dict[str, NDArray[np.float64]]
 
 
 def hold_out_blocks(task: Task, estimator: Any, blocks: Blocks, folds: int, advance: Callable[[], None]) -> HeldOut:
@@ -84,13 +84,14 @@ def hold_out_blocks(task: Task, estimator: Any, blocks: Blocks, folds: int, adva
         others = reduce(add, [part for place, part in enumerate(seen) if place != fold])
         fitted = fit_quietly(estimator, MappedBlocks(blocks, Share(deal, fold, held_out=False)))
         unconverged += not fitted.converged_
-        answers = MappedBlocks(blocks, Share(deal, fold, held_out=True)).each(_judged, fitted, others, task.ask, step)
-        judged += [answer for answer in answers if answer is not None]
+        held = MappedBlocks(blocks, Share(deal, fold, held_out=True))
+        each = held.each(_judged, fitted, others, task.ask, step)
+        judged += [part for part in each if part is not None]
         advance()
     log = reduce(add, [part.log for part in judged])
     y = np.concatenate([part.y for part in judged])
-    told = {name: np.concatenate([part.told[name] for part in judged]) for name in judged[0].told}
-    return HeldOut(folds, log, y, told, getattr(fitted, "classes_", None), unconverged)
+    answers = {name: np.concatenate([part.answers[name] for part in judged]) for name in judged[0].answers}
+    return HeldOut(folds, log, y, answers, getattr(fitted, "classes_", None), unconverged)
 
 
 def _targets(blocks: Blocks, deal: Deal, task: Task) -> list[Baseline]:

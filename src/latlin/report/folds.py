@@ -14,6 +14,8 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from latlin.numerics.alerts import ConvergenceWarning, MisfitWarning
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import real_array
+from latlin.numerics.rng import generator
 from latlin.report.held_out import Densities, HeldOut
 from latlin.report.tasks import Task, checked_folds
 
@@ -72,10 +74,15 @@ def hold_out(
     offset: Any = None,
 ) -> HeldOut:
     """Predict each row by a model fitted to the other folds; `how` is their number and the seed of the split."""
-    y = np.asarray(y)
+    X, y = _numbers(X), np.asarray(y)
+    if not y.ndim or not hasattr(X, "shape") or len(y) != X.shape[0]:
+        raise ValueError(f"X and y must have as many rows, got {type(X).__name__} and shape {y.shape}")
+    if offset is not None and real_array("offset", offset).shape != (len(y),):
+        raise ValueError(f"offset must have one number per row, {len(y)}, got shape {np.shape(offset)}")
+    generator(how[1])
     folds = min(checked_folds(how[0], len(y)), task.most_folds(y))
     density, baseline = np.empty(len(y)), np.empty(len(y))
-    told: dict[str, Array] = {}
+    answers: dict[str, Array] = {}
     unconverged = 0
     for train, test in task.split(folds, how[1]).split(np.zeros(len(y)), y):
         fitted = fit_quietly(estimator, _rows(X, train), y[train], **_offsets(offset, train))
@@ -83,9 +90,9 @@ def hold_out(
         density[test] = fitted.log_predictive_density(_rows(X, test), y[test], **_offsets(offset, test))
         baseline[test] = task.baseline(y[train]).log_density(y[test])
         for name, values in task.ask(fitted, _rows(X, test), y[test], **_offsets(offset, test)).items():
-            told.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
+            answers.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
         advance()
-    return HeldOut(folds, Densities.of(density, baseline), y, told, getattr(fitted, "classes_", None), unconverged)
+    return HeldOut(folds, Densities.of(density, baseline), y, answers, getattr(fitted, "classes_", None), unconverged)
 
 
 def fit_quietly(estimator: Any, X: Any, y: Any = None, **more: Any) -> Any:
@@ -93,8 +100,13 @@ def fit_quietly(estimator: Any, X: Any, y: Any = None, **more: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", MisfitWarning)
         return clone(estimator).fit(X, y, **more)
+
+
+def _numbers(X: Any) -> Any:
+    """A data frame of plain numbers as an array: names of columns are nothing to folds, and cost time when many."""
+    plain = hasattr(X, "iloc") and set(X.dtypes) == {np.dtype(float)}
+    return X.to_numpy() if plain else X
 
 
 def _rows(X: Any, index: Any) -> Any:

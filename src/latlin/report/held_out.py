@@ -67,7 +67,7 @@ class HeldOut(NamedTuple):
     log : Densities
     y : ndarray of shape (n,)
         Of all rows, or of some evenly chosen ones where there are very many.
-    told : dict of name → ndarray of shape (n, …)
+    answers : dict of name → ndarray of shape (n, …)
         What the kind of target needs to know of these rows.
     classes : ndarray or None
     unconverged : int
@@ -77,6 +77,6 @@ class HeldOut(NamedTuple):
     folds: int
     log: Densities
     y: NDArray[Any]
-    told: dict[str, Array]
+    answers: dict[str, Array]
     classes: Any
     unconverged: int

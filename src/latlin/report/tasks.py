@@ -14,6 +14,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from latlin.diagnostics.model_checks import check_calibration, check_coverage
 from latlin.diagnostics.reliability import reliability_curve
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import whole
 from latlin.report.baselines import Baseline, Frequencies, baseline_of
 from latlin.report.held_out import HeldOut
 
@@ -43,13 +44,15 @@ class Task(NamedTuple):
 
 def task_of(estimator: Any) -> Task:
     """By what the estimator predicts: labels, counts, or numbers."""
+    if not hasattr(estimator, "get_params"):
+        raise ValueError(f"estimator must be an estimator of latlin.linear, got {estimator!r:.80}")
     if is_classifier(estimator) or hasattr(estimator, "predict_proba"):
         return Task(_rarest, _stratified, _ask_labels, Frequencies.of, _sum_up_labels)
     return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), _sum_up_numbers)
 
 
 def checked_folds(folds: int, rows: int) -> int:
-    if not 2 <= folds <= rows:
+    if whole("folds", folds, 2) > rows:
         raise ValueError(f"folds must be between 2 and the number of rows, {rows}, got {folds}")
     return folds
 
@@ -82,7 +85,7 @@ def _ask_labels(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, 
 
 
 def _sum_up_labels(seen: HeldOut) -> dict[str, Any]:
-    table, y = seen.told["probability"], seen.y
+    table, y = seen.answers["probability"], seen.y
     place = np.argmax(y[:, None] == seen.classes, axis=1)
     found = table.argmax(axis=1)
     indicator = np.eye(table.shape[1])[place]
@@ -114,7 +117,7 @@ def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str,
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
-    mean, pit = seen.told["mean"], seen.told["pit"]
+    mean, pit = seen.answers["mean"], seen.answers["pit"]
     y = seen.y if seen.y.ndim == 1 else seen.y[:, 0]
     wrong = y - mean
     scores = {

@@ -113,12 +113,12 @@ def calibration_verdict(seen: Assessment, family: str) -> str:
         return f"{near} of {len(groups)} groups hold the diagonal within their 90 % interval."
     group = min(groups, key=lambda group: abs(group["predicted"] - 0.9))
     promised, held = f"{100 * group['predicted']:.0f} %", f"{100 * group['observed']:.0f} %"
-    told = f"Intervals that promise {promised} hold {held} of the held-out rows"
+    said = f"Intervals that promise {promised} hold {held} of the held-out rows"
     if group["high"] < group["predicted"]:
         wider = FAMILIES[family].wider if family in FAMILIES else ""
         more = f"{OVERDISPERSED} Try the family {wider}." if wider else "they are too narrow."
-        return f"{told}: {more}"
-    return f"{told}: they are wider than they need to be." if group["low"] > group["predicted"] else f"{told}."
+        return f"{said}: {more}"
+    return f"{said}: they are wider than they need to be." if group["low"] > group["predicted"] else f"{said}."
 
 
 def citation(version: str, year: int) -> str:

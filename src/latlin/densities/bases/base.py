@@ -35,7 +35,7 @@ class Base(ABC):
     Attributes
     ----------
     rows : int
-        Number of shapes: one a coordinate, or 1 for all coordinates.
+        Number of shapes: one per coordinate, or 1 for all coordinates.
     free : ndarray of shape (rows, n_free)
         The shapes as unconstrained numbers.
     """
@@ -114,7 +114,7 @@ def shape_rows(name: str, value: ArrayLike) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers, got {value!r:.80}") from error
     if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{name} must be a number or one number a coordinate, got shape {array.shape}")
+        raise ValueError(f"{name} must be a number or one number per coordinate, got shape {array.shape}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
     return array

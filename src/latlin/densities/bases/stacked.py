@@ -68,6 +68,6 @@ class Stacked(Base):
         return [(base, span) for (base, _), span in zip(self.parts, self._spans, strict=True)]
 
     def _rows(self, arrays: list[Any]) -> Any:
-        """One row a coordinate."""
+        """One row per coordinate."""
         spread = [np.broadcast_to(a, (count, *a.shape[1:])) for a, (_, count) in zip(arrays, self.parts, strict=True)]
         return np.concatenate(spread)

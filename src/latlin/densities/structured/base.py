@@ -87,7 +87,7 @@ class Structure(Protocol):
         ...
 
     def draw(self, theta: Array, count: int, rng: np.random.Generator) -> Array:
-        """Draws of N(0, S), one a column."""
+        """Draws of N(0, S), one per column."""
         ...
 
     def quadratic(self, theta: Array, deviations: Array) -> Array:
@@ -99,7 +99,7 @@ class Triangular:
     """log det S = 2 Σ_i log C_ii, each pivot C_ii a parameter; concave."""
 
     concave = True
-    #: positions of the pivots in θ, one a coordinate
+    #: positions of the pivots in θ, one per coordinate
     pivots: Index
     size: int
     trace_weights: Array | float = 1.0

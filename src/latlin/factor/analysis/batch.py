@@ -13,6 +13,7 @@ from latlin.factor.fit import Fit, total_log_likelihood
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, Cholesky, cholesky
+from latlin.numerics.progress import progress
 from latlin.numerics.quasi_newton import backtrack
 
 # --- Maximum likelihood by Newton steps on log ψ, the loadings profiled out by an eigenvalue problem.
@@ -68,7 +69,7 @@ def direct_fit(
     sd = np.sqrt(s.variance)
     start = profile(s, sd, _start(s, sd, rank, floor), rank)
     if not isinstance(s, DenseMoments):
-        return _large_fit(s, sd, mean, start, floor, rules)
+        return _large_fit(s, sd, mean, start, floor, rules, verbose)
     correlation = s.matrix / sd[:, None] / sd
     shift = 2.0 * float(np.log(sd).sum())
 
@@ -157,7 +158,7 @@ def _loadings(state: Profile, sd: Array) -> tuple[Array, Array]:
     return noise, loadings
 
 
-def _large_fit(s: Moments, sd: Array, mean: Array, start: Profile, floor: float, rules: Rules) -> Fit:
+def _large_fit(s: Moments, sd: Array, mean: Array, start: Profile, floor: float, rules: Rules, verbose: bool) -> Fit:
     """Many features: the same f by L-BFGS-B, no d×d matrix."""
     shift = 2.0 * float(np.log(sd).sum())
     trace: list[float] = []
@@ -166,11 +167,13 @@ def _large_fit(s: Moments, sd: Array, mean: Array, start: Profile, floor: float,
     def objective(x: Array) -> tuple[float, Array]:
         point = profile(s, sd, x, rank)
         trace.append(_total(s.n, point, shift))
+        bar.advance(f"log likelihood {trace[-1]:.6g}")
         return point.value, point.gradient
 
     bounds = [(np.log(floor), 0.7)] * len(sd)
     options = {"maxiter": rules.max_iter, "gtol": rules.gradient_tol, "ftol": 1e-13}
-    found = minimize(objective, start.x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    with progress("factor analysis (ml)", None, verbose) as bar:
+        found = minimize(objective, start.x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     noise, loadings = _loadings(profile(s, sd, found.x, rank), sd)
     message = str(found.message)
     return Fit(mean, loadings, noise, np.maximum.accumulate(trace), bool(found.success), int(found.nit), message)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import KFold
 
 from latlin.distributed.opening import is_blocked
 from latlin.factor.fit import parameter_count
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import listed, one_of, whole
 
 # --- Heywood cases: a noise variance that the likelihood drives to zero.
 
@@ -64,10 +65,15 @@ def choose_components(
         −½ BIC = log-likelihood − ½ p log n with p free parameters, or the mean held-out log-likelihood over
         `cv` folds.
     """
-    try:
-        judge = _CRITERIA[criterion]
-    except KeyError:
-        raise ValueError(f"criterion must be one of {sorted(_CRITERIA)}, got {criterion!r}") from None
+    judge = _CRITERIA[one_of("criterion", criterion, sorted(_CRITERIA))]
+    if not isinstance(estimator, BaseEstimator):
+        raise ValueError(f"estimator must be a FactorAnalysis, got {estimator!r:.80}")
+    candidates = [whole("candidates", k, 1) for k in listed("candidates", candidates, "numbers of factors")]
+    if not candidates:
+        raise ValueError("candidates must name at least one number of factors, got none")
+    if not is_blocked(X) and np.ndim(X) != 2:
+        raise ValueError(f"X must be a matrix, one row per observation, got {X!r:.80}")
+    cv, seed = whole("cv", cv, 2), whole("seed", seed)
     fits = [clone(estimator).set_params(n_components=k) for k in candidates]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeywoodWarning)  # a trial with too many factors; the chosen fit says it

@@ -53,7 +53,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         also for data with missing entries (NaN). "online-em": one pass of stochastic EM. "gradient": one pass of
         stochastic gradient ascent.
     noise : {"diagonal", "isotropic"}
-        One noise variance a feature, or one for all (probabilistic PCA).
+        One noise variance per feature, or one for all (probabilistic PCA).
     rotate : {"varimax", None}
         Rotation of the loadings. Without one FᵀΨ⁻¹F is diagonal and falls ("ml" and "em").
     tol : float
@@ -66,7 +66,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     max_components : int or None
         Largest K tried when it is chosen; a third of the features (at most 20) by default.
     batch_size : int
-        Rows an update ("online-em", "gradient").
+        Rows per update ("online-em", "gradient").
     n_passes : int
         Passes over the data in `fit` ("online-em", "gradient").
     shuffle : bool
@@ -89,7 +89,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     Attributes
     ----------
     components_ : ndarray of shape (K, d)
-        Loadings, one factor a row.
+        Loadings, one factor per row.
     mean_, noise_variance_ : ndarray of shape (d,)
     log_evidence_, evidence_kind_ : float, "exact"
         log p(X) at the fit, every constant included (`fit` only); `log_likelihood_` is the same.

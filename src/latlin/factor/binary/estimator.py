@@ -135,7 +135,7 @@ class BinaryFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMi
         check_is_fitted(self, "components_")
         s = check_array(visible("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
         if s.shape[1] != self.n_active_:
-            raise ValueError(f"S must have {self.n_active_} columns, one a factor, got {s.shape[1]}")
+            raise ValueError(f"S must have {self.n_active_} columns, one per factor, got {s.shape[1]}")
         return s @ self.components_
 
     def score_samples(self, X: Any) -> Array:

@@ -36,6 +36,7 @@ from latlin.factor.binary.model import (
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
+from latlin.numerics.progress import progress, watched
 from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.threads import one_blas_thread
 
@@ -150,8 +151,10 @@ def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascen
     if len(rows) > SAMPLE:
         chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
         part = make_data(np.ascontiguousarray(rows[chosen]), options.noise_floor)
+    count = options.n_init * len(options.starts)
+    starts = watched(_starts(part.rows, options, rng), "binary factor analysis, starts", count, options.verbose)
     climbs = Parallel(n_jobs=options.n_jobs)(
-        delayed(_short_climb)(part, activations, options) for activations in _starts(part.rows, options, rng)
+        delayed(_short_climb)(part, activations, options) for activations in starts
     )
     best = max(climbs, key=lambda found: found.trace[-1]).state
     if options.removes:
@@ -228,15 +231,17 @@ def without_superfluous(data: Data, state: BinaryState, options: BinaryOptions) 
     """Remove factors, the least used first, as long as a short climb without one ends at a higher bound."""
     value = bound(data, state, options.prior)
     tried = 0
-    while tried < len(state.probability) and len(state.probability) > 1:
-        weight = state.means.sum(axis=0) * (state.features**2).sum(axis=1)
-        candidate = np.argsort(weight)[tried]
-        without = infer_latents(data, drop(state, np.array([candidate])), options.engine)
-        found = climb(data, without, options, SHORT, warn=False)
-        if found.trace[-1] > value:
-            state, value, tried = found.state, float(found.trace[-1]), 0
-        else:
-            tried += 1
+    with progress("binary factor analysis, factors one by one", None, options.verbose) as bar:
+        while tried < len(state.probability) and len(state.probability) > 1:
+            weight = state.means.sum(axis=0) * (state.features**2).sum(axis=1)
+            candidate = np.argsort(weight)[tried]
+            without = infer_latents(data, drop(state, np.array([candidate])), options.engine)
+            found = climb(data, without, options, SHORT, warn=False)
+            if found.trace[-1] > value:
+                state, value, tried = found.state, float(found.trace[-1]), 0
+            else:
+                tried += 1
+            bar.advance(f"{len(state.probability)} left")
     return state
 
 

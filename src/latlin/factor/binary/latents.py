@@ -101,14 +101,14 @@ def _least_squares(problem: RowProblem) -> Array:
 
 @lru_cache(maxsize=4)
 def _states(count: int) -> Array:
-    """Every s in {0, 1}^K, one a row."""
+    """Every s in {0, 1}^K, one per row."""
     codes = np.arange(1 << count)
     return ((codes[:, None] >> np.arange(count)) & 1).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """q(s_n) = p(s_n | x_n), a table of 2^K probabilities a row."""
+    """q(s_n) = p(s_n | x_n), a table of 2^K probabilities per row."""
 
     def infer(self, problem: RowProblem, start: Array) -> Latents:
         states, constant = self._table(problem)

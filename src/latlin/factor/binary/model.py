@@ -2,7 +2,7 @@
 
     s_i ~ Bernoulli(π_i),  x | s ~ N(Σ s_i μ_i, σ²I),  and with relevances  μ_i ~ N(0, α_i⁻¹ I)
 
-Lau (2020), eqs. 1–2, 23. There q(μ) has one variance a factor; here it is N(M, S) with one K×K covariance S
+Lau (2020), eqs. 1–2, 23. There q(μ) has one variance per factor; here it is N(M, S) with one K×K covariance S
 shared by all features, which holds that form as a special case: it is as cheap, and its bound is tighter. With moments
 of q(s)
 

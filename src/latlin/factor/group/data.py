@@ -2,7 +2,7 @@
 
 Missing entries are stored as zeros, so that every product with the data sums over observed entries only. Rows that miss
 the same features share a posterior covariance, and so do features of a view that are missing in the same rows: complete
-data have one pattern of rows and one class of features a view, a whole missing view adds one pattern.
+data have one pattern of rows and one class of features per view, a whole missing view adds one pattern.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def packed(flags: NDArray[np.bool_]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """x = centre + scale · stored, one number a column each."""
+    """x = centre + scale · stored, one number per column each."""
 
     centre: Array
     scale: Array

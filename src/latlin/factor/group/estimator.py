@@ -48,7 +48,7 @@ class GroupFactorAnalysis(NamedEvidence, Archived, GroupQueries):
     """Factors shared by all, some or one of several views, by variational Bayes.
 
     x_nd = μ_d + w_dᵀz_n + ε with z ~ N(0, I), loadings w_dk ~ N(0, 1/α_mk) for the features d of view m, and noise of
-    one precision a view or a feature. A factor that a view has no use for has its loadings there driven to zero, so
+    one precision per view or per feature. A factor that a view has no use for has its loadings there driven to zero, so
     start with more factors than you expect.
 
     Parameters
@@ -59,7 +59,7 @@ class GroupFactorAnalysis(NamedEvidence, Archived, GroupQueries):
         "full": independent gamma priors on every α_mk. An integer R: log α = UVᵀ + μ_u1ᵀ + 1μ_vᵀ with R columns in U
         and V, which lets views that share factors share strength.
     noise : {"view", "feature"}
-        One noise precision for a whole view, or one a feature.
+        One noise precision for a whole view, or one per feature.
     scale : {"view", "feature", "none"}
         Divide every view by its mean standard deviation, every feature by its own, or nothing. Answers and bounds are
         in the units of the data.
@@ -87,7 +87,7 @@ class GroupFactorAnalysis(NamedEvidence, Archived, GroupQueries):
     Attributes
     ----------
     components_ : ndarray of shape (K, D)
-        Mean loadings, one factor a row, strongest factor first, the largest loading of each positive (in units of the
+        Mean loadings, one factor per row, strongest factor first, the largest loading of each positive (in units of the
         views' scales), in the units of the data. For a matrix in the order of its columns, for several views one view
         after the other.
     loadings_ : dict, list or ndarray

@@ -30,6 +30,7 @@ from latlin.factor.group.updates import (
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, rounding
 from latlin.numerics.linalg import Array
+from latlin.numerics.progress import watched
 
 # --- The rotation that group factor analysis is blind to in its likelihood, chosen to raise the bound.
 #
@@ -343,7 +344,8 @@ def climb(
 ) -> Ascent[GroupState]:
     """The best of several climbs: the first from principal components, the others from random latents."""
     rows = model.data.rows
-    guesses = [rows.random(rank, rng) if number else rows.principal(rank, rng) for number in range(n_init)]
+    numbers = watched(range(n_init), "group factor analysis, starts", n_init, verbose)
+    guesses = [rows.random(rank, rng) if number else rows.principal(rank, rng) for number in numbers]
     climbs = Parallel(n_jobs=n_jobs)(
         delayed(ascend)(
             step,
@@ -358,13 +360,15 @@ def climb(
     )
     best = max(climbs, key=lambda ascent: ascent.trace[-1])
     if step.pruning:
-        best = without_weak(step, best, rules, files)
+        best = without_weak(step, best, rules, files, verbose)
     if not best.converged:
         alert(best.message, ConvergenceWarning)
     return best
 
 
-def without_weak(step: Sweep, best: Ascent[GroupState], rules: Rules, files: CheckpointFiles) -> Ascent[GroupState]:
+def without_weak(
+    step: Sweep, best: Ascent[GroupState], rules: Rules, files: CheckpointFiles, verbose: bool = False
+) -> Ascent[GroupState]:
     """Doubt the weakest factor: climb on without it, and go on so while the evidence given α does not fall.
 
     The largest directions of pure noise can hold a factor at a local optimum. The divergence of q(α), whose size is
@@ -377,7 +381,7 @@ def without_weak(step: Sweep, best: Ascent[GroupState], rules: Rules, files: Che
         kept = np.delete(np.arange(len(share)), share.argmin())
         start = select(step.model, best.state, kept)
         label = "group factor analysis, one factor less"
-        fewer = ascend(step, start, rules, label=label, warn=False, checkpoint=files.following())
+        fewer = ascend(step, start, rules, label=label, verbose=verbose, warn=False, checkpoint=files.following())
         if _given_relevance(step.model, fewer.state) < _given_relevance(step.model, best.state):
             return best
         trace = np.concatenate([best.trace, fewer.trace])

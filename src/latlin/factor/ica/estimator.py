@@ -171,7 +171,7 @@ class NoisyICA(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, Transfo
         check_is_fitted(self, "mixing_")
         z = check_array(visible("Z", Z), dtype=np.float64)
         if z.shape[1] != self.n_sources_:
-            raise ValueError(f"Z must have {self.n_sources_} columns, one a source, got {z.shape[1]}")
+            raise ValueError(f"Z must have {self.n_sources_} columns, one per source, got {z.shape[1]}")
         return z @ self.mixing_.T + self.mean_
 
     def score_samples(self, X: Any) -> Array:

@@ -35,6 +35,7 @@ from latlin.factor.ica.model import (
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
+from latlin.numerics.progress import progress, watched
 from latlin.numerics.threads import one_blas_thread
 
 #: rows on which starts are compared
@@ -82,8 +83,9 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     if len(rows) > SAMPLE:
         chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
         part = make_data(np.ascontiguousarray(rows[chosen]))
+    starts = watched(_starts(part.rows, options, rng), "noisy ICA, starts", 3 * options.n_init, options.verbose)
     climbs = Parallel(n_jobs=options.n_jobs)(
-        delayed(_short_climb)(part, start, alike, options) for start, alike in _starts(part.rows, options, rng)
+        delayed(_short_climb)(part, start, alike, options) for start, alike in starts
     )
     best = max(climbs, key=lambda found: found.trace[-1]).state
     if options.ard:
@@ -213,13 +215,15 @@ def without_superfluous(data: IcaData, state: IcaState, options: IcaOptions) -> 
     """Remove sources, those that explain least first, as long as a short climb without one ends at a higher bound."""
     value = bound(data, state)
     failed = 0
-    while failed < min(PATIENCE, len(state.shape)) and len(state.shape) > 1:
-        explained = (state.mixing**2).sum(axis=0) * state.squares.sum(axis=0)
-        found = climb(data, drop(state, int(np.argsort(explained)[failed])), options, SHORT, warn=False)
-        if found.trace[-1] > value:
-            state, value, failed = found.state, float(found.trace[-1]), 0
-        else:
-            failed += 1
+    with progress("noisy ICA, sources one by one", None, options.verbose) as bar:
+        while failed < min(PATIENCE, len(state.shape)) and len(state.shape) > 1:
+            explained = (state.mixing**2).sum(axis=0) * state.squares.sum(axis=0)
+            found = climb(data, drop(state, int(np.argsort(explained)[failed])), options, SHORT, warn=False)
+            if found.trace[-1] > value:
+                state, value, failed = found.state, float(found.trace[-1]), 0
+            else:
+                failed += 1
+            bar.advance(f"{len(state.shape)} left")
     return state
 
 

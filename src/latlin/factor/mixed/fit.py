@@ -19,6 +19,7 @@ from latlin.factor.mixed.rows import ClimbingRows, PropagatingRows, RowEngine
 from latlin.factor.mixed.sites import Index, Sites, first_sites
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
+from latlin.numerics.progress import progress
 from latlin.potentials.base import Potential
 
 #: steps of quasi-Newton for the parameters of a family in one M-step
@@ -239,7 +240,10 @@ def begin(problem: Problem, rank: int, rng: np.random.Generator) -> MixedState:
 
 def climb(problem: Problem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool) -> Ascent[MixedState]:
     """EM from principal components."""
-    start, _ = problem.expect(begin(problem, rank, rng), 20, 1e-4)
+    with progress("mixed factor analysis, start", None, verbose) as bar:
+        first = begin(problem, rank, rng)
+        bar.advance("latents")
+        start, _ = problem.expect(first, 20, 1e-4)
     return ascend(problem.step, start, rules, label="mixed factor analysis", verbose=verbose)
 
 

@@ -183,6 +183,55 @@ class WhitenedProjections:
             yield span, self.block(span)
 
 
+@dataclass(frozen=True)
+class ScaledRows:
+    """Sparse rows h_n ∘ scale; products with their transpose are taken along the constraints.
+
+    Parameters
+    ----------
+    rows : csr_array of shape (n, dim)
+        H.
+    scale : ndarray of shape (dim,)
+    normal : ndarray of shape (dim, k)
+        Orthonormal, across the constraints.
+    columns : csr_array of shape (dim, n)
+        Hᵀ.
+    """
+
+    rows: sparse.csr_array
+    scale: Array
+    normal: Array
+    columns: sparse.csr_array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def times(self, u: Array) -> Array:
+        return self.rows @ (self.scale * u)
+
+    def transposed_times(self, r: Array) -> Array:
+        return self.along(self.scale * self.summed(r))
+
+    def summed(self, r: Array) -> Array:
+        """Hᵀr, unscaled."""
+        return self.columns @ r
+
+    def along(self, v: Array) -> Array:
+        """The part of a vector of coordinates that is along the constraints."""
+        return v - self.normal @ (self.normal.T @ v) if self.normal.shape[1] else v
+
+    def gram(self, weights: Array) -> Array:
+        scaled = self.rows @ sparse.diags_array(self.scale)
+        return np.asfortranarray((scaled.T @ sparse.diags_array(weights) @ scaled).toarray())
+
+    def variances(self, factor: Array) -> Array:
+        raise NotImplementedError("the sparse form has variances of its own")
+
+    def block(self, span: slice) -> Array:
+        return self.rows[span].toarray() * self.scale
+
+
 def stacked_rows(model: LatentLinearModel) -> Any:
     """Rows of all site factors in the model's own coordinates: one dense array, or CSR if any factor is sparse."""
     parts = [_rows(factor, model.dim) for factor in model.sites]

@@ -27,7 +27,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import ScaledRows, stacked_rows
 from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
@@ -59,55 +59,6 @@ IMPROPER = (
     "the posterior is improper: the factors leave some direction of w undetermined; "
     "add a GaussianFactor on w, a Constraint or more sites"
 )
-
-
-@dataclass(frozen=True)
-class ScaledRows:
-    """Sparse rows h_n ∘ scale; products with their transpose are taken along the constraints.
-
-    Parameters
-    ----------
-    rows : csr_array of shape (n, dim)
-        H.
-    scale : ndarray of shape (dim,)
-    normal : ndarray of shape (dim, k)
-        Orthonormal, across the constraints.
-    columns : csr_array of shape (dim, n)
-        Hᵀ.
-    """
-
-    rows: sparse.csr_array
-    scale: Array
-    normal: Array
-    columns: sparse.csr_array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows.shape
-
-    def times(self, u: Array) -> Array:
-        return self.rows @ (self.scale * u)
-
-    def transposed_times(self, r: Array) -> Array:
-        return self.along(self.scale * self.summed(r))
-
-    def summed(self, r: Array) -> Array:
-        """Hᵀr, unscaled."""
-        return self.columns @ r
-
-    def along(self, v: Array) -> Array:
-        """The part of a vector of coordinates that is along the constraints."""
-        return v - self.normal @ (self.normal.T @ v) if self.normal.shape[1] else v
-
-    def gram(self, weights: Array) -> Array:
-        scaled = self.rows @ sparse.diags_array(self.scale)
-        return np.asfortranarray((scaled.T @ sparse.diags_array(weights) @ scaled).toarray())
-
-    def variances(self, factor: Array) -> Array:
-        raise NotImplementedError("the sparse form has variances of its own")
-
-    def block(self, span: slice) -> Array:
-        return self.rows[span].toarray() * self.scale
 
 
 @dataclass(frozen=True)
@@ -435,4 +386,4 @@ def assembled(
 def _is_proper(model: LatentLinearModel) -> bool:
     """Whether a factor on w itself is a density, so that P is positive definite whatever the sites."""
     direct = [factor for factor in model.gaussians if factor.H is None]
-    return any(factor.precision is None or factor.rank == model.dim for factor in direct)
+    return any(not factor.by_precision or factor.rank == model.dim for factor in direct)

@@ -5,8 +5,9 @@ S = CᵀC in the model's own coordinates (Challis (2013), §4.3.1). All but `Ful
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,7 +128,7 @@ class BlockDiagonal(Structured):
     blocks: Sequence[Sequence[int]]
 
     def __post_init__(self) -> None:
-        if self.blocks is None or len(self.blocks) == 0:
+        if not isinstance(self.blocks, Iterable) or not list(self.blocks):
             raise ValueError("covariance='block-diagonal' needs blocks, a list of lists of coordinates, got none")
         listed = np.concatenate([np.atleast_1d(np.asarray(block)) for block in self.blocks])
         if not np.issubdtype(listed.dtype, np.integer) or len(np.unique(listed)) != len(listed) or listed.min() < 0:
@@ -246,7 +247,7 @@ class LowRank(Structured):
 
 def check_count(value: Any, name: str, covariance: str, least: int = 1) -> None:
     """Refuse what is not a whole number of at least `least`."""
-    if value is None or int(value) != value or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"covariance={covariance!r} needs {name}, an integer of at least {least}, got {value!r}")
 
 
