@@ -39,7 +39,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((240, 5))
 Y = X @ [1.0, -1.0, 0.5, 0.0, 2.0] + 0.3 * RNG.standard_normal(240)
 #: agreement with the answer of one process; sums in other orders differ in their last digits
-CLOSE = {"rtol": 1e-7, "atol": 1e-9}
+CLOSE: dict[str, Any] = {"rtol": 1e-7, "atol": 1e-9}
 SPAWN = multiprocessing.get_context("spawn")
 
 

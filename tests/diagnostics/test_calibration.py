@@ -72,7 +72,7 @@ def test_coverage_counts_central_ranks():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="must have fit"):
         calibrate(3, simulate)
-    with pytest.raises(ValueError, match="n_runs and n_draws"):
+    with pytest.raises(ValueError, match="n_runs must be an integer of at least 1"):
         calibrate(lambda model: infer(model, "gkl"), simulate, n_runs=0)
     with pytest.raises(ValueError, match="names must be 2"):
         calibrate(lambda model: infer(model, "gkl"), simulate, n_runs=1, n_draws=3, names=["one"], random_state=0)

@@ -342,7 +342,7 @@ def test_a_regressor_in_blocks_says_why_and_refuses_what_is_not_finite():
     X[333, 1] = np.nan
     with pytest.raises(ValueError, match="X contains NaN or infinity, in block 1"):
         GaussianProcessRegressor().fit(LocalBlocks.of(X, y, rows=200))
-    with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 1.0"):
+    with pytest.raises(ValueError, match=r"coverage must lie strictly between 0 and 1, got 1\.0"):
         model.predict_interval(X[:3], 1.0)
 
 

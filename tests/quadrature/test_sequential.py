@@ -211,7 +211,7 @@ def test_importance_sampling_helps_where_the_proposal_is_good():
     assert weighted.sd < 0.5 * plain.sd
     with pytest.raises(ValueError, match="proposal has 2 coordinates, the measure 1"):
         importance_sampling(peak, measure, Gaussian([0.0, 0.0], 1.0), 10)
-    with pytest.raises(ValueError, match="n must be at least 2"):
+    with pytest.raises(ValueError, match="n must be an integer of at least 2"):
         monte_carlo(peak, measure, 1)
 
 

@@ -60,7 +60,7 @@ def test_constant_column_is_no_trouble():
         ((DATA, 601), "k must be between 1"),
         ((DATA[:, 0], 3), "data must be a finite matrix"),
         ((np.full((5, 1), np.nan), 3), "data must be a finite matrix"),
-        ((DATA, 3, "best"), "how must be 'active' or 'random', got 'best'"),
+        ((DATA, 3, "best"), "how must be one of 'active', 'random', got 'best'"),
     ],
 )
 def test_bad_input_is_named(arguments, text):

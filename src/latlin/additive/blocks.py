@@ -158,9 +158,7 @@ def open_table(frame: Any) -> tuple[Blocks, int, dict[str, Any]]:
     return blocks, count, table
 
 
-def block_problem(
-    read: Formula, frame: Any, prepare: Callable[[dict[str, Any]], Problem], checkpoint: Any
-) -> BlockProblem:
+def block_problem(read: Formula, frame: Any, prepare: Callable[[dict[str, Any]], Problem], checkpoint: Any) -> Problem:
     """The problem of a table in blocks; `prepare` makes that of the table that stands for it."""
     blocks, count, table = open_table(frame)
     sample = prepare(table)

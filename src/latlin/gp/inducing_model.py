@@ -164,12 +164,30 @@ class Slopes(NamedTuple):
 
 def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names: tuple[str, ...]) -> Slopes:
     """The slopes of a block; `excess` is S − I."""
-    outer = excess @ reading.basis.root.T
-    return tree((_slopes(part, reading, m, excess, outer, names) for part in _parts(block, reading)), Slopes.joined)
+    shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
+    parts = _parts(block, reading)
+    return tree((_slopes(widened(part.X), reading(part), *shared) for part in parts), Slopes.joined)
 
 
-def _slopes(part: Block, reading: KernelRows, m: Array, excess: Array, outer: Array, names: tuple[str, ...]) -> Slopes:
-    basis, X, observed = reading.basis, widened(part.X), reading(part)
+def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, excess: Array, *names: str) -> Slopes:
+    """The slopes of all rows, whose h_n are in memory."""
+    shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
+    spans = list(slices(whole.n_rows, PIECE))
+    potential, offset, extra = rows.potential, rows.offset, rows.extra_variance
+    assert offset is not None  # `model_of` gives it
+    assert extra is not None
+
+    def found(span: slice) -> Slopes:
+        shift = np.broadcast_to(offset, span.stop - span.start)
+        here = Observed(rows.H[span], potential.select(span), None, shift, extra[span])
+        return _slopes(widened(whole.X[span]), here, *shared)
+
+    return tree(side_by_side(found, spans, len(spans)), Slopes.joined)
+
+
+def _slopes(
+    X: Array, observed: Observed, basis: Basis, m: Array, excess: Array, outer: Array, names: tuple[str, ...]
+) -> Slopes:
     kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
     h, sites = observed.rows, observed.sites
     variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, h @ excess), 0.0)
@@ -182,7 +200,8 @@ def _slopes(part: Block, reading: KernelRows, m: Array, excess: Array, outer: Ar
     by_rows += amplitude * a[:, None] * (basis.root @ m)
     here = ExpectedTerm(at, variance, sites.weight)
     found = parameter_gradients(here, observed.potential, slice(0, len(at)), sites.weight) if names else {}
-    vectors = {name: np.ndim(reading.kind().value_of(name)) for name in names}
+    template = basis.setting.likelihood.template
+    vectors = {name: np.ndim(template.value_of(name)) for name in names}
     return Slopes(
         *pull(kernel, X, basis.Z, by_rows),
         amplitude * pull_diagonal(kernel, X, b),
@@ -413,8 +432,12 @@ def gradient_of(latent: InducingFunction) -> Gradient:
     """The gradient of the bound, with N(m, S) at its optimum: one pass."""
     basis, setting, m, excess = latent.basis, latent.setting, latent.posterior.mean, latent.excess
     names = setting.likelihood.free
-    parts = latent.blocks.each(slopes_of, latent.reading, m, excess, names)
-    theta, inputs, diagonal, pulled, bent, found, stand_ins = tree(parts, Slopes.joined)
+    model = latent.posterior.model
+    if isinstance(model, LatentLinearModel) and isinstance(latent.blocks, LocalBlocks):
+        slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, *names)
+    else:
+        slopes = tree(latent.blocks.each(slopes_of, latent.reading, m, excess, names), Slopes.joined)
+    theta, inputs, diagonal, pulled, bent, found, stand_ins = slopes
     inner = np.outer(m, pulled) + 2.0 * excess @ symmetrise(bent)
     # ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ g hᵀ) L⁻¹, and L⁻ᵀ = C⁻¹
     half = np.tril(inner, -1) + 0.5 * np.diag(np.diagonal(inner))

@@ -178,7 +178,7 @@ def _dimension(parts: dict[str, ArrayLike], dim: int | None) -> int:
         sizes["dim"] = whole("dim", dim, 1)
     if len(set(sizes.values())) > 1 or 0 in sizes.values():
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise ValueError(f"the numbers of coordinates must be the same and above 0, got {said}")
+        raise ValueError(f"the arguments disagree about the number of coordinates, or have none: {said}")
     return next(iter(sizes.values()), 1)
 
 

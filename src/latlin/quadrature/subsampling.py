@@ -60,7 +60,7 @@ def subsample(
     x = float_array("data", data)
     if x.ndim != 2 or not np.all(np.isfinite(x)):
         raise ValueError(f"data must be a finite matrix (n, d), got shape {x.shape}")
-    if whole("k", k, 1) > len(x):
+    if not 1 <= whole("k", k) <= len(x):
         raise ValueError(f"k must be between 1 and the number of rows {len(x)}, got {k}")
     if one_of("how", how, ("active", "random")) == "random":
         return Subsample(generator(random_state).choice(len(x), k, replace=False), np.full(k, 1.0 / k))

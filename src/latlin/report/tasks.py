@@ -52,7 +52,7 @@ def task_of(estimator: Any) -> Task:
 
 
 def checked_folds(folds: int, rows: int) -> int:
-    if whole("folds", folds, 2) > rows:
+    if not 2 <= whole("folds", folds) <= rows:
         raise ValueError(f"folds must be between 2 and the number of rows, {rows}, got {folds}")
     return folds
 
