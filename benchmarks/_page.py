@@ -262,5 +262,6 @@ installed; speed is shown here and never tested by a clock. Take ratios seriousl
 HOW_TO_READ = """A ratio is latlin's cost over that of the fastest peer that is installed, or of a yardstick where there
 is no peer: *below one is faster*. A peer answers the same question; a yardstick does less (a point estimate, a pass
 through memory). In this table each case is represented by its first method of latlin. `accuracy_reference.py` is no
-benchmark: it made the long runs that `accuracy.py` compares with; `run.py` runs the files, and `profiles.py` says
-[where their time goes](developer/profiles.md)."""
+benchmark: it made the long runs that `accuracy.py` compares with; `run.py` runs the files, `profiles.py` says
+[where their time goes](developer/profiles.md), and `first_use.py` prints what a user meets first: small problems on all
+threads and on one, first calls with an empty compile cache, and learnt scales and diagnoses in units of a fit."""

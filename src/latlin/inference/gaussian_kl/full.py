@@ -374,7 +374,9 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
     rules = Rules(gradient_tol=1e-3, objective_tol=1e-7, monotone=True, max_iter=300)
-    best = maximise_local_bound(family, best_start(family, family.firsts()), rules, label="start", warn=False).state
+    # many sites leave room for one optimum only
+    firsts = family.firsts()[: 1 if len(form.sites) >= MANY * form.rank else None]
+    best = maximise_local_bound(family, best_start(family, firsts), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 
 
