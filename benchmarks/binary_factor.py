@@ -23,7 +23,7 @@ from _task import Task, Trial
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model
 from latlin.factor.binary.fit import BinaryOptions, begin, one_step
-from latlin.factor.binary.latents import MeanField
+from latlin.factor.binary.latents import BernoulliField
 from latlin.numerics.ascent import Rules
 from latlin.numerics.threads import one_blas_thread
 from reproduction.binary_features import images, n_found
@@ -39,7 +39,7 @@ def draws(n: int, d: int, k: int, seed: int = 0) -> np.ndarray:
 
 def options(k: int, ard: bool, sweeps: int = SWEEPS) -> BinaryOptions:
     prior = model.RelevantFeatures() if ard else model.PointFeatures()
-    return BinaryOptions(k, prior, MeanField(sweeps, 0, 1e-4), ("random",), 1, None, 1e-6, Rules(), False)
+    return BinaryOptions(k, prior, BernoulliField(sweeps, 0, 1e-4), ("random",), 1, None, 1e-6, Rules(), False)
 
 
 def plain_e_step(x, mu, sigma, pi, lam):  # type: ignore[no-untyped-def]

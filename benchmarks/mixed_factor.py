@@ -16,7 +16,7 @@ import numpy as np
 from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
-from latlin.factor.mixed.fit import Problem, begin, make_engine
+from latlin.factor.mixed.fit import MixedProblem, begin, make_engine
 from latlin.potentials import Gaussian
 
 FAMILIES = ("gaussian", "logit", "poisson", "ordinal")
@@ -49,7 +49,7 @@ def main() -> None:
     for name in ("gkl", "laplace", "ep"):
         engine = make_engine(name, Gaussian(0.0, 1.0))
         families = tuple(FAMILIES[kind] for kind in kinds)
-        problem = Problem(rows, families, np.where(kinds == 3, 3, 0), engine, True, 1.0, 1e-3)
+        problem = MixedProblem(rows, families, np.where(kinds == 3, 3, 0), engine, True, 1.0, 1e-3)
         start = begin(problem, arguments.factors, np.random.default_rng(0))
         scratch, (state, _) = seconds(lambda p=problem, s=start: p.expect(s, 100, 1e-4), 1, warm=False)
         warm, _ = seconds(lambda p=problem, s=state: p.expect(s, 2, 1e-4), 2, warm=False)
@@ -74,7 +74,7 @@ def trial(n: int, c: int, k: int, name: str) -> Trial:
     rows, kinds = draw(n, c, k)
     engine = make_engine(name, Gaussian(0.0, 1.0))
     families = tuple(FAMILIES[kind] for kind in kinds)
-    problem = Problem(rows, families, np.where(kinds == 3, 3, 0), engine, True, 1.0, 1e-3)
+    problem = MixedProblem(rows, families, np.where(kinds == 3, 3, 0), engine, True, 1.0, 1e-3)
     state, _ = problem.expect(begin(problem, k, np.random.default_rng(0)), 100, 1e-4)
     return Trial(lambda: problem.step(state))
 

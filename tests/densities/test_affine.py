@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import GaussianMixture, GeneralisedNormal, Logistic, Normal, SkewNormal, Stacked, StudentT
-from latlin.densities.characteristic import Grid, expect, tabulate
+from latlin.densities.characteristic import FrequencyGrid, expect, tabulate
 
 A = np.array([[1.3, 0.4], [-0.7, 0.9]])
 B = np.array([0.5, -2.0])
@@ -177,7 +177,7 @@ def inner_integral(base, f, shift, scale, kink):
 @pytest.mark.parametrize("widen", [0.2, 0.3, 0.4])
 def test_truncation_and_aliasing_are_bounded_by_the_mass_beyond_the_window(widen):
     base = Logistic()
-    fine = Grid.level(3)
+    fine = FrequencyGrid.level(3)
     exact = expect(np.tanh, np.array([0.3]), np.array([[0.8]]), tabulate(base, 1, fine), ((0.0, 1.0),)).value[0]
     short = tabulate(base, 1, fine._replace(widen=widen))
     found = expect(np.tanh, np.array([0.3]), np.array([[0.8]]), short, ((0.0, 1.0),)).value[0]
@@ -188,7 +188,7 @@ def test_truncation_and_aliasing_are_bounded_by_the_mass_beyond_the_window(widen
 
 @pytest.mark.parametrize("last", [2.0, 3.0, 4.0])
 def test_discretisation_is_bounded_by_the_frequencies_left_out(last):
-    base, fine = Normal(), Grid.level(2)
+    base, fine = Normal(), FrequencyGrid.level(2)
     exact = expect(np.tanh, np.array([0.3]), np.array([[2.0]]), tabulate(base, 1, fine), ((0.0, 1.0),)).value[0]
     coarse = tabulate(base, 1, fine._replace(last=last))
     found = expect(np.tanh, np.array([0.3]), np.array([[2.0]]), coarse, ((0.0, 1.0),)).value[0]
@@ -201,9 +201,11 @@ def test_discretisation_is_bounded_by_the_frequencies_left_out(last):
 def test_tables_interpolate_to_the_sixth_order():
     base, errors = SkewNormal(2.0), []
     for step in (1.0 / 16.0, 1.0 / 32.0):
-        table = tabulate(base, 1, Grid.level(2)._replace(step=step))
+        table = tabulate(base, 1, FrequencyGrid.level(2)._replace(step=step))
         found = expect(np.tanh, np.array([0.3]), np.array([[0.9]]), table, ((0.0, 1.0),)).value[0]
-        exact = expect(np.tanh, np.array([0.3]), np.array([[0.9]]), tabulate(base, 1, Grid.level(4)), ((0.0, 1.0),))
+        exact = expect(
+            np.tanh, np.array([0.3]), np.array([[0.9]]), tabulate(base, 1, FrequencyGrid.level(4)), ((0.0, 1.0),)
+        )
         errors.append(abs(found - exact.value[0]))
     assert errors[1] < errors[0] / 30.0
     assert errors[1] < 1e-6

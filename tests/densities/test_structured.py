@@ -8,13 +8,13 @@ from scipy.stats import multivariate_normal
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import variances_of
-from latlin.densities.structured.chevron import Chevron
+from latlin.densities.structured.chevron import ChevronStructure
 from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.densities.structured.diagonal import Diagonal
-from latlin.densities.structured.low_rank import LowRank
+from latlin.densities.structured.diagonal import DiagonalStructure
+from latlin.densities.structured.low_rank import LowRankStructure
 from latlin.densities.structured.patterns import banded, sparse_pattern
 from latlin.densities.structured.stacked_rows import StackedRows, as_rows
-from latlin.densities.structured.subspace import Subspace
+from latlin.densities.structured.subspace import SubspaceStructure
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
 from latlin.densities.whitening import DiagonalWhitening
 
@@ -23,17 +23,17 @@ H = np.random.default_rng(1).standard_normal((14, DIM)) * (np.random.default_rng
 BASIS = np.linalg.qr(np.random.default_rng(3).standard_normal((DIM, DIM)))[0]
 PLACES = sparse.random_array((DIM, DIM), density=0.3, random_state=np.random.default_rng(4))
 STRUCTURES = {
-    "diagonal": Diagonal(DIM),
+    "diagonal": DiagonalStructure(DIM),
     "banded": banded_triangle(DIM, 2),
     "full": banded_triangle(DIM, DIM + 3),
     "sparse": sparse_triangle(DIM, PLACES),
-    "chevron": Chevron(DIM, np.array([4, 0, 7])),
-    "chevron full": Chevron(DIM, np.arange(DIM)[::-1]),
-    "low-rank": LowRank(DIM, 2),
-    "subspace": Subspace(BASIS[:, :3], banded_triangle(3, 2)),
-    "subspace diagonal": Subspace(BASIS[:, :4], Diagonal(4)),
-    "subspace banded": Subspace(BASIS[:, :4], banded_triangle(4, 1)),
-    "subspace full": Subspace(BASIS, banded_triangle(DIM, DIM)),
+    "chevron": ChevronStructure(DIM, np.array([4, 0, 7])),
+    "chevron full": ChevronStructure(DIM, np.arange(DIM)[::-1]),
+    "low-rank": LowRankStructure(DIM, 2),
+    "subspace": SubspaceStructure(BASIS[:, :3], banded_triangle(3, 2)),
+    "subspace diagonal": SubspaceStructure(BASIS[:, :4], DiagonalStructure(4)),
+    "subspace banded": SubspaceStructure(BASIS[:, :4], banded_triangle(4, 1)),
+    "subspace full": SubspaceStructure(BASIS, banded_triangle(DIM, DIM)),
 }
 
 

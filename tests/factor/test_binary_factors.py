@@ -14,7 +14,7 @@ from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model as bm
 from latlin.factor.binary.fit import STARTS, BinaryOptions, begin, one_step, without_superfluous
 from latlin.factor.binary.kernels import row_values, sweep_rows
-from latlin.factor.binary.latents import Enumeration, MeanField, RowProblem, factorised
+from latlin.factor.binary.latents import BernoulliField, Enumeration, RowProblem, factorised
 from latlin.numerics.ascent import Rules
 from reproduction.binary_features import features, images, n_found
 
@@ -34,7 +34,7 @@ def toy(seed=0, n=40, d=5, k=3):
 def started(prior, seed=0, n=40, d=5, k=3):
     data = bm.make_data(toy(seed, n, d, k), 1e-6)
     activations = np.random.default_rng(seed + 1).uniform(0.1, 0.9, (n, k))
-    state = begin(data, activations, options(prior, MeanField(), k))
+    state = begin(data, activations, options(prior, BernoulliField(), k))
     return data, state if prior is POINT else RELEVANT.posterior(state)
 
 
@@ -70,7 +70,9 @@ def test_bound_rises_at_every_single_update(prior, seed):
 def test_updates_stand_at_a_maximum():
     """σ², π, α and M: the bound falls whichever way each is moved from its update."""
     data, state = started(RELEVANT, 3)
-    state = bm.update_probability(bm.update_noise(data, RELEVANT.update(bm.infer_latents(data, state, MeanField()))))
+    state = bm.update_probability(
+        bm.update_noise(data, RELEVANT.update(bm.infer_latents(data, state, BernoulliField())))
+    )
     rng = np.random.default_rng(0)
     top = bm.bound(data, bm.update_noise(data, state), RELEVANT)
     for factor in (0.97, 1.03):
@@ -103,7 +105,7 @@ def exact_log_likelihood(rows, state):
 @pytest.mark.parametrize("seed", range(3))
 def test_mean_field_is_below_the_likelihood_and_enumeration_meets_it(seed):
     data, state = started(POINT, seed, k=4)
-    for engine in (MeanField(), Enumeration()):
+    for engine in (BernoulliField(), Enumeration()):
         for _ in range(5):
             state = one_step(data, state, options(POINT, engine))
         exact = exact_log_likelihood(data.rows, state).sum()
@@ -116,7 +118,7 @@ def test_mean_field_is_below_the_likelihood_and_enumeration_meets_it(seed):
 
 def test_one_factor_makes_mean_field_exact():
     data, state = started(POINT, 5, k=1)
-    state = one_step(data, state, options(POINT, MeanField()))
+    state = one_step(data, state, options(POINT, BernoulliField()))
     assert bm.bound(data, state, POINT) == pytest.approx(exact_log_likelihood(data.rows, state).sum(), rel=1e-12)
 
 
@@ -130,7 +132,7 @@ def test_vb_bound_is_below_the_evidence_by_enumeration():
     data, state = started(RELEVANT, 7, n=4, d=3, k=2)
     parts = []
     for _ in range(3):
-        state = bm.infer_latents(data, bm.update_noise(data, RELEVANT.posterior(state)), MeanField())
+        state = bm.infer_latents(data, bm.update_noise(data, RELEVANT.posterior(state)), BernoulliField())
     for bits in product((0.0, 1.0), repeat=8):
         s = np.array(bits).reshape(4, 2)
         weight = np.where(s > 0, state.probability, 1.0 - state.probability)
@@ -142,7 +144,7 @@ def test_vb_bound_is_below_the_evidence_by_enumeration():
 def test_vb_bound_is_below_an_importance_sampled_evidence():
     data, state = started(RELEVANT, 8, n=25, d=4, k=3)
     for _ in range(30):
-        state = one_step(data, state, options(RELEVANT, MeanField()))
+        state = one_step(data, state, options(RELEVANT, BernoulliField()))
     rng = np.random.default_rng(0)
     logs = []
     for _ in range(400):
@@ -159,7 +161,7 @@ def test_vb_bound_is_below_an_importance_sampled_evidence():
 
 def test_removing_a_dead_factor_leaves_the_bound():
     data, state = started(RELEVANT, 9)
-    state = one_step(data, state, options(RELEVANT, MeanField()))
+    state = one_step(data, state, options(RELEVANT, BernoulliField()))
     k, dim = state.features.shape
     # the same model with one factor more, whose feature is at its prior (α → ∞) and whose latents are at theirs
     alpha = 1e14
@@ -214,7 +216,7 @@ def test_turning_pairs_raises_the_bound_and_frees_stuck_rows():
     exact = Enumeration().describe(problem)[1] - problem.log_none
     assert np.mean(exact - values[0] > 1.0) > 0.03
     assert np.mean(exact - values[-1] > 1.0) < 0.5 * np.mean(exact - values[0] > 1.0)
-    assert np.all(exact - MeanField().describe(problem)[1] + problem.log_none < 1.0)
+    assert np.all(exact - BernoulliField().describe(problem)[1] + problem.log_none < 1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -239,7 +241,7 @@ def test_relevance_finds_how_many(seed):
 def test_superfluous_factors_go():
     x, _ = images(1)
     data = bm.make_data(x, 1e-6)
-    settings = options(RELEVANT, MeanField(), 24)
+    settings = options(RELEVANT, BernoulliField(), 24)
     state = begin(data, STARTS["nmf"](x, 24, np.random.default_rng(101)), settings)
     for _ in range(40):
         state = one_step(data, state, settings)

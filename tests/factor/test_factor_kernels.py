@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from latlin.factor.analysis import kernels
-from latlin.factor.analysis.online import Adam, PlainGradient, ScaledGradient, TailAverage
+from latlin.factor.analysis.online import AdamAscent, PlainGradient, ScaledGradient, TailAverage
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StepSizes, expect, start
 from latlin.numerics import threads
 from latlin.numerics.low_rank import LowRankNormal, weighted_gram
@@ -118,7 +118,7 @@ def test_the_scaled_gradient_is_the_preconditioned_one():
 def test_adam_takes_unit_steps_first():
     state, rows = problem(d=6, rank=2, b=4)
     F = state.loadings.copy()
-    rule = Adam(learning_rate=1e-3)
+    rule = AdamAscent(learning_rate=1e-3)
     rule.begin(state)
     rule.advance(state, rows, expect(state, rows))
     np.testing.assert_allclose(np.abs(state.loadings - F), 1e-3, rtol=1e-4)

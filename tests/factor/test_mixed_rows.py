@@ -6,8 +6,8 @@ from scipy.special import logsumexp
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
-from latlin.factor.mixed.fit import ColumnSum, Problem, begin, expanded, fit_parameters, make_engine
-from latlin.factor.mixed.sites import Sites, gather, restrict
+from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expanded, fit_parameters, make_engine
+from latlin.factor.mixed.sites import ColumnSites, gather, restrict
 
 CUTS = np.array([-1.0, 0.5])
 VALUES = {"gaussian": {"scale": np.sqrt(0.7)}, "logit": {}, "poisson": {}, "ordinal": {"cuts": CUTS}}
@@ -40,7 +40,7 @@ def random_problem(seed=0, n=40, k=2, missing=0.2, engine="gkl", latents="gaussi
     rows[rng.random(rows.shape) < missing] = np.nan
     levels = np.array([3 if family == "ordinal" else 0 for family in families])
     row_engine = make_engine(engine, LATENTS[latents])
-    return Problem(rows, families, levels, row_engine, latents == "gaussian", penalty, 1e-3)
+    return MixedProblem(rows, families, levels, row_engine, latents == "gaussian", penalty, 1e-3)
 
 
 def some_sites(problem, k=2, seed=1):
@@ -48,7 +48,9 @@ def some_sites(problem, k=2, seed=1):
     c = problem.rows.shape[1]
     ordered = np.array([family == "ordinal" for family in problem.families])
     parameters = tuple(VALUES[family] for family in problem.families)
-    return Sites(problem.families, rng.standard_normal((c, k)), 0.3 * rng.standard_normal(c) * ~ordered, parameters)
+    return ColumnSites(
+        problem.families, rng.standard_normal((c, k)), 0.3 * rng.standard_normal(c) * ~ordered, parameters
+    )
 
 
 def test_latents_have_unit_variance():
@@ -276,7 +278,7 @@ def test_gaussian_rows_are_exact():
     loading, noise = rng.standard_normal((5, 2)), 0.6
     rows = rng.standard_normal((7, 5))
     parameters = tuple({"scale": np.sqrt(noise)} for _ in range(5))
-    sites = Sites(("gaussian",) * 5, loading, np.zeros(5), parameters)
+    sites = ColumnSites(("gaussian",) * 5, loading, np.zeros(5), parameters)
     covariance = loading @ loading.T + noise * np.eye(5)
     exact = -0.5 * np.einsum("nc,nc->n", rows, np.linalg.solve(covariance, rows.T).T)
     exact -= 0.5 * np.linalg.slogdet(2.0 * np.pi * covariance)[1]

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
 from latlin.factor.ica import model as im
-from latlin.factor.ica.engines import ENGINES, Block, Single, with_moments
+from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, with_moments
 from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
 from latlin.factor.ica.kernels import joint_rows, n_runs
 from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
@@ -49,13 +49,13 @@ class HeldLaplace(LaplaceSource):
 def test_bound_rises_at_every_single_update_of_the_block_form(source, seed, ard):
     data, state, options = started(seed, source, "block")
     held = im.SourceModel(Held() if source == "student-t" else HeldLaplace(), False)
-    state = Block(1).infer(data, state, options.model)
+    state = GaussianBlock(1).infer(data, state, options.model)
     values = [im.bound(data, state)]
     relevances = [lambda s, k=k: im.relevance_of(s, k) for k in range(3)] if ard else [im.slow_relevance]
     for turn in range(6):
         moves = [
-            lambda s: Block(1).infer(data, s, held),
-            lambda s: Block(1).infer(data, s, options.model),
+            lambda s: GaussianBlock(1).infer(data, s, held),
+            lambda s: GaussianBlock(1).infer(data, s, options.model),
             lambda s: im.update_mixing(data, s),
             im.alike_noise if turn < 2 else im.update_noise_prior,
             *relevances,

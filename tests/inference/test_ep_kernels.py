@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latlin.inference.ep.kernels import rank_one, tilt, visit_sites
-from latlin.inference.forms.nodes import Target, lay_even_nodes, lay_nodes
+from latlin.inference.forms.nodes import NodeTarget, lay_even_nodes, lay_nodes
 from latlin.potentials.logit import Logit
 
 
@@ -25,7 +25,7 @@ def test_rank_one_refuses_to_leave_the_cone():
 def _plan(mean, variance):
     potential = Logit(np.ones(len(mean)))
     _, tilted_mean, tilted_variance = potential.tilted_moments(mean, variance)
-    target = Target(mean, variance, tilted_mean, tilted_variance)
+    target = NodeTarget(mean, variance, tilted_mean, tilted_variance)
     return potential, target, *lay_nodes(potential.log_density, target, potential.regions())
 
 

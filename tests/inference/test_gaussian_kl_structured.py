@@ -7,14 +7,14 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.densities.structured.chevron import Chevron
-from latlin.densities.structured.diagonal import Diagonal
-from latlin.densities.structured.low_rank import LowRank
-from latlin.densities.structured.subspace import Subspace
+from latlin.densities.structured.chevron import ChevronStructure
+from latlin.densities.structured.diagonal import DiagonalStructure
+from latlin.densities.structured.low_rank import LowRankStructure
+from latlin.densities.structured.subspace import SubspaceStructure
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
 from latlin.engines import GaussianKL
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.gaussian_kl.structured import Objective
+from latlin.inference.gaussian_kl.structured import StructuredBound
 from latlin.inference.gaussian_kl.subspace import fewest_losses
 
 DIM = 10
@@ -127,12 +127,12 @@ def test_diagonal_is_the_factorised_optimum():
 
 
 STRUCTURES = {
-    "diagonal": Diagonal(DIM),
+    "diagonal": DiagonalStructure(DIM),
     "banded": banded_triangle(DIM, 2),
-    "chevron": Chevron(DIM, np.array([3, 8])),
+    "chevron": ChevronStructure(DIM, np.array([3, 8])),
     "sparse": sparse_triangle(DIM, np.eye(DIM)[::-1]),
-    "subspace": Subspace(np.linalg.qr(ROOT)[0][:, :3], banded_triangle(3, 1)),
-    "low-rank": LowRank(DIM, 2),
+    "subspace": SubspaceStructure(np.linalg.qr(ROOT)[0][:, :3], banded_triangle(3, 1)),
+    "low-rank": LowRankStructure(DIM, 2),
 }
 
 
@@ -140,7 +140,7 @@ STRUCTURES = {
 @pytest.mark.parametrize("kind", STRUCTURES)
 def test_gradients_and_hessian_products(name, kind):
     form = structured_form({**MODELS, "heavy": heavy()}[name])
-    objective, rng = Objective(form, STRUCTURES[kind]), np.random.default_rng(2)
+    objective, rng = StructuredBound(form, STRUCTURES[kind]), np.random.default_rng(2)
     structure = objective.structure
     theta = structure.spread(0.4 + 0.4 * rng.random(DIM))
     theta = structure.flat(structure.factor(theta + 0.1 * rng.standard_normal(structure.size)))
@@ -163,7 +163,7 @@ def test_the_bound_has_every_constant():
     structure = banded_triangle(DIM, DIM)
     theta = structure.flat(np.linalg.cholesky(COUPLED / np.outer(form.whitening.scale, form.whitening.scale)).T)
     prior = model.gaussians[0].mean
-    state = Objective(form, structure).evaluate(np.concatenate([form.coordinates(prior), theta]))
+    state = StructuredBound(form, structure).evaluate(np.concatenate([form.coordinates(prior), theta]))
     expected = 0.0
     for factor in model.sites:
         v = np.einsum("nd,de,ne->n", factor.H, COUPLED, factor.H)

@@ -8,12 +8,12 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp, multigammaln
 
 from latlin.mixture import BayesianGaussianMixture
-from latlin.mixture.fixed import Fixed
-from latlin.mixture.gamma import Diagonal, Spherical
+from latlin.mixture.fixed import KnownCovariance
+from latlin.mixture.gamma import DiagonalPrecision, Spherical
 from latlin.mixture.model import DirichletWeights, Mixture, StickWeights
 from latlin.mixture.moments import combine, of_labels
 from latlin.mixture.sweep import make_rows
-from latlin.mixture.wishart import Full, Tied
+from latlin.mixture.wishart import Tied, WishartPrecision
 
 COVARIANCES = ["fixed", "spherical", "diagonal", "full", "tied"]
 MEAN = np.array([0.5, -0.3])
@@ -23,10 +23,10 @@ SCALE = np.array([[1.4, 0.3], [0.3, 0.8]])
 def structure(name, dim=2):
     mean, scale = MEAN[:dim], SCALE[:dim, :dim]
     return {
-        "fixed": lambda: Fixed(mean, 5.0 * np.eye(dim) + 0.5, scale),
+        "fixed": lambda: KnownCovariance(mean, 5.0 * np.eye(dim) + 0.5, scale),
         "spherical": lambda: Spherical(mean, 0.2, 3.5, np.asarray(1.2)),
-        "diagonal": lambda: Diagonal(mean, 0.2, 3.5, np.diagonal(scale).copy()),
-        "full": lambda: Full(mean, 0.2, 4.5, scale),
+        "diagonal": lambda: DiagonalPrecision(mean, 0.2, 3.5, np.diagonal(scale).copy()),
+        "full": lambda: WishartPrecision(mean, 0.2, 4.5, scale),
         "tied": lambda: Tied(mean, 0.2, 4.5, scale),
     }[name]()
 

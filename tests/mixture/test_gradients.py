@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaincinv, gammaln, logsumexp, softmax
 
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
-from latlin.mixture.fixed import Fixed, FixedParams
+from latlin.mixture.fixed import FixedParams, KnownCovariance
 from latlin.mixture.gradients import (
     Draws,
     compare_estimators,
@@ -37,7 +37,9 @@ def problem():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-2, 1, (7, 2)), rng.normal(1.5, 1, (8, 2))])
     sigma = np.array([[1.2, 0.4], [0.4, 0.7]])
-    mixture = Mixture(DirichletWeights(0.6, 2), Fixed(np.array([0.3, -0.2]), np.array([[6.0, 1.0], [1.0, 4.0]]), sigma))
+    mixture = Mixture(
+        DirichletWeights(0.6, 2), KnownCovariance(np.array([0.3, -0.2]), np.array([[6.0, 1.0], [1.0, 4.0]]), sigma)
+    )
     root = np.array([[[0.6, 0.0], [0.2, 0.4]], [[0.5, 0.0], [-0.1, 0.3]]])
     point = Point(np.array([5.3, 3.1]), np.array([[-1.6, -2.2], [1.0, 1.9]]), root)
     data = make_rows(x, None)
@@ -192,7 +194,7 @@ def test_importance_gradient_is_that_of_the_importance_bound(problem):
 def test_importance_bound_rises_from_the_elbo_to_the_evidence():
     """D = 1, N = 6, K = 2: the evidence by summing over all labels."""
     x = np.array([-2.1, -1.2, -2.4, 1.1, 2.6, 1.6])[:, None]
-    mixture = Mixture(DirichletWeights(0.8, 2), Fixed(np.zeros(1), np.full((1, 1), 4.0), np.eye(1)))
+    mixture = Mixture(DirichletWeights(0.8, 2), KnownCovariance(np.zeros(1), np.full((1, 1), 4.0), np.eye(1)))
     data = make_rows(x, None)
     moments = of_labels(mixture.components, x, np.ones(6), (x[:, 0] > 0).astype(int), 2)
     for _ in range(50):

@@ -7,10 +7,10 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from latlin.quadrature import BayesianQuadrature, Gaussian, GaussianMixture, Hyperparameters, Uniform
-from latlin.quadrature.hyperparameters import Marginal, Point
+from latlin.quadrature.hyperparameters import DrawnHyperparameters, HyperparameterMode
 from latlin.quadrature.kernels import KERNELS
 from latlin.quadrature.standard import HALF, Box
-from latlin.quadrature.surrogate import Likelihood, condition, constant, nothing
+from latlin.quadrature.surrogate import SurrogateLikelihood, condition, constant, nothing
 
 MEASURES = {
     "gaussian": Gaussian(0.5, 2.0),
@@ -114,7 +114,7 @@ def test_likelihood_slopes_are_finite_differences(kernel, basis):
     y = np.sin(z[:, 0]) + z[:, 1] ** 2
 
     def value(theta):
-        return Likelihood(kernel, basis(z), z, y).with_slopes(np.exp(theta[:2]), float(np.exp(theta[2])))
+        return SurrogateLikelihood(kernel, basis(z), z, y).with_slopes(np.exp(theta[:2]), float(np.exp(theta[2])))
 
     theta = np.log([0.7, 1.3, 1e-3])
     numeric = [(value(theta + e)[0] - value(theta - e)[0]) / 2e-5 for e in 1e-5 * np.eye(3)]
@@ -135,7 +135,7 @@ def test_likelihood_integrates_mean_and_variance_out():
         return np.log(inside.sum()) - 0.5 * np.linalg.slogdet(r)[1]
 
     def closed(length):
-        return Likelihood(KERNELS["rbf"], constant(z), z, y).value(np.array([length]), 1e-3)
+        return SurrogateLikelihood(KERNELS["rbf"], constant(z), z, y).value(np.array([length]), 1e-3)
 
     assert closed(0.5) - closed(1.0) == pytest.approx(brute(0.5) - brute(1.0), abs=5e-3)
 
@@ -144,12 +144,12 @@ def test_marginal_begins_with_the_mode_and_weighs_to_one():
     rng = np.random.default_rng(2)
     z = rng.standard_normal((20, 1))
     y = np.sin(3.0 * z[:, 0])
-    mode = Point(noisy=False)(KERNELS["rbf"], constant, z, y, None).mode
-    ensemble = Marginal(noisy=False)(KERNELS["rbf"], constant, z, y, None)
+    mode = HyperparameterMode(noisy=False)(KERNELS["rbf"], constant, z, y, None).mode
+    ensemble = DrawnHyperparameters(noisy=False)(KERNELS["rbf"], constant, z, y, None)
     np.testing.assert_allclose(ensemble.mode.lengths, mode.lengths)
     assert sum(w for w, _ in ensemble.members) == pytest.approx(1.0)
     assert len(ensemble.members) > 1
-    likelihood = Likelihood(KERNELS["rbf"], constant(z), z, y)
+    likelihood = SurrogateLikelihood(KERNELS["rbf"], constant(z), z, y)
     base = likelihood.value(mode.lengths, mode.nugget)
     for factor in (0.8, 1.25):
         assert likelihood.value(factor * mode.lengths, mode.nugget) < base
@@ -159,7 +159,7 @@ def test_noise_is_found():
     rng = np.random.default_rng(3)
     z = rng.uniform(-2.0, 2.0, (150, 1))
     y = np.sin(2.0 * z[:, 0]) + 0.2 * rng.standard_normal(150)
-    h = Point(noisy=True)(KERNELS["rbf"], constant, z, y, None).mode
+    h = HyperparameterMode(noisy=True)(KERNELS["rbf"], constant, z, y, None).mode
     process = condition(KERNELS["rbf"], constant, z, y, h)
     assert np.sqrt(process.variance * h.nugget) == pytest.approx(0.2, rel=0.2)
 

@@ -9,9 +9,9 @@ from scipy.special import expit, logit
 
 from latlin.inference.posterior import Posterior
 from latlin.quadrature import Evaluations, GaussianMixture, IntegrandError, VBMCPosterior, vbmc
-from latlin.quadrature.vbmc_adapter import Mapped, Mixture, _Recorder
+from latlin.quadrature.vbmc_adapter import Mapped, VbmcMixture, _Recorder
 
-MIXTURE = Mixture(GaussianMixture([0.3, 0.7], [[-1.0, 0.0], [1.0, 2.0]], [[0.5, 1.0], [1.0, 0.2]]))
+MIXTURE = VbmcMixture(GaussianMixture([0.3, 0.7], [[-1.0, 0.0], [1.0, 2.0]], [[0.5, 1.0], [1.0, 0.2]]))
 
 
 def test_mixture_moments_are_those_of_its_draws():
@@ -30,7 +30,7 @@ def test_projection_is_the_mixture_of_the_projection():
 
 
 def test_mapped_density_is_normalised():
-    inner = Mixture(GaussianMixture([0.4, 0.6], [[-1.0], [0.5]], [0.5, 0.3]))
+    inner = VbmcMixture(GaussianMixture([0.4, 0.6], [[-1.0], [0.5]], [0.5, 0.3]))
     mapped = Mapped(inner, logit, expit, lambda u: np.log(expit(u) * expit(-u)).sum(axis=1))
     nodes, weights = np.polynomial.legendre.leggauss(400)
     x = 0.5 * (nodes + 1.0)
@@ -62,7 +62,7 @@ def test_diagnosis_tells_a_good_mixture_from_a_bad_one():
     good = posterior(lambda x: MIXTURE.logpdf(x) + 1.5).diagnose(400, random_state=0)
     assert good.lower_bound == pytest.approx(1.5)
     assert good.ess == pytest.approx(400.0)
-    wide = Mixture(GaussianMixture([1.0], [[0.5, 1.0]], [[40.0, 40.0]]))
+    wide = VbmcMixture(GaussianMixture([1.0], [[0.5, 1.0]], [[40.0, 40.0]]))
     assert posterior(wide.logpdf).diagnose(400, random_state=0).k_hat > 0.7
     with pytest.raises(ValueError, match="n must be an integer of at least 20"):
         posterior(wide.logpdf).diagnose(3)

@@ -15,7 +15,7 @@ from latlin.additive.random_walk import grid
 from latlin.additive.term import (
     Part,
     PartPrior,
-    Rows,
+    PredictorRows,
     Slope,
     Surroundings,
     Term,
@@ -87,20 +87,20 @@ class AR1Part(Part):
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         return (self.sd, self.rho)
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         x, nodes = self.place.values(frame), self.place.nodes
         step = float(np.diff(nodes).mean())
         design = self.place.weights(x)
         beyond = np.maximum(x - nodes[-1], 0.0) + np.maximum(nodes[0] - x, 0.0)
         if not np.any(beyond > 0.0):
-            return Rows(design)
+            return PredictorRows(design)
         sd, rho = values[self.sd.name], values[self.rho.name]
         # k steps away: mean ρᵏ x_end and variance sd²(1 − ρ²ᵏ)
         decay = np.sign(rho) ** np.round(beyond / step) * np.abs(rho) ** (beyond / step)
         later = _going_on((x - nodes[-1]) / step, rho)
         earlier = _going_on((nodes[0] - x) / step, rho)
         fresh = sparse.csr_array(sparse.hstack([earlier, later])) * (sd * np.sqrt(1.0 - rho**2))
-        return Rows(sparse.csr_array(sparse.diags_array(decay) @ design), fresh)
+        return PredictorRows(sparse.csr_array(sparse.diags_array(decay) @ design), fresh)
 
     def prior(self, values: Values) -> PartPrior:
         sd, rho, n = values[self.sd.name], values[self.rho.name], len(self.place.nodes)

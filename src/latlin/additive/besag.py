@@ -20,9 +20,9 @@ from scipy.sparse.csgraph import connected_components
 from latlin.additive.by import By, by_level
 from latlin.additive.frame import codes_of, column
 from latlin.additive.intrinsic import IntrinsicPart
-from latlin.additive.places import Labels, Place
-from latlin.additive.structure import Structure, scaled
-from latlin.additive.term import Part, PartPrior, Rows, Slope, Surroundings, Term, Values, standard_deviation
+from latlin.additive.places import FieldPlace, LabelPlace
+from latlin.additive.structure import ScaledPrecision, scaled
+from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Surroundings, Term, Values, standard_deviation
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.stored import storable
@@ -152,7 +152,7 @@ class Besag(Term):
         graph = _known(self, frame, around)
         part = IntrinsicPart(
             self.label,
-            Labels(self.column, graph.labels),
+            LabelPlace(self.column, graph.labels),
             graph_structure(graph),
             np.zeros((0, len(graph.labels))),
             (),
@@ -193,7 +193,7 @@ class BYM2(Term):
         graph = _known(self, frame, around)
         return BYM2Part(
             self.label,
-            Labels(self.column, graph.labels),
+            LabelPlace(self.column, graph.labels),
             graph_structure(graph),
             standard_deviation(f"sd({self.label})", around.unit),
             Hyperparameter(f"rho({self.label})", 0.5, Beta(0.5, 0.5), (0.0, 1.0), (1e-4, 1.0 - 1e-4)),
@@ -210,8 +210,8 @@ class BYM2Part(Part):
     """
 
     label: str
-    place: Place
-    structure: Structure
+    place: FieldPlace
+    structure: ScaledPrecision
     sd: Hyperparameter
     rho: Hyperparameter
 
@@ -229,9 +229,9 @@ class BYM2Part(Part):
         null = self.structure.null
         return sparse.csr_array(sparse.hstack([sparse.csr_array(null.shape), sparse.csr_array(null)]))
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         design = self.place.rows(frame)
-        return Rows(sparse.csr_array(sparse.hstack([design, sparse.csr_array(design.shape)])))
+        return PredictorRows(sparse.csr_array(sparse.hstack([design, sparse.csr_array(design.shape)])))
 
     def prior(self, values: Values) -> PartPrior:
         sd, rho, n = values[self.sd.name], values[self.rho.name], self.structure.size
@@ -282,7 +282,7 @@ def _matched(graph: Graph, values: NDArray[Any]) -> Graph:
     return graph
 
 
-def graph_structure(graph: Graph) -> Structure:
+def graph_structure(graph: Graph) -> ScaledPrecision:
     """The precision of the differences between neighbours, each connected part scaled for itself."""
     count, part = graph.components()
     R = graph.laplacian()
@@ -304,4 +304,4 @@ def graph_structure(graph: Graph) -> Structure:
         null.append(row)
     back = np.argsort(np.concatenate(order))
     matrix = sparse.csc_array(sparse.csr_array(sparse.block_diag(blocks, format="csr"))[back][:, back])
-    return Structure(matrix, np.array(null).reshape(-1, len(graph.labels)), log_det)
+    return ScaledPrecision(matrix, np.array(null).reshape(-1, len(graph.labels)), log_det)

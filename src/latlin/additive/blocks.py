@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.family import Family, Observed, observe
+from latlin.additive.family import ObservedResponse, ResponseFamily, observe
 from latlin.additive.formula import Formula
 from latlin.additive.frame import column
-from latlin.additive.problem import Problem, offset_of, rows_of
+from latlin.additive.problem import AdditiveProblem, offset_of, rows_of
 from latlin.additive.term import Part, Values
 from latlin.distributed.blocks import Block, Blocks
 from latlin.distributed.checkpoints import digest_of
@@ -53,7 +53,7 @@ class AdditiveReading:
 
     read: Formula
     parts: tuple[Part, ...]
-    family: Family
+    family: ResponseFamily
     values: Values
     classes: Any = None
 
@@ -64,7 +64,7 @@ class AdditiveReading:
         design = rows_of(self.parts, frame, self.values).design
         return in_blocks.Observed(design, self.family.potential(observed, self.values), observed.weight, offset)
 
-    def _observed(self, frame: Any) -> Observed:
+    def _observed(self, frame: Any) -> ObservedResponse:
         if self.classes is None:
             return observe(self.read.response, self.family, frame)
         # one block need not have both labels
@@ -73,7 +73,7 @@ class AdditiveReading:
         return observe(self.read.response, self.family, numbers)
 
     def kind(self) -> Potential:
-        one = Observed(np.array([0.5 if self.family.name == "beta" else 1.0]))
+        one = ObservedResponse(np.array([0.5 if self.family.name == "beta" else 1.0]))
         if self.read.response.trials is not None or self.read.response.failures is not None:
             one = replace(one, trials=np.ones(1))
         if self.read.response.se is not None:
@@ -82,7 +82,7 @@ class AdditiveReading:
 
 
 @dataclass(frozen=True)
-class BlockProblem(Problem):
+class BlockProblem(AdditiveProblem):
     """A problem whose rows are in blocks; `observed`, `offset` and `design` are those of the sample.
 
     Attributes
@@ -158,7 +158,9 @@ def open_table(frame: Any) -> tuple[Blocks, int, dict[str, Any]]:
     return blocks, count, table
 
 
-def block_problem(read: Formula, frame: Any, prepare: Callable[[dict[str, Any]], Problem], checkpoint: Any) -> Problem:
+def block_problem(
+    read: Formula, frame: Any, prepare: Callable[[dict[str, Any]], AdditiveProblem], checkpoint: Any
+) -> AdditiveProblem:
     """The problem of a table in blocks; `prepare` makes that of the table that stands for it."""
     blocks, count, table = open_table(frame)
     sample = prepare(table)

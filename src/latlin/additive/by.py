@@ -11,7 +11,7 @@ from scipy import sparse
 from latlin.additive.expression import evaluate, is_name
 from latlin.additive.frame import Column, codes_of, column, is_category, levels_of
 from latlin.additive.places import indicator, row_products
-from latlin.additive.term import Part, PartPrior, Rows, Slope, Values
+from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Values
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -70,13 +70,13 @@ class CopiedPart(Part):
         pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
         return {inner.name: values[outer.name] for inner, outer in pairs}
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         codes = codes_of(column(frame, self.by), self.levels, f"column {self.by!r}")
         if np.any(codes < 0):
             raise ValueError(f"column {self.by!r} holds labels that {self.label} has no field for")
         design, fresh = self.part.rows(frame, self._inner(values))
         which = indicator(codes, len(self.levels))
-        return Rows(row_products(which, design), None if fresh is None else row_products(which, fresh))
+        return PredictorRows(row_products(which, design), None if fresh is None else row_products(which, fresh))
 
     def prior(self, values: Values) -> PartPrior:
         precision, constant = self.part.prior(self._inner(values))
@@ -128,10 +128,10 @@ class MultipliedPart(Part):
         pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
         return {inner.name: values[outer.name] for inner, outer in pairs}
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         design, fresh = self.part.rows(frame, self._inner(values))
         by = sparse.diags_array(evaluate(self.by, frame))
-        return Rows(sparse.csr_array(by @ design), None if fresh is None else sparse.csr_array(by @ fresh))
+        return PredictorRows(sparse.csr_array(by @ design), None if fresh is None else sparse.csr_array(by @ fresh))
 
     def prior(self, values: Values) -> PartPrior:
         return self.part.prior(self._inner(values))

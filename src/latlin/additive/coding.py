@@ -16,7 +16,7 @@ from latlin.additive.places import indicator, row_products
 from latlin.numerics.stored import storable, storable_as
 
 
-class Coding(ABC):
+class TableCoding(ABC):
     """Columns made of a table."""
 
     @property
@@ -31,7 +31,7 @@ class Coding(ABC):
 
 @storable
 @dataclass(frozen=True)
-class Numbers(Coding):
+class NumericColumn(TableCoding):
     """One column of numbers."""
 
     source: str
@@ -46,7 +46,7 @@ class Numbers(Coding):
 
 @storable
 @dataclass(frozen=True)
-class References(Coding):
+class References(TableCoding):
     """A column of labels: one column of zeros and ones per label but the first, or per label when `every`."""
 
     source: str
@@ -73,11 +73,11 @@ class References(Coding):
 
 @storable
 @dataclass(frozen=True)
-class Product(Coding):
+class Product(TableCoding):
     """Products of the columns of two codings: an interaction beside its main effects."""
 
-    first: Coding
-    second: Coding
+    first: TableCoding
+    second: TableCoding
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,10 +89,10 @@ class Product(Coding):
 
 @storable
 @dataclass(frozen=True)
-class Stacked(Coding):
+class StackedCoding(TableCoding):
     """Several codings side by side, after a column of ones where there is an intercept."""
 
-    parts: tuple[Coding, ...]
+    parts: tuple[TableCoding, ...]
     intercept: bool
 
     @property
@@ -107,7 +107,7 @@ class Stacked(Coding):
 
 
 @dataclass(frozen=True)
-class Wilkinson(Coding):
+class Wilkinson(TableCoding):
     """Columns of a formula's right-hand side, coded by formulaic; what its transformations learnt is kept."""
 
     formula: str
@@ -162,7 +162,7 @@ def _plain(state: Any) -> Any:
 storable_as(Wilkinson, _keep, _made_again)
 
 
-def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:
+def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> TableCoding:
     """The coding of several pieces: column names, expressions, or what formulaic understands."""
     expanded = _expanded(pieces)
     parts = [_simple(piece, frame, expanded if intercept else ()) for piece in expanded]
@@ -175,7 +175,7 @@ def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> Coding:
             else part
             for k, part in enumerate(parts)
         ]
-        return Stacked(tuple(part for part in whole if part is not None), intercept)
+        return StackedCoding(tuple(part for part in whole if part is not None), intercept)
     return wilkinson(" + ".join(("1" if intercept else "0", *pieces)), frame)
 
 
@@ -212,20 +212,20 @@ def _expanded(pieces: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sorted(flat, key=lambda piece: ":" in piece)))
 
 
-def _simple(piece: str, frame: Any, beside: tuple[str, ...]) -> Coding | None:
+def _simple(piece: str, frame: Any, beside: tuple[str, ...]) -> TableCoding | None:
     """The coding of a name, a function, or an interaction whose main effects are beside it; None for anything else."""
     names = [name.strip() for name in piece.split(":")]
     if len(names) == 2 and all(is_name(name) and name in beside for name in names):
         first, second = (_simple(name, frame, ()) for name in names)
         return None if first is None or second is None else Product(first, second)
     if is_function(piece):
-        return Numbers(piece)
+        return NumericColumn(piece)
     if not is_name(piece):
         return None
     values = column(frame, piece)
     if is_category(values):
         return References(piece, ordered_levels(frame, piece))
-    return Numbers(piece)
+    return NumericColumn(piece)
 
 
 def _table(frame: Any, sources: tuple[str, ...]) -> Any:

@@ -14,13 +14,13 @@ from scipy import sparse
 from scipy.special import ndtr
 
 from latlin.additive.ar1 import AR1Part
-from latlin.additive.family import Family, Observed
+from latlin.additive.family import ObservedResponse, ResponseFamily
 from latlin.additive.fixed import FixedPart
 from latlin.additive.frame import column, has_column, is_category, levels_of, n_rows, numbers
 from latlin.additive.group import GroupPart
 from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import Line, Splines
-from latlin.additive.predict import Component, Latent
+from latlin.additive.predict import PredictedComponent, PredictorMoments
 from latlin.additive.smooth import SmoothPart
 from latlin.additive.term import Part
 from latlin.inference.posterior import Posterior
@@ -203,7 +203,7 @@ COMPONENT_COLUMNS = ("mean", "sd", "low", "high")
 
 
 def components(
-    fits: Sequence[Component], parts: tuple[Part, ...], family: Family, mean: float, coverage: float
+    fits: Sequence[PredictedComponent], parts: tuple[Part, ...], family: ResponseFamily, mean: float, coverage: float
 ) -> Effects:
     """Variances by name, then their shares of the total."""
     share = np.array([fit.share for fit in fits])
@@ -216,7 +216,9 @@ def components(
     return Effects(rows, coverage, "variance components", columns=COMPONENT_COLUMNS)
 
 
-def _variances(values: dict[str, float], parts: tuple[Part, ...], family: Family, mean: float) -> dict[str, float]:
+def _variances(
+    values: dict[str, float], parts: tuple[Part, ...], family: ResponseFamily, mean: float
+) -> dict[str, float]:
     found = {}
     for part in parts:
         if isinstance(part, GroupPart):
@@ -243,7 +245,9 @@ def _weighted(name: str, values: Array, share: Array, coverage: float) -> dict[s
     return {"name": name, "mean": mean, "sd": sd, "low": float(low), "high": float(high)}
 
 
-def gaussian_quantiles(parts: Sequence[Latent], family: Family, rows: Observed, q: Array) -> Array:
+def gaussian_quantiles(
+    parts: Sequence[PredictorMoments], family: ResponseFamily, rows: ObservedResponse, q: Array
+) -> Array:
     """Quantiles of new Gaussian observations, of shape (len(q), rows), by bisection of a mixture of normals."""
     spread = [
         np.sqrt(family.potential(rows, part.values).predictive(part.mean, part.variance).variance) for part in parts

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from latlin import potentials
 from latlin.additive.expression import evaluate, is_name
-from latlin.additive.formula import Response
+from latlin.additive.formula import ResponseSide
 from latlin.additive.frame import column, is_category, n_rows, numbers
 from latlin.additive.term import SD_PRIOR, Values
 from latlin.hyper.space import Hyperparameter
@@ -23,7 +23,7 @@ from latlin.priors.base import Prior
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedResponse:
     """What was observed, one number per row.
 
     Attributes
@@ -43,7 +43,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntParameter:
     """A parameter of a family that the data have to say.
 
     Attributes
@@ -76,7 +76,7 @@ class Learnt:
 
 
 @dataclass(frozen=True)
-class Family:
+class ResponseFamily:
     """A family of responses.
 
     Attributes
@@ -97,21 +97,21 @@ class Family:
     name: str
     build: Callable[..., Potential]
     link: str
-    learnt: tuple[Learnt, ...] = ()
+    learnt: tuple[LearntParameter, ...] = ()
     counts: bool = False
     latent_variance: Callable[[float], float] = field(default=lambda mean: 0.0)
     matched: bool = True
 
-    def unknown(self, observed: Observed) -> tuple[Learnt, ...]:
+    def unknown(self, observed: ObservedResponse) -> tuple[LearntParameter, ...]:
         """The parameters to learn; known standard deviations leave none of "sigma"."""
         return tuple(one for one in self.learnt if not (one.name == "sigma" and observed.se is not None))
 
-    def potential(self, observed: Observed, values: Values) -> Potential:
+    def potential(self, observed: ObservedResponse, values: Values) -> Potential:
         """The sites of the observations at given hyperparameters."""
         given = {one.parameter: values[one.name] for one in self.unknown(observed)}
         return self.build(observed, **given)
 
-    def unit(self, observed: Observed, offset: Array) -> float:
+    def unit(self, observed: ObservedResponse, offset: Array) -> float:
         """The natural size of the linear predictor."""
         if self.link != "identity":
             return 1.0
@@ -121,7 +121,7 @@ class Family:
         # a constant response has its own size
         return spread if spread > 1e-10 * abs(mean) else abs(mean) or 1.0
 
-    def centre(self, observed: Observed, offset: Array) -> float:
+    def centre(self, observed: ObservedResponse, offset: Array) -> float:
         """Where the linear predictor of the average row lies."""
         y = observed.y if observed.trials is None else observed.y / observed.trials
         mean = float(np.average(y, weights=observed.trials))
@@ -141,18 +141,18 @@ def _sigma(unit: float) -> Prior:
     return HalfStudentT(df, width * unit)
 
 
-SIGMA = Learnt("sigma", "scale", _sigma, 0.5, True)
-DF = Learnt("df", "df", lambda unit: Gamma(2.0, 0.1), 6.0, False, (1.0, np.inf))
-DISPERSION = Learnt("dispersion", "dispersion", lambda unit: Exponential(1.0), 0.5)
-SHAPE = Learnt("shape", "shape", lambda unit: LogNormal(1.0, 2.0), 2.0)
-SPREAD = Learnt("sigma", "scale", _sigma, 0.5)
-ZEROS = Learnt("zeros", "probability", lambda unit: Beta(1.0, 1.0), 0.2, False, (0.0, 1.0))
-HAZARD = Learnt("shape", "shape", lambda unit: LogNormal(0.0, 1.0), 1.0)
-PRECISION = Learnt("precision", "precision", lambda unit: LogNormal(2.0, 2.0), 10.0)
+SIGMA = LearntParameter("sigma", "scale", _sigma, 0.5, True)
+DF = LearntParameter("df", "df", lambda unit: Gamma(2.0, 0.1), 6.0, False, (1.0, np.inf))
+DISPERSION = LearntParameter("dispersion", "dispersion", lambda unit: Exponential(1.0), 0.5)
+SHAPE = LearntParameter("shape", "shape", lambda unit: LogNormal(1.0, 2.0), 2.0)
+SPREAD = LearntParameter("sigma", "scale", _sigma, 0.5)
+ZEROS = LearntParameter("zeros", "probability", lambda unit: Beta(1.0, 1.0), 0.2, False, (0.0, 1.0))
+HAZARD = LearntParameter("shape", "shape", lambda unit: LogNormal(0.0, 1.0), 1.0)
+PRECISION = LearntParameter("precision", "precision", lambda unit: LogNormal(2.0, 2.0), 10.0)
 
 
 def _location(kind: str) -> Callable[..., Potential]:
-    def build(observed: Observed, **values: Any) -> Potential:
+    def build(observed: ObservedResponse, **values: Any) -> Potential:
         scale = {"scale": observed.se} if observed.se is not None else {}
         return getattr(potentials, kind)(loc=observed.y, **{**values, **scale})
 
@@ -160,14 +160,14 @@ def _location(kind: str) -> Callable[..., Potential]:
 
 
 def _counted(kind: str, first: str) -> Callable[..., Potential]:
-    def build(observed: Observed, **values: Any) -> Potential:
+    def build(observed: ObservedResponse, **values: Any) -> Potential:
         return getattr(potentials, kind)(**{first: observed.y}, **values)
 
     return build
 
 
 def _binary(kind: str, link: str) -> Callable[..., Potential]:
-    def build(observed: Observed, **values: Any) -> Potential:
+    def build(observed: ObservedResponse, **values: Any) -> Potential:
         if observed.trials is None and kind:
             return getattr(potentials, kind)(observed.y, **values)
         trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
@@ -176,39 +176,41 @@ def _binary(kind: str, link: str) -> Callable[..., Potential]:
     return build
 
 
-def _beta_binomial(observed: Observed, **values: Any) -> Potential:
+def _beta_binomial(observed: ObservedResponse, **values: Any) -> Potential:
     trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
     build: Callable[..., Potential] = getattr(potentials, "BetaBinomial")  # noqa: B009
     return build(observed.y, trials, **values)
 
 
 def _waiting(kind: str) -> Callable[..., Potential]:
-    def build(observed: Observed, **values: Any) -> Potential:
+    def build(observed: ObservedResponse, **values: Any) -> Potential:
         event = np.ones_like(observed.y) if observed.event is None else observed.event
         return getattr(potentials, kind)(observed.y, event, **values)
 
     return build
 
 
-def _inflated(observed: Observed, **values: Any) -> Potential:
+def _inflated(observed: ObservedResponse, **values: Any) -> Potential:
     return potentials.ZeroInflated(potentials.Poisson(observed.y), **values)
 
 
 #: variance of the noise behind a binary response, by link
 THIRD = np.pi**2 / 3.0
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, ResponseFamily] = {
     family.name: family
     for family in (
-        Family("gaussian", _location("Gaussian"), "identity", (SIGMA,)),
-        Family("student-t", _location("StudentT"), "identity", (SIGMA, DF)),
-        Family("laplace", _location("Laplace"), "identity", (SIGMA,)),
-        Family("bernoulli", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
-        Family("binomial", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
-        Family("probit", _binary("Probit", "probit"), "probit", (), True, lambda mean: 1.0),
-        Family("cloglog", _binary("", "cloglog"), "cloglog", (), True, lambda mean: np.pi**2 / 6.0, matched=False),
-        Family("beta-binomial", _beta_binomial, "logit", (PRECISION,), True, lambda mean: THIRD),
-        Family("poisson", _counted("Poisson", "y"), "log", (), True, lambda mean: float(np.log1p(1.0 / mean))),
-        Family(
+        ResponseFamily("gaussian", _location("Gaussian"), "identity", (SIGMA,)),
+        ResponseFamily("student-t", _location("StudentT"), "identity", (SIGMA, DF)),
+        ResponseFamily("laplace", _location("Laplace"), "identity", (SIGMA,)),
+        ResponseFamily("bernoulli", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
+        ResponseFamily("binomial", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
+        ResponseFamily("probit", _binary("Probit", "probit"), "probit", (), True, lambda mean: 1.0),
+        ResponseFamily(
+            "cloglog", _binary("", "cloglog"), "cloglog", (), True, lambda mean: np.pi**2 / 6.0, matched=False
+        ),
+        ResponseFamily("beta-binomial", _beta_binomial, "logit", (PRECISION,), True, lambda mean: THIRD),
+        ResponseFamily("poisson", _counted("Poisson", "y"), "log", (), True, lambda mean: float(np.log1p(1.0 / mean))),
+        ResponseFamily(
             "negative-binomial",
             _counted("NegativeBinomial", "y"),
             "log",
@@ -216,13 +218,15 @@ FAMILIES: dict[str, Family] = {
             True,
             lambda mean: float(np.log1p(1.0 / mean)),
         ),
-        Family("zero-inflated-poisson", _inflated, "log", (ZEROS,), True, lambda mean: float(np.log1p(1.0 / mean))),
-        Family("gamma", _counted("Gamma", "y"), "log", (SHAPE,)),
-        Family("inverse-gaussian", _counted("InverseGaussian", "y"), "log", (SHAPE,)),
-        Family("log-normal", _counted("LogNormal", "y"), "log", (SPREAD,)),
-        Family("exponential", _waiting("Exponential"), "log"),
-        Family("weibull", _waiting("Weibull"), "log", (HAZARD,), matched=False),
-        Family("beta", _counted("Beta", "y"), "logit", (PRECISION,)),
+        ResponseFamily(
+            "zero-inflated-poisson", _inflated, "log", (ZEROS,), True, lambda mean: float(np.log1p(1.0 / mean))
+        ),
+        ResponseFamily("gamma", _counted("Gamma", "y"), "log", (SHAPE,)),
+        ResponseFamily("inverse-gaussian", _counted("InverseGaussian", "y"), "log", (SHAPE,)),
+        ResponseFamily("log-normal", _counted("LogNormal", "y"), "log", (SPREAD,)),
+        ResponseFamily("exponential", _waiting("Exponential"), "log"),
+        ResponseFamily("weibull", _waiting("Weibull"), "log", (HAZARD,), matched=False),
+        ResponseFamily("beta", _counted("Beta", "y"), "logit", (PRECISION,)),
     )
 }
 #: families of successes
@@ -233,7 +237,7 @@ POSITIVE = ("gamma", "inverse-gaussian", "log-normal", *WAITING)
 ALIASES = {"normal": "gaussian", "logit": "bernoulli", "logistic": "bernoulli", "negbinomial": "negative-binomial"}
 
 
-def family_of(name: Any) -> Family:
+def family_of(name: Any) -> ResponseFamily:
     """A family by its name."""
     found = FAMILIES.get(ALIASES.get(str(name), str(name)))
     if found is None:
@@ -241,7 +245,7 @@ def family_of(name: Any) -> Family:
     return found
 
 
-def observe(response: Response, family: Family, frame: Any) -> Observed:
+def observe(response: ResponseSide, family: ResponseFamily, frame: Any) -> ObservedResponse:
     """What a table's rows say of the response."""
     y, classes = _response(response.y, family, frame)
     trials = None
@@ -258,10 +262,10 @@ def observe(response: Response, family: Family, frame: Any) -> Observed:
     event = None if response.event is None else evaluate(response.event, frame)
     if event is not None and family.name not in WAITING:
         raise ValueError(f"family {family.name!r} has no events; {' and '.join(WAITING)} have")
-    return Observed(y, trials, se, weight, classes, event)
+    return ObservedResponse(y, trials, se, weight, classes, event)
 
 
-def blank(response: Response, family: Family, frame: Any) -> Observed:
+def blank(response: ResponseSide, family: ResponseFamily, frame: Any) -> ObservedResponse:
     """Rows without a response: what is known of them beside it, for predictions."""
     y = np.full(n_rows(frame), 0.5 if family.name == "beta" else 1.0 if family.name in POSITIVE else 0.0)
     trials, se = None, None
@@ -271,10 +275,10 @@ def blank(response: Response, family: Family, frame: Any) -> Observed:
         trials = evaluate(response.trials, frame)
     if response.se is not None:
         se = evaluate(response.se, frame)
-    return Observed(y, trials, se)
+    return ObservedResponse(y, trials, se)
 
 
-def _response(source: str, family: Family, frame: Any) -> tuple[Array, NDArray[Any] | None]:
+def _response(source: str, family: ResponseFamily, frame: Any) -> tuple[Array, NDArray[Any] | None]:
     """y as numbers; two labels become 0 and 1."""
     if not is_name(source):
         return evaluate(source, frame), None
@@ -292,11 +296,11 @@ def _response(source: str, family: Family, frame: Any) -> tuple[Array, NDArray[A
     return (values.astype(str) == labels[1]).astype(float), labels
 
 
-def hyperparameters(family: Family, observed: Observed, unit: float) -> tuple[Hyperparameter, ...]:
+def hyperparameters(family: ResponseFamily, observed: ObservedResponse, unit: float) -> tuple[Hyperparameter, ...]:
     """Those of the family."""
     return tuple(one.hyperparameter(unit) for one in family.unknown(observed))
 
 
-def parameter_names(family: Family, observed: Observed) -> Mapping[str, str]:
+def parameter_names(family: ResponseFamily, observed: ObservedResponse) -> Mapping[str, str]:
     """Name in tables → argument of the potential."""
     return {one.name: one.parameter for one in family.unknown(observed)}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.coding import Coding, coding_of
-from latlin.additive.term import COEFFICIENT_SCALE, Part, PartPrior, Rows, Surroundings, Term, Values
+from latlin.additive.coding import TableCoding, coding_of
+from latlin.additive.term import COEFFICIENT_SCALE, Part, PartPrior, PredictorRows, Surroundings, Term, Values
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.stored import storable
 from latlin.priors import Flat
@@ -98,7 +98,7 @@ class FixedPart(Part):
     """
 
     label: str
-    coding: Coding
+    coding: TableCoding
     centre: Array
     spread: Array
     prior_mean: Array
@@ -116,8 +116,8 @@ class FixedPart(Part):
     def flat(self) -> int:
         return int(np.sum(~np.isfinite(self.scale)))
 
-    def rows(self, frame: Any, values: Values) -> Rows:
-        return Rows(self.standardised(self.coding.columns(frame)))
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
+        return PredictorRows(self.standardised(self.coding.columns(frame)))
 
     def standardised(self, X: sparse.csr_array) -> sparse.csr_array:
         """Columns of the user as columns of the model."""

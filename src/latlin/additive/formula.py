@@ -26,7 +26,7 @@ from latlin.numerics.stored import storable
 
 @storable
 @dataclass(frozen=True)
-class Response:
+class ResponseSide:
     """The left-hand side: expressions of columns.
 
     Attributes
@@ -56,7 +56,7 @@ class Response:
 class Formula:
     """A formula, read."""
 
-    response: Response
+    response: ResponseSide
     terms: tuple[Term, ...]
     offsets: tuple[str, ...]
 
@@ -117,7 +117,7 @@ def read_formula(text: str) -> Formula:
     return Formula(read_response(left), (*fixed, *terms), tuple(offsets))
 
 
-def read_response(text: str) -> Response:
+def read_response(text: str) -> ResponseSide:
     """The left-hand side: `y`, `log(y)`, `cbind(successes, failures)`, `y | se(s)`, `y | trials(n) + weights(w)`."""
     sides = _split(text, "|")
     if len(sides) > 2 or not sides[0]:
@@ -133,8 +133,8 @@ def read_response(text: str) -> Response:
         both = _split(main[len("cbind(") : -1], ",")
         if len(both) != 2:
             raise ValueError(f"cbind has two columns, successes and failures, got {main!r}")
-        return Response(both[0], failures=both[1], **options)
-    return Response(main, **options)
+        return ResponseSide(both[0], failures=both[1], **options)
+    return ResponseSide(main, **options)
 
 
 def _groups(piece: str) -> list[Term]:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.additive.coding import Coding, coding_of
+from latlin.additive.coding import TableCoding, coding_of
 from latlin.additive.frame import Column, codes_of, joined, levels_of
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import (
     Part,
     PartPrior,
-    Rows,
+    PredictorRows,
     Slope,
     Surroundings,
     Term,
@@ -107,10 +107,10 @@ class Group(Term):
         pairs = [(i, j) for i in range(len(sds)) for j in range(i)] if self.correlated else []
         return GroupPart(self.label, self.columns, levels, coding, sds, self._correlations(coding, pairs), self.centred)
 
-    def _effects(self, coding: Coding) -> list[str]:
+    def _effects(self, coding: TableCoding) -> list[str]:
         return [self.label if name == "Intercept" else f"{self.label}:{name}" for name in coding.names]
 
-    def _correlations(self, coding: Coding, pairs: list[tuple[int, int]]) -> tuple[Hyperparameter, ...]:
+    def _correlations(self, coding: TableCoding, pairs: list[tuple[int, int]]) -> tuple[Hyperparameter, ...]:
         """One per pair; beyond one pair they are partial correlations, given the effects before both."""
         support, bounds = (-1.0, 1.0), (-0.999, 0.999)
         if len(pairs) == 1:
@@ -137,7 +137,7 @@ class GroupPart(Part):
     label: str
     columns: tuple[str, ...]
     levels: Column
-    coding: Coding
+    coding: TableCoding
     sds: tuple[Hyperparameter, ...]
     correlations: tuple[Hyperparameter, ...]
     centred: bool = False
@@ -172,19 +172,19 @@ class GroupPart(Part):
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         return (*self.sds, *self.correlations)
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         labels = joined(frame, self.columns)
         codes = codes_of(labels, self.levels, f"column {self.label!r}")
         Z = self.coding.columns(frame)
         design = row_products(indicator(codes, len(self.levels)), Z)
         if np.all(codes >= 0):
-            return Rows(design)
-        return Rows(design, self._fresh(labels, Z, codes < 0, values))
+            return PredictorRows(design)
+        return PredictorRows(design, self._fresh(labels, Z, codes < 0, values))
 
-    def apart(self, frame: Any, values: Values) -> Rows:
+    def apart(self, frame: Any, values: Values) -> PredictorRows:
         labels, Z = joined(frame, self.columns), self.coding.columns(frame)
         empty = sparse.csr_array((len(labels), self.size))
-        return Rows(empty, self._fresh(labels, Z, np.ones(len(labels), bool), values))
+        return PredictorRows(empty, self._fresh(labels, Z, np.ones(len(labels), bool), values))
 
     def _fresh(self, labels: NDArray[Any], Z: sparse.csr_array, which: NDArray[np.bool_], values: Values) -> Any:
         """Effects of levels that are not known: rows of one level share them."""

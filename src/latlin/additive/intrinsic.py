@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.places import Place
-from latlin.additive.structure import Structure
-from latlin.additive.term import Part, PartPrior, Rows, Slope, Values, scaled_slope
+from latlin.additive.places import FieldPlace
+from latlin.additive.structure import ScaledPrecision
+from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Values, scaled_slope
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -42,8 +42,8 @@ class IntrinsicPart(Part):
     """
 
     label: str
-    place: Place
-    structure: Structure
+    place: FieldPlace
+    structure: ScaledPrecision
     trends: Array
     trend_names: tuple[str, ...]
     trend_scale: float
@@ -67,8 +67,8 @@ class IntrinsicPart(Part):
             return None
         return sparse.csr_array(np.hstack([null, np.zeros((len(null), len(self.trends)))]))
 
-    def rows(self, frame: Any, values: Values) -> Rows:
-        return Rows(self.with_trends(self.place.rows(frame)))
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
+        return PredictorRows(self.with_trends(self.place.rows(frame)))
 
     def with_trends(self, rows: sparse.csr_array) -> sparse.csr_array:
         """Rows over the nodes, and what they see of the trends."""

@@ -11,7 +11,7 @@ from scipy import sparse
 from latlin.additive.by import By, by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.intrinsic import IntrinsicPart
-from latlin.additive.places import Place, indicator
+from latlin.additive.places import FieldPlace, indicator
 from latlin.additive.structure import scaled
 from latlin.additive.term import Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
@@ -62,7 +62,7 @@ class Lattice(Term):
         chains = [_chain(height), _chain(width)]
         R = sparse.kron(chains[0], sparse.eye_array(width)) + sparse.kron(sparse.eye_array(height), chains[1])
         R = sparse.csc_array(R if self.order == 1 else R @ R)
-        place = Cells(self.row, self.column, height, width)
+        place = GridCells(self.row, self.column, height, width)
         place.rows(frame)
         part = IntrinsicPart(
             self.label,
@@ -78,7 +78,7 @@ class Lattice(Term):
 
 @storable
 @dataclass(frozen=True)
-class Cells(Place):
+class GridCells(FieldPlace):
     """Cells of a grid, row by row."""
 
     row: str

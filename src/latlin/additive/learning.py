@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.additive.problem import Problem
+from latlin.additive.problem import AdditiveProblem
 from latlin.hyper import Learnt, Space, averaged_posterior, integrate, maximise
 from latlin.hyper.learn import Component
 from latlin.hyper.marginals import HyperparameterTable, row_of
@@ -50,7 +50,7 @@ PER_COEFFICIENT, PER_GAUSSIAN_ROW = 5.0, 0.1
 
 
 def learn(
-    problem: Problem,
+    problem: AdditiveProblem,
     engine: str | Engine,
     manner: str,
     priors: Mapping[str, Any],
@@ -101,7 +101,7 @@ def learn(
     return replace(learnt, components=components), posterior
 
 
-def chosen_engine(problem: Problem) -> str | Engine:
+def chosen_engine(problem: AdditiveProblem) -> str | Engine:
     """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
     Where the factor of the precision would fill, nothing is factorised and the covariance is estimated.
@@ -159,7 +159,7 @@ def _under(hyper: Hyperparameter, prior: Prior) -> Hyperparameter:
     return Hyperparameter(hyper.name, start, prior, (low, high), (min(bounds[0], start), max(bounds[1], start)))
 
 
-def _cheap(problem: Problem, count: int) -> bool:
+def _cheap(problem: AdditiveProblem, count: int) -> bool:
     if count > MOST:
         return False
     row = PER_GAUSSIAN_ROW if problem.family.name == "gaussian" else 1.0

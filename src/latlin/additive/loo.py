@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from latlin.additive.predict import Component
-from latlin.additive.problem import Cavity, Problem, cavities
+from latlin.additive.predict import PredictedComponent
+from latlin.additive.problem import AdditiveProblem, Cavity, cavities
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
@@ -89,7 +89,10 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    components: Sequence[Component], fits: Sequence[Posterior], problem: Problem, labels: NDArray[Any] | None
+    components: Sequence[PredictedComponent],
+    fits: Sequence[Posterior],
+    problem: AdditiveProblem,
+    labels: NDArray[Any] | None,
 ) -> LeaveOneOut:
     """Leave out rows, or all rows of each label."""
     if any(fit.sites is None for fit in fits):
@@ -118,7 +121,7 @@ def _harmonic(log_share: Array, logs: Array) -> Array:
 
 
 def _rows_out(
-    components: Sequence[Component], fits: Sequence[Posterior], problem: Problem, log_share: Array
+    components: Sequence[PredictedComponent], fits: Sequence[Posterior], problem: AdditiveProblem, log_share: Array
 ) -> LeaveOneOut:
     logs, levels, ks = [], [], []
     for component, fit in zip(components, fits, strict=True):
@@ -137,24 +140,26 @@ def _rows_out(
     return LeaveOneOut(found[0], found[1], found[2], found[3], np.arange(found.shape[1]))
 
 
-def _weight(problem: Problem) -> Array:
+def _weight(problem: AdditiveProblem) -> Array:
     """How often each row of the problem stands in the table."""
     weight = problem.observed.weight
     return weight if weight is not None and problem.copies is not None else np.ones(len(problem.observed.y))
 
 
-def _pit(potential: Potential, at: Cavity, problem: Problem) -> Array:
+def _pit(potential: Potential, at: Cavity, problem: AdditiveProblem) -> Array:
     y, described = problem.observed.y, potential.predictive(at.mean, at.variance)
     upper = described.cdf(y)
     return np.asarray(0.5 * (upper + described.cdf(y - 1.0)) if problem.family.counts else upper)
 
 
-def _groups_out(fit: Posterior, problem: Problem, members: list[tuple[NDArray[Any], NDArray[Any]]]) -> list[float]:
+def _groups_out(
+    fit: Posterior, problem: AdditiveProblem, members: list[tuple[NDArray[Any], NDArray[Any]]]
+) -> list[float]:
     """log p(y_group | the others) of every group at one value of the hyperparameters."""
     return [_group_out(fit, problem, rows, count) for rows, count in members]
 
 
-def _group_out(fit: Posterior, problem: Problem, rows: NDArray[np.int64], count: NDArray[np.int64]) -> float:
+def _group_out(fit: Posterior, problem: AdditiveProblem, rows: NDArray[np.int64], count: NDArray[np.int64]) -> float:
     """The cavity of several rows: covariance S(I − ΓS)⁻¹ and mean (I − SΓ)⁻¹(m − Sν); then a small model of its own."""
     assert fit.sites is not None  # checked by the caller
     share = count / _weight(problem)[rows]

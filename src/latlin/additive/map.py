@@ -19,12 +19,12 @@ from scipy import linalg, sparse
 from scipy.spatial import cKDTree
 
 from latlin.additive.expression import evaluate
-from latlin.additive.places import Place
+from latlin.additive.places import FieldPlace
 from latlin.additive.structure import factorised, packed, unpacked
 from latlin.additive.term import (
     Part,
     PartPrior,
-    Rows,
+    PredictorRows,
     Slope,
     Surroundings,
     Term,
@@ -125,7 +125,7 @@ class MapPart(Part):
     """
 
     label: str
-    place: Place
+    place: FieldPlace
     mass: Array
     stiffness: sparse.csc_array
     spectrum: Array
@@ -140,8 +140,8 @@ class MapPart(Part):
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         return (self.sd, self.range)
 
-    def rows(self, frame: Any, values: Values) -> Rows:
-        return Rows(self.place.rows(frame))
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
+        return PredictorRows(self.place.rows(frame))
 
     def _log_determinant(self, k2: float) -> tuple[float, float]:
         """log|κ²C + G| and its derivative in κ², by eigenvalues or a sparse factorisation."""
@@ -186,7 +186,7 @@ storable_as(
 
 @storable
 @dataclass(frozen=True)
-class Triangles(Place):
+class Triangles(FieldPlace):
     """Points in the triangles of a mesh: weights are barycentric coordinates."""
 
     x: str

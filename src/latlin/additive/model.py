@@ -19,7 +19,7 @@ from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out
-from latlin.additive.problem import Problem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
+from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
 from latlin.distributed.frames import is_large_frame
@@ -171,7 +171,7 @@ class AdditiveModel(Archived, BaseEstimator):
         shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
         self._family = family_of(self.family)
         self._components = [
-            predict.Component(float(share), values, part)
+            predict.PredictedComponent(float(share), values, part)
             for share, values, part in zip(shares, self._values, parts, strict=True)
         ]
         self.log_evidence_ = posterior.log_evidence
@@ -201,7 +201,7 @@ class AdditiveModel(Archived, BaseEstimator):
                 raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
 
-    def _problem(self, read: Formula, frame: Any, graph: Any) -> Problem:
+    def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
         rows = n_rows(frame)
         if not rows:
             raise ValueError("the table has no rows")
@@ -218,7 +218,7 @@ class AdditiveModel(Archived, BaseEstimator):
             raise ValueError(f"the term {twice} is there twice")
         starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
         design = rows_of(parts, frame, starts).design
-        problem = Problem(parts, family, observed, offset, design, unit)
+        problem = AdditiveProblem(parts, family, observed, offset, design, unit)
         refuse_unknown_priors(given, problem)
         family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
         return problem
@@ -328,7 +328,7 @@ class AdditiveModel(Archived, BaseEstimator):
 
     # --- predictions ----------------------------------------------------------------------------
 
-    def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.Latent], Array, tuple[str, ...]]:
+    def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
         offset = offset_of(self._read_, frame, n_rows(frame))
         apart = self._apart(marginal)

@@ -17,7 +17,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 
-class Place(ABC):
+class FieldPlace(ABC):
     """Rows over the nodes of a field."""
 
     @property
@@ -32,7 +32,7 @@ class Place(ABC):
 
 @storable
 @dataclass(frozen=True)
-class Labels(Place):
+class LabelPlace(FieldPlace):
     """Nodes are labels, and every row has one of them."""
 
     source: str
@@ -54,7 +54,7 @@ class Labels(Place):
 
 @storable
 @dataclass(frozen=True)
-class Line(Place):
+class Line(FieldPlace):
     """Nodes on a line; between two of them rows interpolate, beyond the ends they stay at the end.
 
     With `order` 2 the line through the last two nodes goes on beyond the ends. A `period` closes the line.
@@ -99,7 +99,7 @@ class Line(Place):
 
 @storable
 @dataclass(frozen=True)
-class Splines(Place):
+class Splines(FieldPlace):
     """B-splines of degree three on equidistant knots; beyond the ends the last polynomial's line goes on."""
 
     source: str
@@ -145,11 +145,11 @@ class Splines(Place):
 
 @storable
 @dataclass(frozen=True)
-class Tensor(Place):
+class Tensor(FieldPlace):
     """Products of the weights of two places."""
 
-    first: Place
-    second: Place
+    first: FieldPlace
+    second: FieldPlace
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -9,14 +9,14 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
 
-from latlin.additive.family import Family, Observed
+from latlin.additive.family import ObservedResponse, ResponseFamily
 from latlin.additive.problem import rows_of
 from latlin.additive.term import Part
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
 
-class Component(NamedTuple):
+class PredictedComponent(NamedTuple):
     """The posterior at one value of the hyperparameters, and its share."""
 
     share: float
@@ -24,7 +24,7 @@ class Component(NamedTuple):
     density: Any
 
 
-class Latent(NamedTuple):
+class PredictorMoments(NamedTuple):
     """Linear predictors of rows at one value of the hyperparameters."""
 
     share: float
@@ -34,8 +34,12 @@ class Latent(NamedTuple):
 
 
 def latents(
-    components: Sequence[Component], parts: tuple[Part, ...], frame: Any, offset: Array, apart: tuple[str, ...] = ()
-) -> list[Latent]:
+    components: Sequence[PredictedComponent],
+    parts: tuple[Part, ...],
+    frame: Any,
+    offset: Array,
+    apart: tuple[str, ...] = (),
+) -> list[PredictorMoments]:
     """Linear predictors, one entry per component; what the data do not know widens them."""
     found = []
     for share, values, density in components:
@@ -44,11 +48,11 @@ def latents(
         variance = np.maximum(at.variance, 0.0)
         if fresh is not None:
             variance = variance + np.asarray(fresh.multiply(fresh).sum(axis=1)).ravel()
-        found.append(Latent(share, values, np.asarray(at.mean) + offset, variance))
+        found.append(PredictorMoments(share, values, np.asarray(at.mean) + offset, variance))
     return found
 
 
-def pooled(parts: Sequence[Latent]) -> tuple[Array, Array]:
+def pooled(parts: Sequence[PredictorMoments]) -> tuple[Array, Array]:
     """Mean and variance of a mixture."""
     mean = sum(part.share * part.mean for part in parts)
     variance = sum(part.share * (part.variance + (part.mean - mean) ** 2) for part in parts)
@@ -56,10 +60,10 @@ def pooled(parts: Sequence[Latent]) -> tuple[Array, Array]:
 
 
 def pooled_covariance(
-    components: Sequence[Component],
+    components: Sequence[PredictedComponent],
     parts: tuple[Part, ...],
     frame: Any,
-    at: Sequence[Latent],
+    at: Sequence[PredictorMoments],
     apart: tuple[str, ...] = (),
 ) -> Array:
     """Covariance of the linear predictors of rows, averaged over the hyperparameters."""
@@ -74,7 +78,7 @@ def pooled_covariance(
     return total
 
 
-def expected_response(parts: Sequence[Latent], family: Family, blank: Observed) -> Array:
+def expected_response(parts: Sequence[PredictorMoments], family: ResponseFamily, blank: ObservedResponse) -> Array:
     """⟨y⟩ of new rows; of a binomial response the expected share of successes."""
     total = np.zeros(len(blank.y))
     for part in parts:
@@ -82,7 +86,7 @@ def expected_response(parts: Sequence[Latent], family: Family, blank: Observed) 
     return total if blank.trials is None else total / blank.trials
 
 
-def log_density(parts: Sequence[Latent], family: Family, observed: Observed) -> Array:
+def log_density(parts: Sequence[PredictorMoments], family: ResponseFamily, observed: ObservedResponse) -> Array:
     """log p(y) of each row, its own observation."""
     logs = [
         np.log(part.share) + family.potential(observed, part.values).tilted_moments(part.mean, part.variance).log_z
@@ -92,7 +96,7 @@ def log_density(parts: Sequence[Latent], family: Family, observed: Observed) -> 
 
 
 def draw_predictors(
-    components: Sequence[Component],
+    components: Sequence[PredictedComponent],
     parts: tuple[Part, ...],
     frame: Any,
     offset: Array,
@@ -115,7 +119,10 @@ def draw_predictors(
 
 
 def draw_responses(
-    draws: Sequence[tuple[dict[str, float], Array]], family: Family, blank: Observed, rng: np.random.Generator
+    draws: Sequence[tuple[dict[str, float], Array]],
+    family: ResponseFamily,
+    blank: ObservedResponse,
+    rng: np.random.Generator,
 ) -> Array:
     """Draws of new observations, one per row, in random order."""
     found = []

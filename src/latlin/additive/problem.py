@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.expression import evaluate
-from latlin.additive.family import Family, Observed, hyperparameters, parameter_names
+from latlin.additive.family import ObservedResponse, ResponseFamily, hyperparameters, parameter_names
 from latlin.additive.formula import Formula
-from latlin.additive.term import Part, Rows, Values
+from latlin.additive.term import Part, PredictorRows, Values
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
@@ -31,7 +31,7 @@ SAVED = 0.67
 
 
 @dataclass(frozen=True)
-class Problem:
+class AdditiveProblem:
     """Everything that a fit needs.
 
     Attributes
@@ -48,8 +48,8 @@ class Problem:
     """
 
     parts: tuple[Part, ...]
-    family: Family
-    observed: Observed
+    family: ResponseFamily
+    observed: ObservedResponse
     offset: Array
     design: sparse.csr_array
     unit: float
@@ -201,7 +201,7 @@ class Problem:
         return (ahead - behind) / (2.0 * step * float(span.slope(value)))
 
 
-def without_copies(problem: Problem) -> Problem:
+def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
     """Equal rows (of design, offset and observation) as one row with a weight, where that saves a third of the rows."""
     observed = problem.observed
     if observed.weight is not None or observed.se is not None:
@@ -276,12 +276,12 @@ def spans_of(parts: tuple[Part, ...]) -> tuple[slice, ...]:
     return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
 
 
-def rows_of(parts: tuple[Part, ...], frame: Any, values: Values, apart: tuple[str, ...] = ()) -> Rows:
+def rows_of(parts: tuple[Part, ...], frame: Any, values: Values, apart: tuple[str, ...] = ()) -> PredictorRows:
     """Rows of a table over the coefficients of all parts; parts named in `apart` as if nothing of them was seen."""
     found = [part.apart(frame, values) if part.label in apart else part.rows(frame, values) for part in parts]
     design = sparse.csr_array(sparse.hstack([rows.design for rows in found], format="csr"))
     fresh = [rows.fresh for rows in found if rows.fresh is not None]
-    return Rows(design, sparse.csr_array(sparse.hstack(fresh, format="csr")) if fresh else None)
+    return PredictorRows(design, sparse.csr_array(sparse.hstack(fresh, format="csr")) if fresh else None)
 
 
 def beside(blocks: list[sparse.csc_array]) -> sparse.csc_array:
@@ -308,7 +308,7 @@ def offset_of(read: Formula, frame: Any, rows: int) -> Array:
     return total
 
 
-def refuse_unknown_priors(given: Mapping[str, Any], problem: Problem) -> None:
+def refuse_unknown_priors(given: Mapping[str, Any], problem: AdditiveProblem) -> None:
     """Priors of things that are not there."""
     names = {hyper.name for hyper in problem.hyperparameters}
     names |= {name for part in problem.parts if part.label == "fixed" for name in part.names}

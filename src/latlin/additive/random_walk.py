@@ -17,7 +17,7 @@ from latlin.additive.expression import evaluate
 from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import Line
 from latlin.additive.structure import scaled
-from latlin.additive.term import COEFFICIENT_SCALE, Part, Rows, Surroundings, Term, Values, standard_deviation
+from latlin.additive.term import COEFFICIENT_SCALE, Part, PredictorRows, Surroundings, Term, Values, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
@@ -92,17 +92,17 @@ class RandomWalkPart(IntrinsicPart):
 
     place: Line
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         x, line = self.place.values(frame), self.place
         design = self.with_trends(line.weights(x))
         if line.period is not None or not np.any((x < line.nodes[0]) | (x > line.nodes[-1])):
-            return Rows(design)
+            return PredictorRows(design)
         step = float(np.diff(line.nodes).mean())
         # an innovation has variance sd²/factor in the units of the scaled precision
         sd = values[self.sd.name] / np.sqrt(self.structure.factor)
         before = _innovations((line.nodes[0] - x) / step, line.order)
         after = _innovations((x - line.nodes[-1]) / step, line.order)
-        return Rows(design, sparse.csr_array(sparse.hstack([before, after])) * sd)
+        return PredictorRows(design, sparse.csr_array(sparse.hstack([before, after])) * sd)
 
 
 def grid(x: Array, name: str, least: int) -> Array:

@@ -24,7 +24,7 @@ from latlin.additive.expression import evaluate
 from latlin.additive.term import (
     Part,
     PartPrior,
-    Rows,
+    PredictorRows,
     Slope,
     Surroundings,
     Term,
@@ -105,7 +105,7 @@ def _length_prior(width: float) -> InverseGamma:
     return InverseGamma(1.5, 0.32 * width)
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """Transitions over several distances, with derivatives in the distance: arrays of shape (n, K, K)."""
 
     A: Array
@@ -138,16 +138,16 @@ class SmoothPart(Part):
     def _rate(self, values: Values) -> float:
         return float(np.sqrt(2.0 * self.states - 1.0) / values[self.length.name])
 
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         x = evaluate(self.source, frame)
         middles = 0.5 * (self.nodes[1:] + self.nodes[:-1])
         at = np.searchsorted(middles, x)
         near = 0.51 * NEAREST[self.states] * (self.nodes[-1] - self.nodes[0])
         if np.all(np.abs(self.nodes[at] - x) <= near):
-            return Rows(self._states(at, np.eye(self.states)[:1].repeat(len(x), axis=0)))
+            return PredictorRows(self._states(at, np.eye(self.states)[:1].repeat(len(x), axis=0)))
         return self._between(x, values)
 
-    def _between(self, x: Array, values: Values) -> Rows:
+    def _between(self, x: Array, values: Values) -> PredictorRows:
         """Rows at any places: the process given the states at the nearest nodes, and what remains unknown."""
         K, sd, rate = self.states, values[self.sd.name], self._rate(values)
         distinct, which = np.unique(x, return_inverse=True)
@@ -167,7 +167,7 @@ class SmoothPart(Part):
                 weights[n, K * k : K * (k + 1)] = part
             variance[n] = max(P[0, 0] - cross @ solved, 0.0)
         fresh = sparse.csr_array(sparse.diags_array(sd * np.sqrt(variance)))
-        return Rows(sparse.csr_array(weights)[which], sparse.csr_array(fresh[which]))
+        return PredictorRows(sparse.csr_array(weights)[which], sparse.csr_array(fresh[which]))
 
     def _states(self, at: NDArray[np.int64], weights: Array) -> sparse.csr_array:
         K = self.states
@@ -229,7 +229,7 @@ def stationary(K: int) -> Array:
     return np.asarray(P / P[0, 0])
 
 
-def transitions(d: Array, K: int) -> Step:
+def transitions(d: Array, K: int) -> ChainStep:
     """A and V over distances d in units of 1/λ, with sd = 1."""
     F = drift(K)
     powers = [np.linalg.matrix_power(F + np.eye(K), k) / factorial(k) for k in range(K)]
@@ -246,7 +246,7 @@ def transitions(d: Array, K: int) -> Step:
             m = i + j
             V += q * factorial(m) / 2.0 ** (m + 1) * gammainc(m + 1, 2.0 * d)[:, None, None] * np.outer(a, b)
     last = A[:, :, -1]
-    return Step(A, V, F @ A, q * last[:, :, None] * last[:, None, :])
+    return ChainStep(A, V, F @ A, q * last[:, :, None] * last[:, None, :])
 
 
 def _between_states(a: float, b: float, rate: float, P: Array) -> Array:

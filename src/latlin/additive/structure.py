@@ -23,7 +23,7 @@ DENSE = 600
 
 
 @dataclass(frozen=True)
-class Structure:
+class ScaledPrecision:
     """A scaled precision R with orthonormal rows N that span its null space.
 
     Attributes
@@ -67,18 +67,18 @@ def unpacked(data: Array, indices: Any, ends: Any, shape: tuple[int, int]) -> sp
 
 
 storable_as(
-    Structure,
+    ScaledPrecision,
     lambda one: {
         "matrix": packed(one.matrix),
         "null": one.null,
         "log_determinant": one.log_determinant,
         "factor": one.factor,
     },
-    lambda matrix, **rest: Structure(unpacked(**matrix), **rest),
+    lambda matrix, **rest: ScaledPrecision(unpacked(**matrix), **rest),
 )
 
 
-def scaled(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None) -> Structure:
+def scaled(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None) -> ScaledPrecision:
     """A structure of generalised variance one.
 
     Parameters
@@ -98,7 +98,7 @@ def scaled(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None
         raise ValueError("the field has no variance: a smooth or a map needs more than one place")
     generalised = float(np.exp(np.mean(np.log(variance[seen]))))
     rank = R.shape[0] - len(N)
-    return Structure(R * generalised, N, log_det + rank * np.log(generalised), generalised)
+    return ScaledPrecision(R * generalised, N, log_det + rank * np.log(generalised), generalised)
 
 
 def _field_moments(R: sparse.csc_array, N: Array, at: sparse.sparray | None) -> tuple[Array, float]:

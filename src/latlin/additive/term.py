@@ -27,7 +27,7 @@ SD_PRIOR = (3.0, 2.5)
 COEFFICIENT_SCALE = 5.0
 
 
-class Rows(NamedTuple):
+class PredictorRows(NamedTuple):
     """Rows of the linear predictor: η = design @ w + fresh @ z with z ~ N(0, I).
 
     The second part is what the training data do not know, such as the effect of a group that was not seen. It is None
@@ -130,10 +130,10 @@ class Part(ABC):
         return 0
 
     @abstractmethod
-    def rows(self, frame: Any, values: Values) -> Rows:
+    def rows(self, frame: Any, values: Values) -> PredictorRows:
         """The rows of a table, seen or unseen."""
 
-    def apart(self, frame: Any, values: Values) -> Rows:
+    def apart(self, frame: Any, values: Values) -> PredictorRows:
         """The rows as if no level of this part had been seen: what is averaged over in a marginal prediction."""
         raise ValueError(f"{self.label} has no levels to average over; marginal= names group terms")
 

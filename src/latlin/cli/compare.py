@@ -97,7 +97,7 @@ class Trying(NamedTuple):
     time: str = ""
 
 
-class Found(NamedTuple):
+class RankedCandidates(NamedTuple):
     """One dict per candidate with the keys of `HEADINGS`, best first; how many rows there were, and notes on them."""
 
     rows: list[dict[str, Any]]
@@ -105,7 +105,7 @@ class Found(NamedTuple):
     notes: list[str]
 
 
-class Trial(NamedTuple):
+class ComparedRows(NamedTuple):
     """Rows to try all candidates on, in memory or in blocks."""
 
     X: Any
@@ -116,14 +116,14 @@ class Trial(NamedTuple):
     splits: Callable[[], list[Split]] | None = None
 
 
-def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
+def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
     """All candidates on a table in memory."""
     rows, splits = _split_table(frame, choices, how, ask)
     if how.folds > len(rows.y):
         raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
     lines = candidates(rows.target, how.families, how.engines)
-    trial = Trial(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
-    return Found(_compared(trial, lines, how.quiet), len(rows.y), [*rows.notes, *_split_notes(how)])
+    trial = ComparedRows(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
+    return RankedCandidates(_compared(trial, lines, how.quiet), len(rows.y), [*rows.notes, *_split_notes(how)])
 
 
 def _split_table(
@@ -169,18 +169,18 @@ def _split_notes(how: Trying) -> list[str]:
     return [f"Rows are predicted from earlier {how.time!r} only; the column is no feature."] if how.time else []
 
 
-def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> Found:
+def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
     """All candidates on the rows of many files."""
     from latlin.cli.fit import look_at, spreads, told_rows  # Dask may be missing
 
     rows = look_at(pattern, choices, ask)
     lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
-    compared = _compared(Trial(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
+    compared = _compared(ComparedRows(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
     count, _ = spreads(rows)
-    return Found(compared, count, told_rows(rows, count))
+    return RankedCandidates(compared, count, told_rows(rows, count))
 
 
-def tell_comparison(found: Found, folds: int, console: Console) -> None:
+def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> None:
     """The table, in a terminal."""
     for note in found.notes:
         console.print(plain(note))
@@ -194,7 +194,7 @@ def tell_comparison(found: Found, folds: int, console: Console) -> None:
         console.print(f"\nA tie with the best, within {TIE:g} standard errors: {', '.join(tied)}.")
 
 
-def _compared(trial: Trial, lines: Sequence[Candidate], quiet: bool) -> list[dict[str, Any]]:
+def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> list[dict[str, Any]]:
     """One that does not apply says why."""
     rows = []
     with steps("Comparing", len(lines), quiet) as advance:
@@ -204,7 +204,7 @@ def _compared(trial: Trial, lines: Sequence[Candidate], quiet: bool) -> list[dic
     return paired(ranked(rows))
 
 
-def _row(trial: Trial, line: Candidate) -> dict[str, Any]:
+def _row(trial: ComparedRows, line: Candidate) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(HEADINGS) | {"family": line.target.family, "engine": line.engine, "note": ""}
     try:
         estimator = make_estimator(line.target, line.engine, trial.prior_scale)

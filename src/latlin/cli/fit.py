@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, Model, Prepared, diagnosis, make_estimator, save_model, told_encoding
+from latlin.cli.models import Choices, FittedModel, Prepared, diagnosis, make_estimator, save_model, told_encoding
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps
@@ -45,7 +45,7 @@ class Fitting(NamedTuple):
     draws: int = 4000
 
 
-def fit_model(prepared: Prepared, how: Fitting) -> Model:
+def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
     """Choose among families of counts if none was named, fit, hold rows out, diagnose, and gather what is known."""
     if prepared.guessed and prepared.target.family in CANDIDATES:
         prepared = choose_family(prepared, how)
@@ -68,7 +68,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> Model:
         assessment=seen,
         factors=prepared.encoding.factors,
     )
-    return Model(estimator, prepared.encoding, prepared.target, facts)
+    return FittedModel(estimator, prepared.encoding, prepared.target, facts)
 
 
 def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
@@ -116,7 +116,7 @@ def assessed(
         return None, [f"No rows were held out: {error}."]
 
 
-def save_and_tell(model: Model, path: Path, console: Console) -> None:
+def save_and_tell(model: FittedModel, path: Path, console: Console) -> None:
     """Write the model and say what it is."""
     save_model(path, model)
     tell(model.facts, console)
@@ -185,7 +185,7 @@ UNDIAGNOSED = "Rows in blocks: the approximation was not diagnosed."
 UNSEEN = "No rows were held out (--folds 5 would fit five more times, each without a fifth of the rows)."
 
 
-class Learnt(NamedTuple):
+class LearntEncoding(NamedTuple):
     """How the rows of the files become numbers, what to say about it, gaps by column, and rows that have a target."""
 
     encoding: Encoding
@@ -196,19 +196,19 @@ class Learnt(NamedTuple):
     rows: int
 
 
-class BlockRows(NamedTuple):
+class FileBlockRows(NamedTuple):
     """The rows of the files as numbers, when their turn comes, the target beside them, and how that came about."""
 
     X: Any
     y: Any
-    learnt: Learnt
+    learnt: LearntEncoding
 
     @property
     def target(self) -> Target:
         return self.learnt.target
 
 
-def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> BlockRows:
+def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> FileBlockRows:
     """Look at all rows once to learn how to encode them."""
     if choices.others:
         raise ValueError("--exposure, --trials and --event are for a table in memory, not for rows in blocks")
@@ -217,10 +217,10 @@ def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> Bloc
     frame = read_rows(pattern).X
     learnt = learn(summaries(frame, choices), choices, ask)
     rows = encoded(frame, learnt)
-    return BlockRows(rows[learnt.encoding.names], rows[learnt.target.name], learnt)
+    return FileBlockRows(rows[learnt.encoding.names], rows[learnt.target.name], learnt)
 
 
-def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Guess], str]) -> Model:
+def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Guess], str]) -> FittedModel:
     """Learn how to encode the rows, fit, hold rows out if that is wanted, and gather what is known."""
     with steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
         rows = look_at(pattern, choices, ask)
@@ -240,10 +240,10 @@ def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Gues
         assessment=seen,
         factors=rows.learnt.encoding.factors,
     )
-    return Model(estimator, rows.learnt.encoding, rows.target, facts)
+    return FittedModel(estimator, rows.learnt.encoding, rows.target, facts)
 
 
-def spreads(rows: BlockRows) -> tuple[int, dict[str, float]]:
+def spreads(rows: FileBlockRows) -> tuple[int, dict[str, float]]:
     """How many rows there are to fit, and the standard deviation of every feature."""
     encoding = rows.learnt.encoding
     count, total, squares = open_blocks(rows.X).total(moments, _fills(encoding))
@@ -251,7 +251,7 @@ def spreads(rows: BlockRows) -> tuple[int, dict[str, float]]:
     return count, dict(zip(encoding.names, spread.tolist(), strict=True))
 
 
-def told_rows(rows: BlockRows, count: int) -> list[str]:
+def told_rows(rows: FileBlockRows, count: int) -> list[str]:
     """What became of the rows of the files, of which `count` are left."""
     learnt = rows.learnt
     return [*learnt.notes, *told_encoding(learnt.encoding, learnt.gaps, learnt.rows - count)]
@@ -266,7 +266,7 @@ def summaries(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:
     return {summary.name: summary for summary in tree(each_part(kept, summarise, choices.categorical), merge)}
 
 
-def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess], str]) -> Learnt:
+def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess], str]) -> LearntEncoding:
     """The encoding and the target from what was seen; gaps that must not be get a sentence."""
     goal, others = seen[choices.target], [s for name, s in seen.items() if name != choices.target]
     if choices.family not in ("auto", *FAMILIES):
@@ -289,7 +289,7 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
         notes = [f"Family {family}, because {guess.reason}."] if guess.family else []
     target = learn_target(goal.series, family, choices.levels)
     notes += [f"{goal.missing} rows without a target were left out."] if goal.missing else []
-    return Learnt(encoding, target, [s.described() for s in seen.values()], notes, gaps, goal.present)
+    return LearntEncoding(encoding, target, [s.described() for s in seen.values()], notes, gaps, goal.present)
 
 
 def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> None:
@@ -305,7 +305,7 @@ def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> Non
         )
 
 
-def encoded(frame: Any, learnt: Learnt) -> Any:
+def encoded(frame: Any, learnt: LearntEncoding) -> Any:
     """The rows as numbers, and the target beside them, when their turn comes."""
     kind = np.asarray(learnt.target.labels).dtype if learnt.target.family in LABELLED else np.dtype(float)
     meta = need_pandas().DataFrame({name: np.empty(0) for name in learnt.encoding.names})

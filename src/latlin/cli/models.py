@@ -314,7 +314,7 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
 FORMAT = 2
 
 
-class Model(NamedTuple):
+class FittedModel(NamedTuple):
     """A fitted estimator with the way to it from a table, and what is known about the fit."""
 
     estimator: Any
@@ -323,7 +323,7 @@ class Model(NamedTuple):
     facts: Facts
 
 
-def save_model(path: str | os.PathLike[str], model: Model) -> None:
+def save_model(path: str | os.PathLike[str], model: FittedModel) -> None:
     """Write a model, all or nothing."""
     card = {
         "format": FORMAT,
@@ -334,7 +334,7 @@ def save_model(path: str | os.PathLike[str], model: Model) -> None:
     save_with_card(path, model.estimator, card)
 
 
-def load_model(path: str | os.PathLike[str]) -> Model:
+def load_model(path: str | os.PathLike[str]) -> FittedModel:
     """Read a model; a file that is none, or of a later format, gets a sentence, and nothing in it is run."""
     where = os.fspath(path)
     try:
@@ -352,4 +352,4 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     encoding = getattr(estimator, "encoding_", None)
     if encoding is None:
         raise ValueError(f"{where} is not a model written by 'latlin fit': it does not say how tables become numbers")
-    return Model(estimator, encoding, target, facts)
+    return FittedModel(estimator, encoding, target, facts)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.cli.models import Model, checked_interval, log_exposure
+from latlin.cli.models import FittedModel, checked_interval, log_exposure
 from latlin.datasets.columns import as_text
-from latlin.datasets.parts import Part, read_parts
+from latlin.datasets.parts import FilePart, read_parts
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import BESIDE, LABELLED, kind_of
 
@@ -27,7 +27,7 @@ class Asking(NamedTuple):
     reading: Mapping[str, Any] = MappingProxyType({})
 
 
-def predict_files(model: Model, paths: Sequence[Path], how: Asking, add: Callable[[Frame], None]) -> int:
+def predict_files(model: FittedModel, paths: Sequence[Path], how: Asking, add: Callable[[Frame], None]) -> int:
     """Hand the predictions for the rows of all files to `add`, a part at a time; how many there were."""
     checked_interval(how.coverage)
     count = 0
@@ -42,7 +42,7 @@ def predict_files(model: Model, paths: Sequence[Path], how: Asking, add: Callabl
 
 
 @contextmanager
-def _told_where(part: Part) -> Iterator[None]:
+def _told_where(part: FilePart) -> Iterator[None]:
     """What is wrong with some rows, and where they are."""
     try:
         yield
@@ -51,7 +51,7 @@ def _told_where(part: Part) -> Iterator[None]:
         raise ValueError(f"in {where}, {error}") from error
 
 
-def predict_table(model: Model, frame: Frame, how: Asking) -> Frame:
+def predict_table(model: FittedModel, frame: Frame, how: Asking) -> Frame:
     """One row per row of `frame`; cells are empty where a missing value prevents a prediction.
 
     Families of labels: the most probable label, its interval of probability where there are two, and the probability of
@@ -78,7 +78,7 @@ def _beside(frame: Frame, found: Frame) -> Frame:
     return need_pandas().concat([frame, found], axis=1)
 
 
-def _beside_rows(model: Model, frame: Frame, X: Frame) -> dict[str, Any]:
+def _beside_rows(model: FittedModel, frame: Frame, X: Frame) -> dict[str, Any]:
     """Exposures, and trials where the table has them: without trials the answer is a chance."""
     target, rows = model.target, frame.loc[X.index]
     if not len(rows):
@@ -91,13 +91,13 @@ def _beside_rows(model: Model, frame: Frame, X: Frame) -> dict[str, Any]:
     return found
 
 
-def _numbers(model: Model, X: Frame, coverage: float, more: dict[str, Any]) -> dict[str, Any]:
+def _numbers(model: FittedModel, X: Frame, coverage: float, more: dict[str, Any]) -> dict[str, Any]:
     ends = model.estimator.predict_interval(X, coverage=coverage, **more)
     mean, sd = model.estimator.predict(X, return_std=True, **more)
     return {model.target.name: mean, "sd": sd, "low": ends[:, 0], "high": ends[:, 1]}
 
 
-def _labels(model: Model, X: Frame, coverage: float) -> dict[str, Any]:
+def _labels(model: FittedModel, X: Frame, coverage: float) -> dict[str, Any]:
     estimator = model.estimator
     table = np.asarray(estimator.predict_proba(X), float)
     found: dict[str, Any] = {model.target.name: estimator.classes_[table.argmax(axis=1)]}

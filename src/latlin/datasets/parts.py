@@ -16,7 +16,7 @@ from latlin.numerics.atomic import replacing
 PART_BYTES = 16 * 2**20
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Some rows of a file, the number of the first (from 0), and whether they are all of it."""
 
     rows: Frame
@@ -35,18 +35,18 @@ def table_files(pattern: str | os.PathLike[str]) -> list[Path]:
     return paths
 
 
-def read_parts(path: Path, rows: int | None = None, reading: Mapping[str, Any] | None = None) -> Iterator[Part]:
+def read_parts(path: Path, rows: int | None = None, reading: Mapping[str, Any] | None = None) -> Iterator[FilePart]:
     """The rows of a table: Parquet files in parts of `rows` rows (about 16 MiB unless given), other tables as a whole.
 
     A file without rows has no parts. `reading` holds options of `read_table` for text files.
     """
     if table_ending(existing_file(path)) not in PARQUET:
-        yield Part(read_table(path, **(reading or {})), path, 0, True)
+        yield FilePart(read_table(path, **(reading or {})), path, 0, True)
         return
     yield from _parquet_parts(path, rows)
 
 
-def _parquet_parts(path: Path, rows: int | None) -> Iterator[Part]:
+def _parquet_parts(path: Path, rows: int | None) -> Iterator[FilePart]:
     need_pyarrow()
     import pyarrow
     from pyarrow import parquet
@@ -58,7 +58,7 @@ def _parquet_parts(path: Path, rows: int | None) -> Iterator[Part]:
             for batch in file.iter_batches(rows or max(1, PART_BYTES // (8 * width))):
                 frame = pyarrow.Table.from_batches([batch]).to_pandas()
                 frame.columns = [str(name) for name in frame.columns]
-                yield Part(frame, path, first, len(frame) == total)
+                yield FilePart(frame, path, first, len(frame) == total)
                 first += len(frame)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path} is not a readable Parquet file: {' '.join(str(error).split())}") from error

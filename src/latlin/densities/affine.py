@@ -19,7 +19,15 @@ from scipy.linalg import get_lapack_funcs, lu_factor, lu_solve
 
 from latlin.densities import fourier_kernels as kernels
 from latlin.densities.bases.base import Base
-from latlin.densities.characteristic import Grid, Regions, Table, Windows, expect, tabulate, windows
+from latlin.densities.characteristic import (
+    CharacteristicTable,
+    FrequencyGrid,
+    Regions,
+    Windows,
+    expect,
+    tabulate,
+    windows,
+)
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
@@ -46,7 +54,7 @@ class ProjectedMarginals:
 
     mean: Array
     alpha: Array
-    table: Table
+    table: CharacteristicTable
     third: Array
     fourth: Array
 
@@ -236,7 +244,7 @@ class AffineIndependent:
         """⟨exp(i tᵀw)⟩ for one frequency vector or each row of a matrix."""
         points = np.asarray(t, float)
         s = np.atleast_2d(points) @ self.A
-        finest = Grid.level(LEVEL)
+        finest = FrequencyGrid.level(LEVEL)
         table = tabulate(self.base, self.dim, finest._replace(last=max(finest.last, float(np.abs(s).max()))))
         # Φ at j = 1 of a window of half-width π is Φ(1)
         width, count = np.full(len(s), np.pi), np.ones(len(s), np.int64)
@@ -251,5 +259,5 @@ class AffineIndependent:
         return ProjectedMarginals(np.asarray(h @ self.b), np.asarray(h @ self.A), self._table, third, fourth)
 
     @cached_property
-    def _table(self) -> Table:
-        return tabulate(self.base, self.dim, Grid.level(LEVEL))
+    def _table(self) -> CharacteristicTable:
+        return tabulate(self.base, self.dim, FrequencyGrid.level(LEVEL))

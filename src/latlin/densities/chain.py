@@ -118,7 +118,7 @@ def totals(values: Array, state: NDArray[np.integer], steps: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Smoothed:
+class SmoothedChain:
     """A chain with a precision γ_t and a pull ν_t on every f_t; see `latlin.numerics.chain_kernels`.
 
     Parameters
@@ -144,7 +144,7 @@ class Smoothed:
     log_det: float
 
 
-def smooth(chain: Chain, gamma: Array, nu: Array) -> Smoothed | None:
+def smooth(chain: Chain, gamma: Array, nu: Array) -> SmoothedChain | None:
     """The moments of the posterior, or None where there is none."""
     shape = (chain.steps, chain.width)
     m, r, x = np.empty(shape), np.empty(shape), np.empty(shape)
@@ -153,7 +153,7 @@ def smooth(chain: Chain, gamma: Array, nu: Array) -> Smoothed | None:
     if not np.isfinite(log_det):
         return None
     kernels.smooth_chain(chain.phi, chain.h, gamma, nu, m, P, r, N, x, variance)
-    return Smoothed(m, P, r, N, x, variance, float(log_det))
+    return SmoothedChain(m, P, r, N, x, variance, float(log_det))
 
 
 @storable
@@ -171,7 +171,7 @@ class ChainCovariance:
     gamma: Array
 
     @cached_property
-    def smoothed(self) -> Smoothed:
+    def smoothed(self) -> SmoothedChain:
         """Moments that do not depend on a pull."""
         found = smooth(self.chain, self.gamma, np.zeros_like(self.gamma))
         assert found is not None  # a fit has been there

@@ -36,7 +36,7 @@ PHASE = 8.0
 PER_FREQUENCY = 20.0
 
 
-class Grid(NamedTuple):
+class FrequencyGrid(NamedTuple):
     """How fine: factor on the window, last frequency, spacing of the tables in √s, log of the floor under |Φ|."""
 
     widen: float
@@ -45,13 +45,13 @@ class Grid(NamedTuple):
     floor: float
 
     @classmethod
-    def level(cls, level: int) -> Grid:
+    def level(cls, level: int) -> FrequencyGrid:
         """Every level reaches twice as far in frequency, a fifth further in space, and three digits deeper."""
         floor = 10.0 ** -(min(7.0 + 3.0 * level, 14.0))
         return cls(1.2**level, 24.0 * 2.0**level, 1.0 / (64.0 + 32.0 * level), float(np.log(floor)))
 
 
-class Table(NamedTuple):
+class CharacteristicTable(NamedTuple):
     """Characteristic functions of a base on the nodes of a grid."""
 
     values: Array  # (rows, 4, nodes): Re φ, Im φ, Re φ′, Im φ′
@@ -59,7 +59,7 @@ class Table(NamedTuple):
     s: Array  # the frequencies, without the mirrored nodes
     row: NDArray[np.int64]  # row of each coordinate
     reach: Array  # of each coordinate, standard deviations
-    grid: Grid
+    grid: FrequencyGrid
 
     def fold(self, d_table: Array) -> Array:
         """Derivatives with respect to φ at the frequencies `s`, (rows, 2, frequencies), from those at all nodes."""
@@ -69,7 +69,7 @@ class Table(NamedTuple):
         return folded
 
 
-def tabulate(base: Base, dim: int, grid: Grid) -> Table:
+def tabulate(base: Base, dim: int, grid: FrequencyGrid) -> CharacteristicTable:
     """Tables of φ and φ′ for `dim` coordinates."""
     if base.rows not in (1, dim):
         raise ValueError(f"the base has {base.rows} shapes for {dim} coordinates; give one, or one per coordinate")
@@ -82,7 +82,9 @@ def tabulate(base: Base, dim: int, grid: Grid) -> Table:
     with np.errstate(divide="ignore"):
         log_size = np.maximum(np.log(np.hypot(mirrored[:, 0], mirrored[:, 1])), -60.0)
     row = np.arange(dim) if base.rows > 1 else np.zeros(dim, np.int64)
-    return Table(np.ascontiguousarray(mirrored), log_size, s, row, np.broadcast_to(base.reach(), dim), grid)
+    return CharacteristicTable(
+        np.ascontiguousarray(mirrored), log_size, s, row, np.broadcast_to(base.reach(), dim), grid
+    )
 
 
 class Projected(NamedTuple):
@@ -103,7 +105,7 @@ class Windows(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def windows(unit: Array, table: Table) -> Windows:
+def windows(unit: Array, table: CharacteristicTable) -> Windows:
     """The grid of each projection z = aᵀv, Σ a_d² = 1."""
     grid = table.grid
     # a projection on one coordinate reaches as far as that; one that mixes many is nearly Gaussian
@@ -117,7 +119,7 @@ def expect(
     f: Callable[[Array], Array],
     beta: Array,
     alpha: Array,
-    table: Table,
+    table: CharacteristicTable,
     regions: Regions,
     *,
     smooth: bool = False,

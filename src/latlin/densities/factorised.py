@@ -17,7 +17,7 @@ from latlin.numerics.stored import storable
 
 
 @storable
-class Table(NamedTuple):
+class FactorTable(NamedTuple):
     """Factors of some coordinates, each as masses at rising points of the line: (coordinates, points)."""
 
     coordinates: NDArray[np.int64]
@@ -42,7 +42,7 @@ class Factorised:
     mean: Array
     variance: Array
     log_density: Callable[[Array], Array] = field(repr=False)
-    tables: tuple[Table, ...] = field(repr=False)
+    tables: tuple[FactorTable, ...] = field(repr=False)
 
     @property
     def dim(self) -> int:

@@ -25,7 +25,7 @@ from latlin.numerics.arrays import Array
 # narrow shows large ones.
 
 
-class Response(NamedTuple):
+class LargestMoves(NamedTuple):
     """Largest movements that are certain: of a mean, in sd of q, and of the log of a variance."""
 
     mean: float
@@ -34,11 +34,11 @@ class Response(NamedTuple):
 
 def response(
     blocks: Iterator[tuple[slice, Array]], log_weights: Array, mean: Array, variance: Array, margin: float
-) -> Response:
+) -> LargestMoves:
     """From draws of q; a certain movement exceeds its noise by `margin` standard errors."""
     finite = np.isfinite(log_weights)
     if finite.sum() < 2:
-        return Response(np.inf, np.inf)
+        return LargestMoves(np.inf, np.inf)
     logs = np.where(finite, log_weights, log_weights[finite].min())
     centred = (logs - logs.mean()) / len(logs)
     first, second = np.zeros_like(mean), np.zeros_like(mean)
@@ -51,7 +51,7 @@ def response(
         second += c @ square
         noise += np.stack([(c * c) @ (z * z), (c * c) @ (square * square)])
     error = margin * np.sqrt(noise)
-    return Response(float(np.max(np.abs(first) - error[0])), float(np.max(np.abs(second) - error[1])))
+    return LargestMoves(float(np.max(np.abs(first) - error[0])), float(np.max(np.abs(second) - error[1])))
 
 
 class CorrectedMoments(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from latlin.diagnostics.moments import CorrectedMoments, Response
+from latlin.diagnostics.moments import CorrectedMoments, LargestMoves
 from latlin.diagnostics.weights import LARGEST_K
 from latlin.numerics.arrays import Array
 
@@ -106,7 +106,7 @@ class Findings(NamedTuple):
     gap: Gap
     converged: bool
     below_own_bound: bool
-    response: Response
+    response: LargestMoves
     divergence: float = 0.0
 
 

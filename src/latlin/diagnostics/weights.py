@@ -34,14 +34,14 @@ FEWEST = 25
 EQUAL = 1e-8
 
 
-class Smoothed(NamedTuple):
+class SmoothedWeights(NamedTuple):
     """Log weights with a smoothed tail, normalised to sum to one, and the tail's shape."""
 
     log_weights: Array
     k_hat: float
 
 
-def smooth_log_weights(log_weights: ArrayLike) -> Smoothed:
+def smooth_log_weights(log_weights: ArrayLike) -> SmoothedWeights:
     """Smooth the tail of importance weights.
 
     Parameters
@@ -64,12 +64,12 @@ def smooth_log_weights(log_weights: ArrayLike) -> Smoothed:
         raise ValueError(f"log_weights must be a vector of numbers below infinity, got shape {logs.shape}")
     top = logs.max(initial=-np.inf)
     if not np.isfinite(top):
-        return Smoothed(np.full(logs.size, -np.log(max(logs.size, 1))), np.inf)
+        return SmoothedWeights(np.full(logs.size, -np.log(max(logs.size, 1))), np.inf)
     logs = logs - top
     if logs.min() > -EQUAL:
-        return Smoothed(logs - logsumexp(logs), 0.0)
+        return SmoothedWeights(logs - logsumexp(logs), 0.0)
     smoothed, k = _with_smooth_tail(logs) if logs.size >= FEWEST else (logs, np.inf)
-    return Smoothed(smoothed - logsumexp(smoothed), k)
+    return SmoothedWeights(smoothed - logsumexp(smoothed), k)
 
 
 def _with_smooth_tail(logs: Array) -> tuple[Array, float]:

@@ -14,14 +14,14 @@ import numpy as np
 from latlin.distributed.blocks import BLOCK_BYTES, slices
 
 
-class Rows(NamedTuple):
+class FileRows(NamedTuple):
     """X, and y where a target was named."""
 
     X: Any
     y: Any = None
 
 
-def read_rows(pattern: str | os.PathLike[str], target: str | None = None, *, rows: int | None = None) -> Rows:
+def read_rows(pattern: str | os.PathLike[str], target: str | None = None, *, rows: int | None = None) -> FileRows:
     """The rows of Parquet files, or of NumPy files, as Dask collections.
 
     Parameters
@@ -58,7 +58,7 @@ def read_rows(pattern: str | os.PathLike[str], target: str | None = None, *, row
         return _with_target(_read_parquet(paths), target)
     if target is not None:
         raise ValueError(f"target={target!r} names a column, and the columns of {paths[0]} have no names")
-    return Rows(_read_arrays(paths, rows))
+    return FileRows(_read_arrays(paths, rows))
 
 
 def _read_parquet(paths: list[str]) -> Any:
@@ -91,12 +91,12 @@ def _column_names(path: str) -> list[str]:
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
 
 
-def _with_target(frame: Any, target: str | None) -> Rows:
+def _with_target(frame: Any, target: str | None) -> FileRows:
     if target is None:
-        return Rows(frame)
+        return FileRows(frame)
     if target not in frame.columns:
         raise ValueError(f"target is {target!r}; expected one of the columns {', '.join(map(repr, frame.columns))}")
-    return Rows(frame[[name for name in frame.columns if name != target]], frame[target])
+    return FileRows(frame[[name for name in frame.columns if name != target]], frame[target])
 
 
 def _read_arrays(paths: list[str], rows: int | None) -> Any:

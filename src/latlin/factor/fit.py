@@ -11,7 +11,7 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal, weighted_gram
 
 
-class Fit(NamedTuple):
+class FactorFit(NamedTuple):
     """N(mean, FFᵀ + Ψ) with F stored as K×d, and how it was found; `trace` holds total log-likelihoods."""
 
     mean: Array

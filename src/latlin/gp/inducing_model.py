@@ -129,7 +129,7 @@ class KernelRows:
         return np.full(count, self.basis.setting.mean)
 
 
-class Slopes(NamedTuple):
+class RowSlopes(NamedTuple):
     """Sums over rows, of which the gradient is made, and the stand-ins of every row.
 
     Parameters
@@ -154,22 +154,22 @@ class Slopes(NamedTuple):
     likelihood: tuple[Any, ...]
     stand_ins: Array
 
-    def joined(self, other: Slopes) -> Slopes:
+    def joined(self, other: RowSlopes) -> RowSlopes:
         """Of both sets of rows, these first."""
         stand_ins = np.concatenate([self.stand_ins, other.stand_ins], axis=1)
         theta, inputs, diagonal, pulled, bent = add(self[:5], other[:5])
         likelihood = add(self.likelihood, other.likelihood)
-        return Slopes(theta, inputs, diagonal, pulled, bent, likelihood, stand_ins)
+        return RowSlopes(theta, inputs, diagonal, pulled, bent, likelihood, stand_ins)
 
 
-def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names: tuple[str, ...]) -> Slopes:
+def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names: tuple[str, ...]) -> RowSlopes:
     """The slopes of a block; `excess` is S − I."""
     shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
     parts = _parts(block, reading)
-    return tree((_slopes(widened(part.X), reading(part), *shared) for part in parts), Slopes.joined)
+    return tree((_slopes(widened(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
 
 
-def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, excess: Array, *names: str) -> Slopes:
+def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, excess: Array, *names: str) -> RowSlopes:
     """The slopes of all rows, whose h_n are in memory."""
     shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
     spans = list(slices(whole.n_rows, PIECE))
@@ -177,17 +177,17 @@ def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, e
     assert offset is not None  # `model_of` gives it
     assert extra is not None
 
-    def found(span: slice) -> Slopes:
+    def found(span: slice) -> RowSlopes:
         shift = np.broadcast_to(offset, span.stop - span.start)
         here = Observed(rows.H[span], potential.select(span), None, shift, extra[span])
         return _slopes(widened(whole.X[span]), here, *shared)
 
-    return tree(side_by_side(found, spans, len(spans)), Slopes.joined)
+    return tree(side_by_side(found, spans, len(spans)), RowSlopes.joined)
 
 
 def _slopes(
     X: Array, observed: Observed, basis: Basis, m: Array, excess: Array, outer: Array, names: tuple[str, ...]
-) -> Slopes:
+) -> RowSlopes:
     kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
     h, sites = observed.rows, observed.sites
     variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, h @ excess), 0.0)
@@ -202,7 +202,7 @@ def _slopes(
     found = parameter_gradients(here, observed.potential, slice(0, len(at)), sites.weight) if names else {}
     template = basis.setting.likelihood.template
     vectors = {name: np.ndim(template.value_of(name)) for name in names}
-    return Slopes(
+    return RowSlopes(
         *pull(kernel, X, basis.Z, by_rows),
         amplitude * pull_diagonal(kernel, X, b),
         a @ h,
@@ -420,7 +420,7 @@ def _held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
     return rows, extra
 
 
-class Gradient(NamedTuple):
+class BoundGradient(NamedTuple):
     """Of the bound in theta and in the inducing inputs, and the stand-ins of every row, which come along."""
 
     theta: Array
@@ -428,7 +428,7 @@ class Gradient(NamedTuple):
     stand_ins: Array
 
 
-def gradient_of(latent: InducingFunction) -> Gradient:
+def gradient_of(latent: InducingFunction) -> BoundGradient:
     """The gradient of the bound, with N(m, S) at its optimum: one pass."""
     basis, setting, m, excess = latent.basis, latent.setting, latent.posterior.mean, latent.excess
     names = setting.likelihood.free
@@ -436,7 +436,7 @@ def gradient_of(latent: InducingFunction) -> Gradient:
     if isinstance(model, LatentLinearModel) and isinstance(latent.blocks, LocalBlocks):
         slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, *names)
     else:
-        slopes = tree(latent.blocks.each(slopes_of, latent.reading, m, excess, names), Slopes.joined)
+        slopes = tree(latent.blocks.each(slopes_of, latent.reading, m, excess, names), RowSlopes.joined)
     theta, inputs, diagonal, pulled, bent, found, stand_ins = slopes
     inner = np.outer(m, pulled) + 2.0 * excess @ symmetrise(bent)
     # ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ g hᵀ) L⁻¹, and L⁻ᵀ = C⁻¹
@@ -445,4 +445,6 @@ def gradient_of(latent: InducingFunction) -> Gradient:
     own = pull(setting.kernel, basis.Z, basis.Z, 0.5 * (outer + outer.T))
     of_likelihood = setting.likelihood.pull(dict(zip(names, found, strict=True)))
     # both arguments of K_uu move with Z
-    return Gradient(np.concatenate([theta + diagonal + own.theta, of_likelihood]), inputs + 2.0 * own.inputs, stand_ins)
+    return BoundGradient(
+        np.concatenate([theta + diagonal + own.theta, of_likelihood]), inputs + 2.0 * own.inputs, stand_ins
+    )

@@ -43,7 +43,7 @@ SHAPES: dict[float, Shape] = {
 }
 
 
-class Part(NamedTuple):
+class MaternPart(NamedTuple):
     """One Matérn process: its smoothness, length and variance, and which free parameters these are.
 
     Parameters
@@ -66,20 +66,20 @@ class Part(NamedTuple):
         return float(np.sqrt(2.0 * self.nu)) / self.length
 
 
-def parts_of(kernel: Any) -> list[Part]:
+def parts_of(kernel: Any) -> list[MaternPart]:
     """The Matérn processes whose sum a kernel is; a ValueError where it is no such sum."""
     found, used = _walk(kernel, 0)
     assert used == kernel.n_dims
     return found
 
 
-def _walk(kernel: Any, first: int) -> tuple[list[Part], int]:
+def _walk(kernel: Any, first: int) -> tuple[list[MaternPart], int]:
     """Parts of a kernel whose free parameters begin at a place, and where they end."""
     if isinstance(kernel, Columns):
         return _walk(kernel.kernel, first)
     if isinstance(kernel, Matern) and kernel.nu in SHAPES and np.size(kernel.length_scale) == 1:
         free = not kernel.hyperparameter_length_scale.fixed
-        part = Part(kernel.nu, float(np.ravel(kernel.length_scale)[0]), 1.0, (), first if free else None)
+        part = MaternPart(kernel.nu, float(np.ravel(kernel.length_scale)[0]), 1.0, (), first if free else None)
         return [part], first + free
     if isinstance(kernel, Sum):
         one, split = _walk(kernel.k1, first)
@@ -99,12 +99,12 @@ def _walk(kernel: Any, first: int) -> tuple[list[Part], int]:
     )
 
 
-def _scaled(part: Part, constant: Any, place: int, free: bool) -> Part:
+def _scaled(part: MaternPart, constant: Any, place: int, free: bool) -> MaternPart:
     own = (*part.by_variance, place) if free else part.by_variance
     return part._replace(variance=part.variance * float(constant.constant_value), by_variance=own)
 
 
-def transitions(part: Part, spacing: Array) -> tuple[Array, Array]:
+def transitions(part: MaternPart, spacing: Array) -> tuple[Array, Array]:
     """Φ and W over steps of some length, of shape (n, d, d)."""
     shape, s = SHAPES[part.nu], part.rate * spacing
     width = len(shape.F)
@@ -124,7 +124,7 @@ def transitions(part: Part, spacing: Array) -> tuple[Array, Array]:
     return phi, part.variance * shape.q * W
 
 
-def length_slopes(part: Part, spacing: Array, phi: Array) -> tuple[Array, Array]:
+def length_slopes(part: MaternPart, spacing: Array, phi: Array) -> tuple[Array, Array]:
     """∂Φ/∂log ℓ and ∂W/∂log ℓ, with ∂s/∂log ℓ = −s."""
     shape, s = SHAPES[part.nu], part.rate * spacing
     push = np.exp(-s)[:, None] * (s[:, None] ** np.arange(len(shape.F))) @ shape.push.T
@@ -133,18 +133,18 @@ def length_slopes(part: Part, spacing: Array, phi: Array) -> tuple[Array, Array]
     return d_phi, d_W
 
 
-def stationary(part: Part) -> Array:
+def stationary(part: MaternPart) -> Array:
     """The covariance of a state without neighbours."""
     return part.variance * SHAPES[part.nu].stationary
 
 
-def blocks_of(parts: list[Part]) -> list[slice]:
+def blocks_of(parts: list[MaternPart]) -> list[slice]:
     """Where the states of the parts stand in a state of their sum."""
     edges = np.cumsum([0, *(len(SHAPES[part.nu].F) for part in parts)])
     return [slice(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def steps_between(parts: list[Part], spacing: Array) -> tuple[Array, Array]:
+def steps_between(parts: list[MaternPart], spacing: Array) -> tuple[Array, Array]:
     """Φ and W of the sum of parts."""
     spans = blocks_of(parts)
     width = spans[-1].stop
@@ -154,7 +154,7 @@ def steps_between(parts: list[Part], spacing: Array) -> tuple[Array, Array]:
     return phi, W
 
 
-def chain_of(parts: list[Part], times: Array) -> Chain:
+def chain_of(parts: list[MaternPart], times: Array) -> Chain:
     """The chain of a sum of Matérn processes at increasing times."""
     spacing = np.diff(times)
     # regular times have few different steps
@@ -168,7 +168,7 @@ def chain_of(parts: list[Part], times: Array) -> Chain:
     return Chain(np.concatenate([np.zeros_like(first), phi[which]]), np.concatenate([first, W[which]]), h)
 
 
-def pull_back(parts: list[Part], times: Array, chain: Chain, by_w: Array, by_phi: Array, count: int) -> Array:
+def pull_back(parts: list[MaternPart], times: Array, chain: Chain, by_w: Array, by_phi: Array, count: int) -> Array:
     """∂ log Z/∂θ of `count` free parameters from ∂ log Z/∂W_t and ∂ log Z/∂Φ_t."""
     total, spacing = np.zeros(count), np.diff(times)
     for part, span in zip(parts, blocks_of(parts), strict=True):

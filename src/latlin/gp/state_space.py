@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.chain import ChainCovariance, Smoothed, smooth, totals
+from latlin.densities.chain import ChainCovariance, SmoothedChain, smooth, totals
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
-from latlin.gp.markov import Part, chain_of, parts_of, pull_back, steps_between
+from latlin.gp.markov import MaternPart, chain_of, parts_of, pull_back, steps_between
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
@@ -155,7 +155,7 @@ def model_of(setting: Setting, times: Array, state: NDArray[np.int64], potential
     return LatentLinearModel([ChainFactor(chain, mean.ravel()), SiteFactor(rows, potential)])
 
 
-def scaled_parts(setting: Setting) -> list[Part]:
+def scaled_parts(setting: Setting) -> list[MaternPart]:
     """The parts of the kernel in the units of the latent function."""
     return [part._replace(variance=setting.amplitude**2 * part.variance) for part in parts_of(setting.kernel)]
 
@@ -183,7 +183,7 @@ class StateSpaceLatent:
         return 0.0
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[MaternPart]:
         """The Matérn processes."""
         return scaled_parts(self.setting)
 
@@ -205,7 +205,7 @@ class StateSpaceLatent:
         return totals(self.posterior.sites.gamma, self.state, len(self.times))
 
     @cached_property
-    def smoothed(self) -> Smoothed:
+    def smoothed(self) -> SmoothedChain:
         """Moments of the states."""
         assert self.posterior.sites is not None  # `fit` checks it
         nu = totals(self.posterior.sites.nu, self.state, len(self.times))

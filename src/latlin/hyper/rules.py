@@ -239,7 +239,7 @@ FEWEST, EACH = 64, 12
 
 
 @dataclass(frozen=True)
-class Proposal:
+class SplitProposal:
     """A product of split Student t along axes."""
 
     axes: Axes
@@ -261,9 +261,9 @@ def importance(objective: Objective, axes: Axes, seed: int = 0) -> Rule:
     """Two rounds of points with their weights."""
     m = len(axes.centre)
     count = 2 ** int(np.ceil(np.log2(max(FEWEST, EACH * m))))
-    first = Proposal(axes)
+    first = SplitProposal(axes)
     points = _evaluated(objective, first.draw(count, seed))
-    proposals = [first, Proposal(_adapted(axes, first, points))]
+    proposals = [first, SplitProposal(_adapted(axes, first, points))]
     points += _evaluated(objective, proposals[1].draw(count, seed + 1))
     density, u = np.array([point.log_density for point in points]), np.stack([point.u for point in points])
     mixed = logsumexp([proposal.log_density(u) for proposal in proposals], axis=0) - np.log(2.0)
@@ -286,7 +286,7 @@ def _evaluated(objective: Objective, u: Array) -> list[Point]:
     return [point for point in points if np.isfinite(point.log_density)]
 
 
-def _adapted(axes: Axes, proposal: Proposal, points: list[Point]) -> Axes:
+def _adapted(axes: Axes, proposal: SplitProposal, points: list[Point]) -> Axes:
     """Axes of the weighted points of a first round, drawn half-way towards those that it had."""
     u = np.stack([point.u for point in points])
     raw = np.array([point.log_density for point in points]) - proposal.log_density(u)

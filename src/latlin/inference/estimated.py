@@ -22,7 +22,7 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence
-from latlin.inference.forms.products import Point, ProductForm, find_mode_by_products, product_form
+from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import PAIRS
 from latlin.inference.model import LatentLinearModel
@@ -101,27 +101,27 @@ def fit_estimated(
     )
 
 
-class Found(NamedTuple):
+class EstimatedFit(NamedTuple):
     """The mean, the covariance about it, the stand-ins of the sites, the evidence, and whether variances settled."""
 
-    ascent: Ascent[Point]
+    ascent: Ascent[ExpansionPoint]
     covariance: ProbedPrecisionCovariance
     sites: SiteParameters
     evidence: float
     settled: bool = True
 
 
-def _curved(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, probes: int) -> Found:
+def _curved(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, probes: int) -> EstimatedFit:
     """The mode with its curvature; log p(w*) + ½ log det(2πS)."""
     ascent = find_mode_by_products(form, None if start is None else start.mean, rules, LABELS["laplace"], verbose)
     at = ascent.state
     gamma = np.maximum(-at.curvature, 0.0)
     covariance = _covariance(form, gamma, probes)
     sites = SiteParameters(gamma, form.sites.derivatives(at.x).first + gamma * at.x)
-    return Found(ascent, covariance, sites, at.objective + _log_volume(covariance))
+    return EstimatedFit(ascent, covariance, sites, at.objective + _log_volume(covariance))
 
 
-def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, probes: int) -> Found:
+def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, probes: int) -> EstimatedFit:
     """Variances, means given them, and Γ given both, in turn; the probes are the same ones every time."""
     begin, variance = _first(form, start, rules, probes)
     settled = False
@@ -140,7 +140,7 @@ def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose:
     prior = form.prior.constant + float(delta @ (form.prior.linear - 0.5 * (form.prior.precision @ delta)))
     evidence = float(expected.value.sum()) + prior + 0.5 * float(gamma @ variance) + _log_volume(covariance)
     sites = SiteParameters(gamma, expected.d_mean + gamma * at.x)
-    return Found(ascent, covariance, sites, evidence, settled)
+    return EstimatedFit(ascent, covariance, sites, evidence, settled)
 
 
 def _first(form: ProductForm, start: Posterior | None, rules: Rules, probes: int) -> tuple[Array, Array]:

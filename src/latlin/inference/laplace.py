@@ -15,12 +15,12 @@ import numpy as np
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.densities.structured.diagonal import Diagonal
+from latlin.densities.structured.diagonal import DiagonalStructure
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
-from latlin.inference.forms.products import Point, ProductForm, find_mode_by_products, product_form
+from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.forms.sums import SumForm, form_of
@@ -176,16 +176,22 @@ def structured_laplace(
     )
 
 
-def _diagonal(form: ProductForm, mode: Point, model: LatentLinearModel, rank: int | None) -> tuple[Gaussian, float]:
+def _diagonal(
+    form: ProductForm, mode: ExpansionPoint, model: LatentLinearModel, rank: int | None
+) -> tuple[Gaussian, float]:
     precision = form.diagonal(-mode.curvature)
     if not np.all(precision > 0.0):
         raise ValueError("the curvature vanishes or has the wrong sign at the mode: use engine 'gkl' or 'ep'")
     ones, scale = DiagonalWhitening(np.ones(model.dim)), 1.0 / np.sqrt(precision)
-    density = Gaussian(form.prior.origin + mode.deviation, StructuredCovariance(ones, Diagonal(model.dim), scale))
+    density = Gaussian(
+        form.prior.origin + mode.deviation, StructuredCovariance(ones, DiagonalStructure(model.dim), scale)
+    )
     return density, mode.objective + 0.5 * float(np.sum(LOG_2PI - np.log(precision)))
 
 
-def _low_rank(form: ProductForm, mode: Point, model: LatentLinearModel, rank: int | None) -> tuple[Gaussian, float]:
+def _low_rank(
+    form: ProductForm, mode: ExpansionPoint, model: LatentLinearModel, rank: int | None
+) -> tuple[Gaussian, float]:
     """A fit to the parabolas, whose heights are put right afterwards."""
     from latlin.inference.gaussian_kl.engine import GaussianKL  # which itself starts at modes
 

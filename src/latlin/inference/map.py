@@ -14,7 +14,7 @@ from latlin.densities.point import PointMass
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.forms.products import by_products, find_mode_by_products, product_form
 from latlin.inference.forms.sums import form_of
-from latlin.inference.mode import Smoothed, find_kinked_mode, find_mode
+from latlin.inference.mode import SmoothedJoint, find_kinked_mode, find_mode
 from latlin.inference.model import LatentLinearModel, Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Ascent, Rules
@@ -59,7 +59,7 @@ class MAP:
         climb: Callable[..., Ascent] = find_mode if model.smooth else find_kinked_mode
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=model.log_concave, remedy=REMEDY)
         ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))
-        reached = ascent.state.at if isinstance(ascent.state, Smoothed) else ascent.state
+        reached = ascent.state.at if isinstance(ascent.state, SmoothedJoint) else ascent.state
         return Posterior(
             model=model,
             density=PointMass(form.weights(reached.u)),

@@ -15,7 +15,7 @@ import numpy as np
 
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import FreeFormEvidence
-from latlin.inference.forms.free import FreeForm, State, free_form
+from latlin.inference.forms.free import FreeForm, FreeFormState, free_form
 from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import Model, in_memory
@@ -84,7 +84,7 @@ class MeanField:
             return replace(post, engine=self.name, message=post.message + GAUSSIAN)
         first = form.evaluate(_first_centre(form, start))
 
-        def step(state: State) -> tuple[State, Measure]:
+        def step(state: FreeFormState) -> tuple[FreeFormState, Measure]:
             moved = form.step(state)
             return moved, Measure(moved.bound, moved.residual)
 

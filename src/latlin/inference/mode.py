@@ -40,7 +40,7 @@ class Expandable(Protocol):
     def curvature(self, at: Expansion) -> Array: ...
 
 
-class Smoothed(NamedTuple):
+class SmoothedJoint(NamedTuple):
     """The smoothed log joint about a point, and the smoothing ε."""
 
     at: Expansion
@@ -88,22 +88,22 @@ def find_kinked_mode(
     label: str,
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
-) -> Ascent[Smoothed]:
+) -> Ascent[SmoothedJoint]:
     """Climb the log joint from the coordinates `start`, halving ε once the gradient is small against its root."""
 
-    def step(now: Smoothed) -> tuple[Smoothed, Measure]:
+    def step(now: SmoothedJoint) -> tuple[SmoothedJoint, Measure]:
         moved = _search(form, now.at, form.newton_step(now.at), now.epsilon) or now.at
         size, epsilon = steepness(moved), now.epsilon
         if epsilon > SHARP and size < np.sqrt(epsilon):
             epsilon = max(0.5 * epsilon, SHARP)
             moved = form.expand(moved.u, epsilon)
-        reached = now if moved is now.at else Smoothed(moved, epsilon)
+        reached = now if moved is now.at else SmoothedJoint(moved, epsilon)
         return reached, Measure(moved.objective, max(size, epsilon if epsilon > SHARP else 0.0))
 
-    def evaluate(now: Smoothed) -> float:
+    def evaluate(now: SmoothedJoint) -> float:
         return form.expand(now.at.u, now.epsilon).objective
 
-    first = Smoothed(form.expand(start, 1.0), 1.0)
+    first = SmoothedJoint(form.expand(start, 1.0), 1.0)
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 

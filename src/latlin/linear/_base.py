@@ -20,16 +20,16 @@ from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
-from latlin.linear._block_table import Table, describe
-from latlin.linear._checks import Coding, Numbers
+from latlin.linear._block_table import FirstPass, describe
+from latlin.linear._checks import LabelCoding, Numbers
 from latlin.linear._description import Description
 from latlin.linear._design import Design, design_of, design_of_moments
 from latlin.linear._fitting import fit_problem, numbered, settled
-from latlin.linear._learning import Fit, Learning, fixed_table, learning
+from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
 from latlin.linear._model_checks import checks_of_residuals, checks_of_searches, worst
-from latlin.linear._predict import AveragedLikelihood, Latent, Likelihood, latent, latent_covariance
-from latlin.linear._priors import GaussianPrior, Prior
-from latlin.linear._problem import BlockRows, HeldRows, Problem, Summarised, Targets
+from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
+from latlin.linear._priors import CoefficientPrior, GaussianPrior
+from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
@@ -101,7 +101,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
     def _family(self) -> Family:
         raise NotImplementedError
 
-    def _prior(self) -> Prior:
+    def _prior(self) -> CoefficientPrior:
         return GaussianPrior()
 
     def _given(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         )
         return summable("X", X), measurable("y", y)
 
-    def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[Problem]:
+    def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
         """One problem per response."""
         X, codes, weight, offset = self._kept(X, codes, weight, offset)
         absorbed = self._has_intercept() or self._absorbs_shifts
@@ -142,17 +142,17 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     def _on_design(
         self, design: Design, X: Any, codes: list[Array], weight: Array | None, offset: Array | None
-    ) -> list[Problem]:
+    ) -> list[LinearProblem]:
         rows, family = design.rows(X), self._family()
         problems = []
         for index, y in enumerate(codes):
             targets = Targets(np.asarray(y, float), weight, _checks.column(offset, index))
             centre, width = family.intercept(targets)
             width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
-            problems.append(Problem(HeldRows(rows, targets), design, family, self._prior(), (centre, width)))
+            problems.append(LinearProblem(HeldRows(rows, targets), design, family, self._prior(), (centre, width)))
         return problems
 
-    def _fit_one(self, problem: Problem, before: Fit | None) -> Fit:
+    def _fit_one(self, problem: LinearProblem, before: LearntFit | None) -> LearntFit:
         """One response, from where an earlier fit of the same size ended when asked to."""
         values, free, start = self._beginning(problem, before)
         return fit_problem(problem, self.engine, values, free, start, self.verbose, wish=self._wish())
@@ -161,7 +161,9 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         """How hyperparameters are to be learnt."""
         return learning(self.hyperparameters, self.priors)
 
-    def _beginning(self, problem: Problem, before: Fit | None) -> tuple[dict[str, Any], list[str], Posterior | None]:
+    def _beginning(
+        self, problem: LinearProblem, before: LearntFit | None
+    ) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
         values, free = settled(problem, self._given(), self.ard)
         if self._wish().manner == "fixed":
@@ -191,7 +193,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
         return self._look_back(problems)
 
-    def _block_problems(self, blocks: Blocks, table: Table, digest: str) -> list[Problem]:
+    def _block_problems(self, blocks: Blocks, table: FirstPass, digest: str) -> list[LinearProblem]:
         """One problem per response."""
         codings, targets = self._described_codings(table)
         absorbed = self._has_intercept() or self._absorbs_shifts
@@ -202,7 +204,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         centre, width = family.intercept(targets)
         width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
         return [
-            Problem(
+            LinearProblem(
                 BlockRows(blocks, table, targets, coding, index, digest),
                 design,
                 family,
@@ -212,11 +214,11 @@ class LinearEstimator(Description, Archived, BaseEstimator):
             for index, coding in enumerate(codings)
         ]
 
-    def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
+    def _described_codings(self, table: FirstPass) -> tuple[list[LabelCoding], Summarised]:
         """How the responses of blocks become numbers, and what is known of them."""
         return [Numbers()], Summarised(table)
 
-    def _earlier(self, count: int) -> list[Fit | None]:
+    def _earlier(self, count: int) -> list[LearntFit | None]:
         """Fits to start from."""
         earlier = getattr(self, "_fits", []) if self.warm_start else []
         return list(earlier) if len(earlier) == count else [None] * count
@@ -224,7 +226,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
     def _has_intercept(self) -> bool:
         return bool(self.fit_intercept)
 
-    def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+    def _store(self, design: Design, fits: list[LearntFit], dtype: Any) -> Self:
         names = self._coordinate_names(design)
         fits = [fit._replace(posterior=replace(fit.posterior, names=names)) for fit in fits]
         self._design, self._fits, self._dtype = design, fits, np.dtype(dtype)
@@ -242,7 +244,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         self._store_coefficients()
         return self
 
-    def _look_back(self, problems: list[Problem], found: Sequence[Check] = ()) -> Self:
+    def _look_back(self, problems: list[LinearProblem], found: Sequence[Check] = ()) -> Self:
         """What the fit shows of the model: `checks_`."""
         searches = checks_of_searches(problems, self._fits, self._given(), self._feature_names())
         # where classes are separated there is nothing left to look at
@@ -279,7 +281,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
         X = encoded(X, getattr(self, "encoding_", None))
         return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
-    def _latents(self, X: Any, offset: Any) -> tuple[Any, list[Latent], Any]:
+    def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
         offset, X = column_of(self, X, "offset", offset), self._asked(X)
         shift = _checks.offsets(offset, X.shape[0], len(self._fits))

@@ -22,7 +22,7 @@ from latlin.numerics.arrays import Array, summable
 PIECE = 1024
 
 
-class Moments(NamedTuple):
+class ColumnMoments(NamedTuple):
     """Total weight, weighted means and weighted sums of squared deviations of some columns."""
 
     weight: float
@@ -33,7 +33,7 @@ class Moments(NamedTuple):
     def variance(self) -> Array:
         return self.squares / self.weight
 
-    def merged(self, other: Moments) -> Moments:
+    def merged(self, other: ColumnMoments) -> ColumnMoments:
         weight = self.weight + other.weight
         if weight == 0.0:
             return self
@@ -41,21 +41,21 @@ class Moments(NamedTuple):
             step = other.mean - self.mean
             mean = self.mean + step * (other.weight / weight)
             squares = self.squares + other.squares + step**2 * (self.weight * other.weight / weight)
-        return Moments(weight, mean, squares)
+        return ColumnMoments(weight, mean, squares)
 
 
-class Labels(NamedTuple):
+class LabelWeights(NamedTuple):
     """Distinct labels, sorted, and the weight of each."""
 
     values: NDArray[Any]
     weight: Array
 
-    def merged(self, other: Labels) -> Labels:
+    def merged(self, other: LabelWeights) -> LabelWeights:
         values, place = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
-        return Labels(values, _counted(place, np.concatenate([self.weight, other.weight]), len(values)))
+        return LabelWeights(values, _counted(place, np.concatenate([self.weight, other.weight]), len(values)))
 
 
-class Table(NamedTuple):
+class FirstPass(NamedTuple):
     """What the first pass finds.
 
     Parameters
@@ -75,16 +75,16 @@ class Table(NamedTuple):
     """
 
     n_rows: int
-    features: Moments
-    response: Moments | None
-    labels: Labels | None
+    features: ColumnMoments
+    response: ColumnMoments | None
+    labels: LabelWeights | None
     log_exposure: float | None
     width: int
     sparse: bool
     single: bool
 
-    def merged(self, other: Table) -> Table:
-        return Table(
+    def merged(self, other: FirstPass) -> FirstPass:
+        return FirstPass(
             self.n_rows + other.n_rows,
             self.features.merged(other.features),
             None if self.response is None or other.response is None else self.response.merged(other.response),
@@ -102,9 +102,9 @@ def _counted(place: NDArray[np.intp], weight: Array, length: int) -> Array:
     return np.bincount(place, weight, length).astype(float)
 
 
-def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> Table:
+def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> FirstPass:
     """The table of all blocks, with so many numbers in the response of one row."""
-    table = tree(blocks.each(_described, labelled, columns), Table.merged)
+    table = tree(blocks.each(_described, labelled, columns), FirstPass.merged)
     if table.n_rows == 0:
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
     return table
@@ -123,7 +123,7 @@ def column_of(y: Any, columns: int = 1) -> NDArray[Any]:
     return values
 
 
-def _described(block: Block, labelled: bool, columns: int) -> Table:
+def _described(block: Block, labelled: bool, columns: int) -> FirstPass:
     count = block.n_rows
     y = column_of(block.y, columns)
     if len(y) != count:
@@ -136,7 +136,7 @@ def _described(block: Block, labelled: bool, columns: int) -> Table:
     single = offset is not None and offset.ndim == 1
     with np.errstate(divide="ignore"):
         exposure = float(np.logaddexp.reduce(offset + np.log(share))) if single and count else None
-    return Table(
+    return FirstPass(
         int(np.count_nonzero(share)),
         features,
         None if labelled else _response(y, offset, share),
@@ -166,39 +166,39 @@ def _refuse_missing(name: str, values: Any, mean: Array) -> None:
     summable(name, values)
 
 
-def _dense_moments(X: Any, weight: Array) -> Moments:
+def _dense_moments(X: Any, weight: Array) -> ColumnMoments:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got an array of shape {X.shape} instead")
-    total = Moments(0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1]))
+    total = ColumnMoments(0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1]))
     for part in slices(X.shape[0], PIECE):
         total = total.merged(_moments(np.asarray(X[part], dtype=float), weight[part]))
     return total
 
 
-def _moments(rows: Array, weight: Array) -> Moments:
+def _moments(rows: Array, weight: Array) -> ColumnMoments:
     total = float(weight.sum())
     if total == 0.0:
         _refuse_missing("X", rows, rows.sum(axis=0))
-        return Moments(0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]))
+        return ColumnMoments(0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]))
     with np.errstate(invalid="ignore", over="ignore"):
         # rows of weight zero are checked as well: 0·NaN is NaN
         mean = np.einsum("n,nd->d", weight / total, rows)
         deviation = rows - mean
-        return Moments(total, mean, np.einsum("n,nd,nd->d", weight, deviation, deviation))
+        return ColumnMoments(total, mean, np.einsum("n,nd,nd->d", weight, deviation, deviation))
 
 
-def _sparse_moments(X: Any, weight: Array | None) -> Moments:
+def _sparse_moments(X: Any, weight: Array | None) -> ColumnMoments:
     rows = sparse.csr_matrix(X, dtype=float)
     total = float(X.shape[0] if weight is None else weight.sum())
     if not np.all(np.isfinite(rows.data)):
         _refuse_missing("X", rows, np.array([np.nan]))
     if total == 0.0:
-        return Moments(0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1]))
+        return ColumnMoments(0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1]))
     mean, variance = mean_variance_axis(rows, axis=0, weights=weight)
-    return Moments(total, np.asarray(mean, float), total * np.asarray(variance, float))
+    return ColumnMoments(total, np.asarray(mean, float), total * np.asarray(variance, float))
 
 
-def _response(y: NDArray[Any], offset: Array | None, weight: Array) -> Moments:
+def _response(y: NDArray[Any], offset: Array | None, weight: Array) -> ColumnMoments:
     try:
         values = y.astype(float)
     except (TypeError, ValueError) as error:
@@ -209,7 +209,7 @@ def _response(y: NDArray[Any], offset: Array | None, weight: Array) -> Moments:
     return _dense_moments(np.column_stack([values, residual]), weight)
 
 
-def _labels(y: NDArray[Any], weight: Array) -> Labels:
+def _labels(y: NDArray[Any], weight: Array) -> LabelWeights:
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError("Input y contains NaN.")
     try:
@@ -219,4 +219,4 @@ def _labels(y: NDArray[Any], weight: Array) -> Labels:
     if len(values):
         check_classification_targets(values)
     counts = _counted(place, weight, len(values))
-    return Labels(values[counts > 0.0], counts[counts > 0.0])
+    return LabelWeights(values[counts > 0.0], counts[counts > 0.0])

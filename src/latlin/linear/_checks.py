@@ -91,7 +91,7 @@ def column(offset: Array | None, index: int) -> Array | None:
 # --- From labels to the numbers of a likelihood: small objects that can travel to where the labels are.
 
 
-class Coding(Protocol):
+class LabelCoding(Protocol):
     """Observations of a block as numbers."""
 
     def __call__(self, y: NDArray[Any]) -> Array: ...
@@ -106,7 +106,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Positive:
+class OneLabel:
     """1 for one label, 0 for the others."""
 
     label: Any
@@ -116,7 +116,7 @@ class Positive:
 
 
 @dataclass(frozen=True)
-class Place:
+class ClassIndex:
     """Place of each label among the classes."""
 
     classes: NDArray[Any]

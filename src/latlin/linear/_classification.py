@@ -17,12 +17,12 @@ from latlin.distributed.opening import is_blocked
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
-from latlin.linear._block_table import Table
-from latlin.linear._checks import Coding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
-from latlin.linear._learning import Fit
+from latlin.linear._block_table import FirstPass
+from latlin.linear._checks import LabelCoding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
+from latlin.linear._learning import LearntFit
 from latlin.linear._model_checks import check_combination, checks_of_labels
-from latlin.linear._predict import Latent
-from latlin.linear._problem import Problem, Summarised
+from latlin.linear._predict import LinearPredictors
+from latlin.linear._problem import LinearProblem, Summarised
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import jobs
@@ -118,7 +118,7 @@ class Classification(ClassifierMixin, LinearEstimator):
             found = found if joint is None else [joint, *(check for check in found if check.name != "separation")]
         return self._look_back(problems, found)
 
-    def _fit_all(self, problems: list[Problem]) -> list[Fit]:
+    def _fit_all(self, problems: list[LinearProblem]) -> list[LearntFit]:
         """One fit per response, side by side."""
         before = self._earlier(len(problems))
         fits = Parallel(n_jobs=jobs(self.n_jobs))(
@@ -126,7 +126,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         )
         return list(fits)
 
-    def _described_codings(self, table: Table) -> tuple[list[Coding], Summarised]:
+    def _described_codings(self, table: FirstPass) -> tuple[list[LabelCoding], Summarised]:
         assert table.labels is not None  # the first pass looked for them
         self.classes_ = self._ordered(at_least_two(table.labels.values))
         place = class_index(self.classes_, table.labels.values)
@@ -136,7 +136,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         """The classes in the order of the columns of `predict_proba`."""
         return classes
 
-    def _codings(self) -> list[Coding]:
+    def _codings(self) -> list[LabelCoding]:
         """How labels become numbers, one per response."""
         raise NotImplementedError
 
@@ -144,7 +144,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         """The labels as numbers, one vector per response."""
         return [coding(y) for coding in self._codings()]
 
-    def _log_probabilities(self, latents: list[Latent]) -> Array:
+    def _log_probabilities(self, latents: list[LinearPredictors]) -> Array:
         """Logarithms of class probabilities, shape (n, n_classes)."""
         raise NotImplementedError
 

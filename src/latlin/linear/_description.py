@@ -17,7 +17,7 @@ from latlin.inference.forms.sites import Sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
-from latlin.linear._learning import Fit
+from latlin.linear._learning import LearntFit
 from latlin.linear._predict import levels
 from latlin.linear._tables import factor_words
 from latlin.numerics.arrays import Array
@@ -189,7 +189,7 @@ class Description:
     #: the family as reports name it
     _name = ""
     _design: Design
-    _fits: list[Fit]
+    _fits: list[LearntFit]
     n_features_in_: int
     converged_: bool
     log_evidence_: Any

@@ -28,7 +28,7 @@ from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums, sum_form
 from latlin.inference.posterior import Posterior
-from latlin.linear._problem import BlockRows, HeldRows, Problem, Targets
+from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Targets
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
 from latlin.potentials.gaussian import Gaussian
@@ -93,14 +93,14 @@ class Spectrum:
         return np.array([[np.sum(weight * a * a), across], [across, np.sum(weight * c * c)]])
 
 
-def spectrum(problem: Problem, relative: Any = 1.0) -> Spectrum:
+def spectrum(problem: LinearProblem, relative: Any = 1.0) -> Spectrum:
     """Decompose the rows of a problem once; prior scales are s times the `relative` ones."""
     if isinstance(problem.observed, BlockRows):
         return _spectrum_of_sums(problem, problem.observed, sum_squares(problem), relative)
     return _spectrum_of_rows(problem, problem.observed, relative)
 
 
-def _spectrum_of_rows(problem: Problem, observed: HeldRows, relative: Any) -> Spectrum:
+def _spectrum_of_rows(problem: LinearProblem, observed: HeldRows, relative: Any) -> Spectrum:
     design, targets = problem.design, observed.targets
     rows = observed.rows[:, : design.n_features]
     dense = rows.toarray() if sparse.issparse(rows) else rows
@@ -116,14 +116,14 @@ def _spectrum_of_rows(problem: Problem, observed: HeldRows, relative: Any) -> Sp
     return Spectrum(singular**2, inside[0], inside[1], rest, len(dense), total, width**2, constant)
 
 
-def _located(problem: Problem, targets: Targets) -> Array:
+def _located(problem: LinearProblem, targets: Targets) -> Array:
     """Where the Gaussian noise puts the linear predictors: y, or its logarithm, less the offset."""
     y, offset = targets.response, targets.offset
     centre = np.log(y) if problem.family.link == "log" else y
     return centre if offset is None else centre - offset
 
 
-def is_exact(problem: Problem) -> bool:
+def is_exact(problem: LinearProblem) -> bool:
     """Whether the noise is Gaussian about y, or about its logarithm (of rows in memory)."""
     template = problem.family.template
     return type(template) is Gaussian or (template.gaussian and isinstance(problem.observed, HeldRows))
@@ -142,7 +142,7 @@ class SquareSums(NamedTuple):
     n_rows: int
 
 
-def sum_squares(problem: Problem) -> SquareSums:
+def sum_squares(problem: LinearProblem) -> SquareSums:
     """The sums of a problem with Gaussian noise over blocks of rows: one pass."""
     model = problem.model(dict.fromkeys(("prior_scale", "scale"), 1.0))
     assert isinstance(model, BlockModel)
@@ -166,7 +166,7 @@ def _square_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]
     return total
 
 
-def _spectrum_of_sums(problem: Problem, observed: BlockRows, data: SquareSums, relative: Any) -> Spectrum:
+def _spectrum_of_sums(problem: LinearProblem, observed: BlockRows, data: SquareSums, relative: Any) -> Spectrum:
     """In the eigenvectors of ZᵀZ, Z = W^½X/spread."""
     design, weight = problem.design, observed.table.features.weight
     d, scale = design.n_features, relative / design.spread
@@ -183,7 +183,7 @@ def _spectrum_of_sums(problem: Problem, observed: BlockRows, data: SquareSums, r
     return Spectrum(values[kept], inside[0], inside[1], rest, data.n_rows, weight, wide)
 
 
-def closed_form(problem: Problem) -> tuple[Callable[[Any], Spectrum], Callable[[Mapping[str, Any]], Posterior]]:
+def closed_form(problem: LinearProblem) -> tuple[Callable[[Any], Spectrum], Callable[[Mapping[str, Any]], Posterior]]:
     """The spectrum for relative prior scales and the posterior at hyperparameters; blocks are read once."""
     observed = problem.observed
     if isinstance(observed, HeldRows):
@@ -192,7 +192,7 @@ def closed_form(problem: Problem) -> tuple[Callable[[Any], Spectrum], Callable[[
     return partial(_spectrum_of_sums, problem, observed, data), partial(_conclude, problem, observed, data)
 
 
-def _conclude(problem: Problem, observed: BlockRows, data: SquareSums, values: Mapping[str, Any]) -> Posterior:
+def _conclude(problem: LinearProblem, observed: BlockRows, data: SquareSums, values: Mapping[str, Any]) -> Posterior:
     """The posterior from the sums: Σψ, its slope L HᵀWt/σ² and its curvature L HᵀWH L/σ² at the prior mean."""
     started, model = time.perf_counter(), problem.model(values)
     form = sum_form(model)

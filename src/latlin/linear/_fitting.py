@@ -24,16 +24,16 @@ from latlin.linear._learning import (
     NARROW,
     PLAIN,
     Accuracy,
-    Fit,
     Learning,
-    Task,
+    LearningTask,
+    LearntFit,
     fixed_table,
     learn,
     learn_exactly,
     ranges_of,
 )
 from latlin.linear._priors import GaussianPrior
-from latlin.linear._problem import Problem
+from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST
 from latlin.potentials.ranges import Increasing, Positive, Range
 
@@ -46,7 +46,7 @@ FINER_STILL = Accuracy(gradient=1e-9, gain=1e-15)
 FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=1e-9), "lvb": LocalBound(tol=1e-9)}
 
 
-def settled(problem: Problem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
+def settled(problem: LinearProblem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
     """Every hyperparameter with a number to start from, and the names of those to learn."""
     if ard and not _is_auto(given["prior_scale"]):
         raise ValueError(
@@ -85,7 +85,7 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
 
 
 def fit_problem(
-    problem: Problem,
+    problem: LinearProblem,
     engine: str | Engine,
     values: Mapping[str, Any],
     free: Sequence[str],
@@ -93,7 +93,7 @@ def fit_problem(
     verbose: bool = False,
     checkpoint: Path | None = None,
     wish: Learning = Learning(),  # noqa: B008
-) -> Fit:
+) -> LearntFit:
     """The posterior, its free hyperparameters maximised or integrated."""
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
@@ -102,27 +102,27 @@ def fit_problem(
         decompose, posterior_at = closed_form(problem)
         if free:
             return learn_exactly(problem, decompose, posterior_at, values, free, task)
-        return Fit(posterior_at(values), dict(values), table=fixed_table(values))
+        return LearntFit(posterior_at(values), dict(values), table=fixed_table(values))
     if free:
         fit = learn(problem, chosen, values, free, task, start, checkpoint)
     else:
         posterior = chosen.run(problem.model(values), start=start, verbose=verbose, checkpoint=checkpoint)
-        fit = Fit(posterior, dict(values), table=fixed_table(values))
+        fit = LearntFit(posterior, dict(values), table=fixed_table(values))
     if not reason:
         return fit
     message = f"auto: {reason}; {fit.posterior.message}"
     return fit._replace(posterior=replace(fit.posterior, message=message))
 
 
-def task_for(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> Task:
+def task_for(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> LearningTask:
     """How far to go, and whether tens of fits are cheap: those of engines without inner loops on small problems."""
     quick = isinstance(engine, Exact | GaussianKL | Laplace | LocalBound)
     accuracy = FINER_STILL if isinstance(engine, Exact) else FINE if small else PLAIN
-    return Task(wish, accuracy, small and quick and dim <= NARROW, verbose)
+    return LearningTask(wish, accuracy, small and quick and dim <= NARROW, verbose)
 
 
 def choose_engine(
-    problem: Problem, engine: str | Engine, values: Mapping[str, Any], free: Sequence[str], small: bool
+    problem: LinearProblem, engine: str | Engine, values: Mapping[str, Any], free: Sequence[str], small: bool
 ) -> tuple[Engine, str]:
     """The engine to run, and why where it was chosen here; small problems are fitted to more digits."""
     named = resolve_engine(engine, free, small)

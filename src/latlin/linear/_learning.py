@@ -32,7 +32,7 @@ from latlin.inference.gaussian_kl.covariances import Full
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.linear._exact import Spectrum
-from latlin.linear._problem import Problem
+from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 from latlin.potentials.ranges import Above, Between, Increasing, Positive, Range
@@ -60,7 +60,7 @@ PLAIN = Accuracy()
 
 
 @storable
-class Share(NamedTuple):
+class LearntShare(NamedTuple):
     """One component of a posterior that is averaged over hyperparameters: its weight and their values."""
 
     weight: float
@@ -68,7 +68,7 @@ class Share(NamedTuple):
 
 
 @storable
-class Fit(NamedTuple):
+class LearntFit(NamedTuple):
     """A posterior and the hyperparameters it belongs to.
 
     Parameters
@@ -86,7 +86,7 @@ class Fit(NamedTuple):
     posterior: Posterior
     values: dict[str, Any]
     n_fits: int = 1
-    shares: tuple[Share, ...] = ()
+    shares: tuple[LearntShare, ...] = ()
     table: HyperparameterTable | None = None
 
     @property
@@ -95,7 +95,7 @@ class Fit(NamedTuple):
         return np.array([share.weight for share in self.shares])
 
 
-def ranges_of(problem: Problem) -> dict[str, Range]:
+def ranges_of(problem: LinearProblem) -> dict[str, Range]:
     """Where each hyperparameter is sought."""
     unit = problem.unit
     return {
@@ -161,7 +161,7 @@ class Unknowns:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: LinearProblem,
         values: Mapping[str, Any],
         free: Sequence[str],
         priors: Mapping[str, Prior] | Prior | None,
@@ -213,7 +213,7 @@ class Unknowns:
         return dict(zip(self.space.names, flat, strict=True))
 
 
-class Task(NamedTuple):
+class LearningTask(NamedTuple):
     """What learning hyperparameters needs to know besides the problem.
 
     Parameters
@@ -246,14 +246,14 @@ class Task(NamedTuple):
 
 
 def learn(
-    problem: Problem,
+    problem: LinearProblem,
     engine: Engine,
     values: Mapping[str, Any],
     free: Sequence[str],
-    task: Task,
+    task: LearningTask,
     start: Posterior | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> Fit:
+) -> LearntFit:
     """Learn the hyperparameters `free`, starting from those in `values`, by fits of an engine.
 
     Fits keep their states in the files `checkpoint` and ".0", ".1", … for one after the other.
@@ -267,7 +267,7 @@ def learn(
 
 
 def evaluation(
-    problem: Problem,
+    problem: LinearProblem,
     engine: Engine,
     unknowns: Unknowns,
     start: Posterior | None = None,
@@ -294,13 +294,13 @@ def evaluation(
 
 
 def learn_exactly(
-    problem: Problem,
+    problem: LinearProblem,
     decompose: Callable[[Any], Spectrum],
     posterior_at: Callable[[dict[str, Any]], Posterior],
     values: Mapping[str, Any],
     free: Sequence[str],
-    task: Task,
-) -> Fit:
+    task: LearningTask,
+) -> LearntFit:
     """Learn "prior_scale" and "scale" of a Gaussian model from its spectrum; posteriors only where they are needed.
 
     `decompose` gives the spectrum of the problem for relative prior scales.
@@ -321,12 +321,12 @@ def learn_exactly(
     return _fit_of(replace(learnt, components=fitted), unknowns)
 
 
-def _fit_of(learnt: Learnt, unknowns: Unknowns) -> Fit:
-    shares: tuple[Share, ...] = ()
+def _fit_of(learnt: Learnt, unknowns: Unknowns) -> LearntFit:
+    shares: tuple[LearntShare, ...] = ()
     if learnt.table.manner == "integrated":
-        shares = tuple(Share(part.share, unknowns.assembled(part.values)) for part in learnt.components)
+        shares = tuple(LearntShare(part.share, unknowns.assembled(part.values)) for part in learnt.components)
     values = unknowns.assembled(learnt.values)
-    return Fit(averaged_posterior(learnt), values, learnt.n_fits, shares, learnt.table)
+    return LearntFit(averaged_posterior(learnt), values, learnt.n_fits, shares, learnt.table)
 
 
 def fixed_table(values: Mapping[str, Any]) -> HyperparameterTable:
@@ -335,7 +335,7 @@ def fixed_table(values: Mapping[str, Any]) -> HyperparameterTable:
     return HyperparameterTable([row_of(name, float(v), None, 0, "given") for name, v in single.items()], "fixed")
 
 
-def default_priors(problem: Problem, values: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Prior]:
+def default_priors(problem: LinearProblem, values: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Prior]:
     """A weakly informative prior for each hyperparameter; see the module."""
     unit = problem.unit
     found: dict[str, Prior] = {name: _vague(span, values[name]) for name, span in ranges.items()}

@@ -30,8 +30,8 @@ from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.posterior import Posterior
 from latlin.linear._checks import class_index
 from latlin.linear._design import Design
-from latlin.linear._learning import Fit, ranges_of
-from latlin.linear._problem import Problem
+from latlin.linear._learning import LearntFit, ranges_of
+from latlin.linear._problem import LinearProblem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
@@ -169,7 +169,7 @@ ENDS: Mapping[tuple[str, bool], tuple[str, str]] = {
 
 
 def checks_of_searches(
-    problems: Sequence[Problem], fits: Sequence[Fit], given: Mapping[str, Any], names: Sequence[str]
+    problems: Sequence[LinearProblem], fits: Sequence[LearntFit], given: Mapping[str, Any], names: Sequence[str]
 ) -> list[Check]:
     """One check for all responses, the first that failed; none where every hyperparameter was given."""
     learnt = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
@@ -177,7 +177,7 @@ def checks_of_searches(
     return ([check for check in each if not check.passed] or each)[:1] if learnt else []
 
 
-def check_hyperparameters(problem: Problem, fit: Fit, learnt: Sequence[str], names: Sequence[str]) -> Check:
+def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
     if fit.posterior.caution is not None:
         return Check("hyperparameters", False, fit.posterior.caution[1], "Give it a number, or integrate over it")

@@ -24,7 +24,7 @@ from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import LocationPredictive, Predictive
 
 
-class Latent(NamedTuple):
+class LinearPredictors(NamedTuple):
     """Linear predictors of some rows, offsets included in the mean."""
 
     mean: Array
@@ -39,11 +39,11 @@ class Latent(NamedTuple):
         return np.asarray(self.marginals.quantile(q[:, None])).T + self.offset[:, None]
 
 
-def latent(posterior: Posterior, rows: Any, offset: Array | None) -> Latent:
+def latent(posterior: Posterior, rows: Any, offset: Array | None) -> LinearPredictors:
     """The linear predictors of rows."""
     marginals = posterior.project(rows)
     shift = np.zeros(len(marginals.mean)) if offset is None else offset
-    return Latent(marginals.mean + shift, np.maximum(marginals.variance, 0.0), shift, marginals)
+    return LinearPredictors(marginals.mean + shift, np.maximum(marginals.variance, 0.0), shift, marginals)
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,24 @@ class AveragedLikelihood:
 Likelihood = Potential | AveragedLikelihood
 
 
-def _parts(likelihood: Likelihood, at: Latent) -> list[tuple[float, Potential, Latent]]:
+def _parts(likelihood: Likelihood, at: LinearPredictors) -> list[tuple[float, Potential, LinearPredictors]]:
     """Weight, potential and linear predictors of each part of an average."""
     if not isinstance(at.marginals, MixtureMarginals):
         assert isinstance(likelihood, Potential)  # averages come together
         return [(1.0, likelihood, at)]
     each = at.marginals.parts
     sites = likelihood.parts if isinstance(likelihood, AveragedLikelihood) else [likelihood] * len(each)
-    latents = [Latent(p.mean + at.offset, np.maximum(p.variance, 0.0), at.offset, p) for p in each]
+    latents = [LinearPredictors(p.mean + at.offset, np.maximum(p.variance, 0.0), at.offset, p) for p in each]
     return list(zip(at.marginals.weights.tolist(), sites, latents, strict=True))
 
 
-def log_density(likelihood: Likelihood, at: Latent) -> Array:
+def log_density(likelihood: Likelihood, at: LinearPredictors) -> Array:
     """log ∫ φ_n(x) q_n(x) dx for the likelihood's own observations, one per row, averaged over hyperparameters."""
     logs = [np.log(weight) + _log_density(potential, part) for weight, potential, part in _parts(likelihood, at)]
     return logs[0] if len(logs) == 1 else np.asarray(logsumexp(logs, axis=0))
 
 
-def _log_density(potential: Potential, at: Latent) -> Array:
+def _log_density(potential: Potential, at: LinearPredictors) -> Array:
     if not hasattr(at.marginals, "expectation"):
         return np.asarray(potential.tilted_moments(at.mean, at.variance).log_z)
     regions = tuple((centre - at.offset, width) for centre, width in potential.regions())
@@ -100,14 +100,14 @@ def _log_density(potential: Potential, at: Latent) -> Array:
     return np.log(np.maximum(density, np.finfo(float).tiny))
 
 
-def predictive(likelihood: Likelihood, at: Latent) -> Predictive:
+def predictive(likelihood: Likelihood, at: LinearPredictors) -> Predictive:
     """The distribution of new observations; of a density that is not Gaussian, the first two moments are used."""
     weights, potentials, latents = zip(*_parts(likelihood, at), strict=True)
     each = [potential.predictive(part.mean, part.variance) for potential, part in zip(potentials, latents, strict=True)]
     return each[0] if len(each) == 1 else AveragedPredictive(np.array(weights), each)
 
 
-def predictive_quantiles(likelihood: Likelihood, at: Latent, q: Array) -> Array:
+def predictive_quantiles(likelihood: Likelihood, at: LinearPredictors, q: Array) -> Array:
     """Quantiles of new observations, shape (n, len(q))."""
     parts = _parts(likelihood, at)
     if all(type(potential) is Gaussian for _, potential, _ in parts):
@@ -117,7 +117,7 @@ def predictive_quantiles(likelihood: Likelihood, at: Latent, q: Array) -> Array:
     return np.asarray(predictive(likelihood, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
 
 
-def predictive_covariance(likelihood: Likelihood, posterior: Posterior, rows: Any, at: Latent) -> Array:
+def predictive_covariance(likelihood: Likelihood, posterior: Posterior, rows: Any, at: LinearPredictors) -> Array:
     """Covariance matrix of new observations at the rows, noise on the diagonal."""
     parts, whole = _parts(likelihood, at), predictive(likelihood, at)
     densities = [posterior.density] if len(parts) == 1 else cast(Mixture, posterior.density).components

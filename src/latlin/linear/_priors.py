@@ -26,7 +26,7 @@ Values = Mapping[str, Any]
 NODES = 64
 
 
-class Prior(Protocol):
+class CoefficientPrior(Protocol):
     """A prior for the unknowns of a design."""
 
     @property
@@ -149,7 +149,7 @@ def slab_shares(mean: Array, sd: Array, scale: Array, chance: float) -> Array:
     return np.asarray(expit(slab - spike) @ (weight / weight.sum()))
 
 
-SPARSE: dict[str, Prior] = {
+SPARSE: dict[str, CoefficientPrior] = {
     "laplace": SitePrior(potentials.Laplace()),
     "student-t": SitePrior(potentials.StudentT(3.0)),
     "generalised-normal": SitePrior(potentials.GeneralisedNormal(0.8)),

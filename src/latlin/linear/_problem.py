@@ -20,10 +20,10 @@ from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.linear._block_table import Table, column_of
-from latlin.linear._checks import Coding
+from latlin.linear._block_table import FirstPass, column_of
+from latlin.linear._checks import LabelCoding
 from latlin.linear._design import Design
-from latlin.linear._priors import Prior
+from latlin.linear._priors import CoefficientPrior
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
 from latlin.potentials.base import Potential
@@ -74,7 +74,7 @@ class Targets(NamedTuple):
         return np.bincount(self.y.astype(int), weights=weight, minlength=count).astype(float)
 
 
-class Rate(Poisson):
+class PoissonRate(Poisson):
     """Poisson sites that also take non-integer y ≥ 0, such as averaged counts: y! becomes Γ(y + 1)."""
 
     def __init__(self, y: ArrayLike) -> None:
@@ -84,7 +84,7 @@ class Rate(Poisson):
         self._store(y=values)
 
 
-AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=Rate(0.0))
+AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=PoissonRate(0.0))
 
 
 def _chosen(*names: str) -> dict[str, Family]:
@@ -151,7 +151,7 @@ class LinearReading:
     design: Design
     family: Family
     values: Values
-    coding: Coding
+    coding: LabelCoding
     column: int
 
     def __call__(self, block: Block) -> Observed | None:
@@ -177,7 +177,7 @@ class LinearReading:
 class Summarised:
     """What families ask of targets, from the table of the first pass."""
 
-    table: Table
+    table: FirstPass
     class_weight: Array | None = None
 
     def mean(self) -> float:
@@ -214,9 +214,9 @@ class BlockRows:
     """
 
     blocks: Blocks
-    table: Table
+    table: FirstPass
     targets: Summarised
-    coding: Coding
+    coding: LabelCoding
     column: int
     digest: str = ""
 
@@ -244,7 +244,7 @@ class BlockRows:
 
 
 @dataclass(frozen=True)
-class Problem:
+class LinearProblem:
     """Observations, likelihood and prior; hyperparameters are given to `model`.
 
     Parameters
@@ -260,7 +260,7 @@ class Problem:
     observed: HeldRows | BlockRows
     design: Design
     family: Family
-    prior: Prior
+    prior: CoefficientPrior
     intercept: tuple[float, float]
 
     @property

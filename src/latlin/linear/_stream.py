@@ -19,8 +19,8 @@ from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.linear import _checks
 from latlin.linear._checks import at_least_two, class_index
 from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
-from latlin.linear._learning import Fit, Learning
-from latlin.linear._problem import Problem
+from latlin.linear._learning import Learning, LearntFit
+from latlin.linear._problem import LinearProblem
 from latlin.linear._tables import encoded
 from latlin.numerics.arrays import Array
 
@@ -48,11 +48,11 @@ class _Carried:
         raise NotImplementedError("a stream learns no hyperparameters")
 
 
-def absorb(problem: Problem, before: Fit | None, values: dict[str, Any]) -> Fit:
+def absorb(problem: LinearProblem, before: LearntFit | None, values: dict[str, Any]) -> LearntFit:
     """The posterior after one more block."""
     engine = ExpectationPropagation()
     if before is None:
-        return Fit(engine.run(problem.model(values)), values)
+        return LearntFit(engine.run(problem.model(values)), values)
     model = replace(problem, prior=_Carried(before.posterior)).model(before.values)
     after = engine.run(model)
     evidence = before.posterior.log_evidence + after.log_evidence
@@ -61,7 +61,7 @@ def absorb(problem: Problem, before: Fit | None, values: dict[str, Any]) -> Fit:
     )
     message = f"stream: {after.message}"
     after = replace(after, log_evidence=evidence, evidence_kind=kind, message=message)
-    return Fit(after, before.values, before.n_fits)
+    return LearntFit(after, before.values, before.n_fits)
 
 
 class _Stream:
@@ -85,7 +85,7 @@ class _Stream:
         """Rows as numbers; the first block says how the columns of a data frame become numbers."""
         return self._read(X, {})["X"] if first else encoded(X, getattr(self, "encoding_", None))
 
-    def _first_values(self: Any, problem: Problem) -> dict[str, Any]:
+    def _first_values(self: Any, problem: LinearProblem) -> dict[str, Any]:
         """Hyperparameters of a stream: those given, the others learnt from the first block."""
         values, free = settled(problem, self._given(), self.ard)
         rows = problem.observed.n_rows

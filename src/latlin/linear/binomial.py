@@ -11,7 +11,7 @@ from latlin.distributed.answers import rowwise
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
 from latlin.linear._model_checks import Dispersed
-from latlin.linear._predict import Latent, draw_observations, levels, log_density, predictive, tails
+from latlin.linear._predict import LinearPredictors, draw_observations, levels, log_density, predictive, tails
 from latlin.linear._regression import Regression
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
@@ -174,12 +174,12 @@ class BayesianBinomialRegression(Dispersed, Regression):
         read["y"] = beside(read["y"], trials=read.pop("trials"))
         return self._fit(**read, checkpoint=checkpoint)
 
-    def _new(self, at: Latent, trials: Any) -> Predictive:
+    def _new(self, at: LinearPredictors, trials: Any) -> Predictive:
         """Successes of new rows among trials."""
         count = np.broadcast_to(np.asarray(trials, float), at.mean.shape)
         return predictive(self._likelihood().replace(trials=count), at)
 
-    def _chances(self, at: Latent, q: Array) -> Array:
+    def _chances(self, at: LinearPredictors, q: Array) -> Array:
         """Quantiles of the chance, shape (n, len(q)); a chance rises with the linear predictor."""
         x = at.quantile(q)
         return np.asarray(self._likelihood().predictive(x, np.zeros_like(x)).mean)

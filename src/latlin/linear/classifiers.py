@@ -10,9 +10,9 @@ from scipy.special import expit, ndtr
 
 from latlin.distributed.answers import rowwise
 from latlin.linear import _checks
-from latlin.linear._checks import Coding, Positive
+from latlin.linear._checks import LabelCoding, OneLabel
 from latlin.linear._classification import Classification
-from latlin.linear._predict import Latent, levels, log_density, tails
+from latlin.linear._predict import LinearPredictors, levels, log_density, tails
 from latlin.linear._stream import StreamingClasses
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
@@ -24,9 +24,9 @@ from latlin.potentials.families import FAMILIES, Family
 class OneVersusRest(StreamingClasses, Classification):
     """One binary response for two classes, one per class for more, normalised."""
 
-    def _codings(self) -> list[Coding]:
+    def _codings(self) -> list[LabelCoding]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [Positive(label) for label in positive]
+        return [OneLabel(label) for label in positive]
 
     def _response_names(self) -> list[str]:
         return [""] if len(self._fits) == 1 else [f"{label}: " for label in self.classes_]
@@ -35,14 +35,14 @@ class OneVersusRest(StreamingClasses, Classification):
         """P(y = 1 | x)."""
         raise NotImplementedError
 
-    def _log_rates(self, latents: list[Latent]) -> tuple[Array, Array]:
+    def _log_rates(self, latents: list[LinearPredictors]) -> tuple[Array, Array]:
         """log P(y_k = 1) and log P(y_k = 0) of each response, shape (n, responses)."""
         count = len(latents[0].mean)
         signs = [self._likelihood().observe(np.full(count, sign)) for sign in (1.0, -1.0)]
         yes, no = (np.stack([log_density(sign, at) for at in latents], axis=1) for sign in signs)
         return yes, no
 
-    def _log_probabilities(self, latents: list[Latent]) -> Array:
+    def _log_probabilities(self, latents: list[LinearPredictors]) -> Array:
         yes, no = self._log_rates(latents)
         table = np.concatenate([no, yes], axis=1) if yes.shape[1] == 1 else yes
         return table - np.logaddexp.reduce(table, axis=1, keepdims=True)

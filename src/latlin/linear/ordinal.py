@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
-from latlin.linear._checks import Coding, Place
+from latlin.linear._checks import ClassIndex, LabelCoding
 from latlin.linear._classification import Classification
-from latlin.linear._predict import Latent, draw_observations, draw_weights, levels, log_density, tails
+from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
@@ -131,10 +131,10 @@ class BayesianOrdinalRegression(Classification):
             raise ValueError(f"order must list the labels {classes.tolist()}, got {self.order!r:.80}")
         return order
 
-    def _codings(self) -> list[Coding]:
-        return [Place(self.classes_)]
+    def _codings(self) -> list[LabelCoding]:
+        return [ClassIndex(self.classes_)]
 
-    def _log_probabilities(self, latents: list[Latent]) -> Array:
+    def _log_probabilities(self, latents: list[LinearPredictors]) -> Array:
         (at,) = latents
         sites = self._likelihood()
         parts = [log_density(sites.observe(np.full(len(at.mean), k)), at) for k in range(len(self.classes_))]

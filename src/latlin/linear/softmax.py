@@ -14,13 +14,13 @@ from latlin.inference.gaussian_kl.softmax import Classes, SoftmaxFit, fit_softma
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
-from latlin.linear._checks import Coding, Positive
+from latlin.linear._checks import LabelCoding, OneLabel
 from latlin.linear._classification import Classification
 from latlin.linear._design import Design
 from latlin.linear._fitting import SMALL, settled
-from latlin.linear._learning import Fit, Unknowns, fixed_table
-from latlin.linear._predict import Latent
-from latlin.linear._problem import HeldRows, Problem
+from latlin.linear._learning import LearntFit, Unknowns, fixed_table
+from latlin.linear._predict import LinearPredictors
+from latlin.linear._problem import HeldRows, LinearProblem
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import whole
@@ -118,8 +118,8 @@ class BayesianSoftmaxRegression(Classification):
     def _family(self) -> Family:
         return FAMILIES["logit"]
 
-    def _codings(self) -> list[Coding]:
-        return [Positive(label) for label in self.classes_]
+    def _codings(self) -> list[LabelCoding]:
+        return [OneLabel(label) for label in self.classes_]
 
     def _response_names(self) -> list[str]:
         return [f"{label}: " for label in self.classes_]
@@ -127,7 +127,7 @@ class BayesianSoftmaxRegression(Classification):
     def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
         raise ValueError("X is in blocks of rows, which softmax regression cannot fit: use logistic regression")
 
-    def _store(self, design: Design, fits: list[Fit], dtype: Any) -> Self:
+    def _store(self, design: Design, fits: list[LearntFit], dtype: Any) -> Self:
         super()._store(design, fits, dtype)
         first = fits[0]
         self.log_evidence_ = float(first.posterior.log_evidence)
@@ -135,7 +135,7 @@ class BayesianSoftmaxRegression(Classification):
         self.prior_scale_, self.hyperparameters_ = first.values["prior_scale"], first.table
         return self
 
-    def _fit_all(self, problems: list[Problem]) -> list[Fit]:
+    def _fit_all(self, problems: list[LinearProblem]) -> list[LearntFit]:
         manner = self._wish().manner
         if manner == "integrate":
             raise ValueError("hyperparameters='integrate' is not for softmax regression: use 'maximise', or 'fixed'")
@@ -155,11 +155,11 @@ class BayesianSoftmaxRegression(Classification):
                 fixed_table(given),
             )
         return [
-            Fit(_posterior(each, dict(values), found, k), dict(values), n_fits, table=table)
+            LearntFit(_posterior(each, dict(values), found, k), dict(values), n_fits, table=table)
             for k, each in enumerate(problems)
         ]
 
-    def _learn(self, problem: Problem, data: Classes, given: dict[str, Any], free: list[str]) -> Learnt:
+    def _learn(self, problem: LinearProblem, data: Classes, given: dict[str, Any], free: list[str]) -> Learnt:
         """Maximise the evidence in the prior scale."""
         space = Unknowns(problem, given, free, self._wish().priors).space
         count = problem.design.n_features
@@ -175,7 +175,7 @@ class BayesianSoftmaxRegression(Classification):
 
         return maximise(space, evaluate, gradient=1e-2, gain=1e-9, curvature=False, verbose=self.verbose)
 
-    def _log_probabilities(self, latents: list[Latent]) -> Array:
+    def _log_probabilities(self, latents: list[LinearPredictors]) -> Array:
         mean, variance = (np.stack([getattr(at, name) for at in latents], axis=1) for name in ("mean", "variance"))
         return log_expected_softmax(mean, np.sqrt(variance))
 
@@ -196,7 +196,7 @@ class BayesianSoftmaxRegression(Classification):
         return self.classes_[label]
 
 
-def _classes_of(problems: list[Problem]) -> Classes:
+def _classes_of(problems: list[LinearProblem]) -> Classes:
     """Rows and classes of all responses, which share their design."""
     held = [problem.observed for problem in problems]
     assert all(isinstance(each, HeldRows) for each in held)  # blocks are refused
@@ -208,7 +208,7 @@ def _classes_of(problems: list[Problem]) -> Classes:
     return Classes(first.rows, label, weight[:, None], np.stack(offsets, axis=1))
 
 
-def _fitted(problem: Problem, data: Classes, values: dict[str, Any], start: Any, verbose: bool) -> SoftmaxFit:
+def _fitted(problem: LinearProblem, data: Classes, values: dict[str, Any], start: Any, verbose: bool) -> SoftmaxFit:
     prior: Any = problem.prior.factor(problem.design, problem.intercept, values)
     scale = np.sqrt(np.broadcast_to(prior.cov, problem.design.dim)).astype(float)
     mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
@@ -217,7 +217,7 @@ def _fitted(problem: Problem, data: Classes, values: dict[str, Any], start: Any,
     return fit_softmax(data, mean, scale, rules, start, verbose)
 
 
-def _posterior(problem: Problem, values: dict[str, Any], found: SoftmaxFit, k: int) -> Posterior:
+def _posterior(problem: LinearProblem, values: dict[str, Any], found: SoftmaxFit, k: int) -> Posterior:
     """The Gaussian of a class, with the stand-ins of its sites for a model."""
     gamma, nu = found.sites[k]
     prior: Any = problem.prior.factor(problem.design, problem.intercept, values)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.inference.engine import Engine
-from latlin.linear._priors import SPARSE, Prior, slab_shares
+from latlin.linear._priors import SPARSE, CoefficientPrior, slab_shares
 from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array
@@ -133,7 +133,7 @@ class SparseRegression(Regression):
     def _family(self) -> Family:
         return LOCATION[one_of("likelihood", self.likelihood, LOCATION)]
 
-    def _prior(self) -> Prior:
+    def _prior(self) -> CoefficientPrior:
         return SPARSE[one_of("prior", self.prior, SPARSE)]
 
     def _given(self) -> dict[str, Any]:

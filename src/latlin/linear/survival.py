@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
-from latlin.linear._predict import Latent, log_density, predictive
+from latlin.linear._predict import LinearPredictors, log_density, predictive
 from latlin.linear._problem import SURVIVAL
 from latlin.linear._regression import AUTO, ChosenFamily
 from latlin.linear._tables import column_of
@@ -158,7 +158,7 @@ class BayesianSurvivalRegression(ChosenFamily):
         X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
         return self._fit_chosen(self._fit, X, y, read, checkpoint)
 
-    def _centre(self, at: Latent) -> Array:
+    def _centre(self, at: LinearPredictors) -> Array:
         """The median: a mean need not exist."""
         return predictive(self._likelihood(), at).quantile(np.full(len(at.mean), 0.5))
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from latlin.distributed.blocks import Block, Blocks
 from latlin.mixture import kernels as mixture_kernels
-from latlin.mixture.sweep import SLICE, Rows, Totals, add_totals, by_pattern, incomplete_rows, slices, widen
+from latlin.mixture.sweep import SLICE, CompleteRows, Totals, add_totals, by_pattern, incomplete_rows, slices, widen
 from latlin.numerics.linalg import Array
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class BlockRows:
+class MixtureBlockRows:
     """N rows of positive weight in blocks.
 
     Parameters
@@ -60,7 +60,9 @@ class BlockRows:
         order = slice(None) if self.complete else by_pattern(np.isnan(values))[0]
         return widen(values[order]), weights[order]
 
-    def walk(self, advance: Callable[[T, Rows], T], state: T, steps: int, size: int, rng: np.random.Generator) -> T:
+    def walk(
+        self, advance: Callable[[T, CompleteRows], T], state: T, steps: int, size: int, rng: np.random.Generator
+    ) -> T:
         """`state = advance(state, batch)` for `steps` batches, each from one block; a block is visited once.
 
         Blocks get batches by lot, in proportion to their rows, so that every row is as likely as any other.
@@ -100,14 +102,14 @@ class Visits(NamedTuple):
     whole: int
 
 
-def _walk(block: Block, state: T, advance: Callable[[T, Rows], T], visits: Visits) -> T:
+def _walk(block: Block, state: T, advance: Callable[[T, CompleteRows], T], visits: Visits) -> T:
     rows, rng = positive(block), np.random.default_rng(visits.seeds[block.number])
     for _ in range(visits.steps[block.number]):
         state = advance(state, rows.batch(visits.size, rng, visits.whole))
     return state
 
 
-def read_rows(blocks: Blocks, missing_allowed: bool) -> BlockRows:
+def read_rows(blocks: Blocks, missing_allowed: bool) -> MixtureBlockRows:
     """One pass: counts, weights, and what is not finite or not a weight refused."""
     rows, seen, total = np.zeros(blocks.n_blocks, dtype=np.int64), np.zeros(blocks.n_columns), 0.0
     for number, n, weight, observed in blocks.each(_counts, missing_allowed):
@@ -116,18 +118,18 @@ def read_rows(blocks: Blocks, missing_allowed: bool) -> BlockRows:
         seen += observed
     if not total > 0.0:
         raise ValueError("sample_weight must be finite, not negative, and not all zero")
-    return BlockRows(blocks, rows, total, seen)
+    return MixtureBlockRows(blocks, rows, total, seen)
 
 
-def positive(block: Block) -> Rows:
+def positive(block: Block) -> CompleteRows:
     """The rows of a block that have positive weight; where there is none, a row that counts for nothing."""
     if block.weight is None:
-        return Rows(block.X)
+        return CompleteRows(block.X)
     weights = np.asarray(block.weight, dtype=np.float64)
     kept = weights > 0.0
     if not kept.any():
-        return Rows(np.zeros((1, block.X.shape[1])), np.zeros(1))
-    return Rows(block.X, weights) if kept.all() else Rows(block.X[kept], weights[kept])
+        return CompleteRows(np.zeros((1, block.X.shape[1])), np.zeros(1))
+    return CompleteRows(block.X, weights) if kept.all() else CompleteRows(block.X[kept], weights[kept])
 
 
 def _counts(block: Block, missing_allowed: bool) -> tuple[int, int, float, Array]:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.mixture.euclidean import Coordinates, Gradient, Point
-from latlin.mixture.model import Belief, Data, Evaluation, Mixture, Walkable
-from latlin.mixture.moments import Moments, combine
+from latlin.mixture.model import Belief, Data, Mixture, MixtureEvaluation, Walkable
+from latlin.mixture.moments import ComponentMoments, combine
 from latlin.mixture.monte_carlo.gradient_terms import (
     draw,
     exact_gradient,
@@ -27,7 +27,7 @@ from latlin.mixture.monte_carlo.gradient_terms import (
 )
 from latlin.mixture.monte_carlo.importance import importance_gradient
 from latlin.mixture.schedules import StepRule
-from latlin.mixture.sweep import Rows
+from latlin.mixture.sweep import CompleteRows
 from latlin.numerics.ascent import Measure
 from latlin.numerics.linalg import Array
 
@@ -51,8 +51,8 @@ class Options:
 class NaturalState(NamedTuple):
     """q by its moments, and the moments of the responsibilities it implies."""
 
-    moments: Moments
-    target: Moments
+    moments: ComponentMoments
+    target: ComponentMoments
     bound: float
     t: int
     recent: Array = np.zeros(0)  # the last bounds, of a noisy climb
@@ -63,7 +63,7 @@ class EuclideanState(NamedTuple):
 
     flat: Array
     memory: Array
-    target: Moments
+    target: ComponentMoments
     bound: float
     t: int
     recent: Array = np.zeros(0)  # the last bounds, of a noisy climb
@@ -88,11 +88,11 @@ class NaturalStep:
     mixture: Mixture
     rule: StepRule
 
-    def __call__(self, state: NaturalState, batch: Rows) -> NaturalState:
+    def __call__(self, state: NaturalState, batch: CompleteRows) -> NaturalState:
         target = self.mixture.evaluate(batch, self.mixture.belief(state.moments)).moments
         return state._replace(moments=self.towards(state, target), t=state.t + 1)
 
-    def towards(self, state: NaturalState, target: Moments) -> Moments:
+    def towards(self, state: NaturalState, target: ComponentMoments) -> ComponentMoments:
         """(1 − ρ)η + ρη*."""
         rho = min(self.rule.length(state.t), 1.0)  # type: ignore[attr-defined]
         return combine(self.mixture.components, state.moments, 1.0 - rho, target, rho)
@@ -107,7 +107,7 @@ class NaturalClimb:
     options: Options
     rng: np.random.Generator
 
-    def start(self, moments: Moments) -> NaturalState:
+    def start(self, moments: ComponentMoments) -> NaturalState:
         bound, target = self.mixture.evaluate(self.data, self.mixture.belief(moments))
         return NaturalState(moments, target, bound, 0)
 
@@ -118,7 +118,7 @@ class NaturalClimb:
         moments = NaturalStep(self.mixture, self.options.step).towards(state, state.target)
         return self._evaluated(moments, state.t + 1)
 
-    def _evaluated(self, moments: Moments, t: int) -> tuple[NaturalState, Measure]:
+    def _evaluated(self, moments: ComponentMoments, t: int) -> tuple[NaturalState, Measure]:
         bound, target = self.mixture.evaluate(self.data, self.mixture.belief(moments))
         change = np.abs(target.counts - moments.counts).max() / self.data.total
         return NaturalState(moments, target, bound, t), Measure(bound, float(change))
@@ -143,17 +143,17 @@ class EuclideanClimb:
     """Ascent in (log α, m, log-Cholesky of C) along an exact or estimated gradient; fixed covariance."""
 
     mixture: Mixture
-    data: Rows
+    data: CompleteRows
     options: Options
     rng: np.random.Generator
-    estimate: Callable[[EuclideanClimb, Point, Moments], Gradient]
+    estimate: Callable[[EuclideanClimb, Point, ComponentMoments], Gradient]
     noisy: bool
 
     @cached_property
     def coordinates(self) -> Coordinates:
         return Coordinates.of(self.mixture.components, self.mixture.weights.components)  # type: ignore[attr-defined]
 
-    def start(self, moments: Moments) -> EuclideanState:
+    def start(self, moments: ComponentMoments) -> EuclideanState:
         flat = self.coordinates.flatten(Point.of(self.mixture.belief(moments)))
         bound, target = self.mixture.evaluate(self.data, self.mixture.belief(moments))
         return EuclideanState(flat, self.options.step.start(len(flat)), target, bound, 0)
@@ -181,23 +181,23 @@ class EuclideanClimb:
         return state._replace(target=target, bound=bound, recent=recent), Measure(bound, size)
 
 
-def _exact(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
+def _exact(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
     return in_root(exact_gradient(climb.mixture, point, target), point)
 
 
-def _mini_batch(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
+def _mini_batch(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
     """(4.1)–(4.3), corrected as (3.41)."""
     batch = climb.data.batch(climb.options.batch_size, climb.rng)
-    evaluation: Evaluation = climb.mixture.evaluate(batch, point.belief())
+    evaluation: MixtureEvaluation = climb.mixture.evaluate(batch, point.belief())
     return in_root(exact_gradient(climb.mixture, point, evaluation.moments), point)
 
 
-def _score(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
+def _score(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
     draws = draw(point, climb.options.n_draws, climb.rng)
     return score_gradient(climb.mixture, point, draws, target, climb.options.control_variate).average()
 
 
-def _pathwise(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
+def _pathwise(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
     options = climb.options
     if options.labels == "gumbel":
         target = relaxed_moments(climb.mixture, climb.data, point.belief(), options.temperature, climb.rng)
@@ -205,7 +205,7 @@ def _pathwise(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
     return path_gradient(climb.mixture, point, draws, target.counts, target.mean).average()
 
 
-def _importance(climb: EuclideanClimb, point: Point, target: Moments) -> Gradient:
+def _importance(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
     draws = draw(point, climb.options.n_draws, climb.rng)
     return importance_gradient(climb.mixture, climb.data, point, draws)
 

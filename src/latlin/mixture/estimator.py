@@ -19,14 +19,14 @@ from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
 from latlin.mixture.euclidean import Point
-from latlin.mixture.fitting import Fit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
+from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.monte_carlo.importance import importance_bound
 from latlin.mixture.priors import summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
-from latlin.mixture.sweep import Rows, make_rows, slices, widen
+from latlin.mixture.sweep import CompleteRows, make_rows, slices, widen
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import visible
 from latlin.numerics.linalg import Array
@@ -259,7 +259,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
 
     def _fit_from(
         self, climb: Any, state: Any, recorder: Recorder, sample: Any, files: CheckpointFiles
-    ) -> tuple[Fit, Any, float]:
+    ) -> tuple[MixtureFit, Any, float]:
         """The fit from one start, the climb with the priors it ended with, and the factor of the prior covariance."""
         learnt, factor = settings.learns_scale(self), 1.0
         if learnt:
@@ -295,7 +295,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         summary = summarise(rows, weights, self.n_components)
         return settings.build_mixture(self, summary), make_sample(rows, weights, data.total, summary)
 
-    def _store_fit(self, mixture: Mixture, fit: Fit, climb: Any) -> Self:
+    def _store_fit(self, mixture: Mixture, fit: MixtureFit, climb: Any) -> Self:
         self._store(mixture, fit.belief, fit.counts)
         self.lower_bound_ = fit.bound
         self.bound_kind_ = "lower bound"
@@ -347,7 +347,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         first = not hasattr(self, "_stream")
         values, weights = self._validated(X, sample_weight, reset=first)
         data = make_rows(values, weights)
-        if not isinstance(data, Rows):
+        if not isinstance(data, CompleteRows):
             raise ValueError("partial_fit takes no missing entries (NaN); use fit with algorithm='cavi'")
         if first:
             self._stream = self._begun(data)
@@ -361,12 +361,12 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.n_seen_ = self._stream.seen
         return self
 
-    def _begun(self, data: Rows) -> Any:
+    def _begun(self, data: CompleteRows) -> Any:
         """The start of a stream: the best of a few seedings of the first block."""
         settings.check_rows(data.values, self.n_components, missing_allowed=False)
         rng = generator(self.random_state)
         mixture, sample = self._prepared(data)
-        block = Rows(sample.rows, sample.weights)
+        block = CompleteRows(sample.rows, sample.weights)
         starts = [
             sample.moments(mixture, seed_labels(sample, self.n_components, rng), self.n_components)
             for _ in range(self.n_init)

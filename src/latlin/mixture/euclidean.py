@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
-from latlin.mixture.fixed import Fixed, FixedParams
+from latlin.mixture.fixed import FixedParams, KnownCovariance
 from latlin.mixture.model import Belief
 from latlin.numerics.linalg import Array
 
@@ -59,7 +59,7 @@ class Coordinates:
     whitener: Array  # F, Σ⁻¹ = FᵀF
 
     @classmethod
-    def of(cls, structure: Fixed, components: int) -> Coordinates:
+    def of(cls, structure: KnownCovariance, components: int) -> Coordinates:
         return cls(components, structure.whitener)
 
     @property

@@ -36,7 +36,7 @@ FACTORS = (1e-3, 1e3)
 
 
 @storable
-class Trace(NamedTuple):
+class MixtureTrace(NamedTuple):
     """How a fit went, one entry per evaluation of the bound."""
 
     bound: Array
@@ -45,7 +45,7 @@ class Trace(NamedTuple):
     iterations: NDArray[np.intp]
 
 
-class Fit(NamedTuple):
+class MixtureFit(NamedTuple):
     """Where a fit ended."""
 
     belief: Belief
@@ -54,7 +54,7 @@ class Fit(NamedTuple):
     counts: Array
     converged: bool
     n_iter: int
-    trace: Trace
+    trace: MixtureTrace
     message: str
 
 
@@ -126,9 +126,9 @@ class Recorder:
         precisions = self.mixture.components.precisions(belief.components)
         return log_likelihood(self.values, weights, belief.components.mean, precisions)
 
-    def trace(self) -> Trace:
+    def trace(self) -> MixtureTrace:
         bound, error, seconds = np.array(self.rows).T
-        return Trace(bound, error, seconds, self.updates * np.arange(1, len(bound) + 1))
+        return MixtureTrace(bound, error, seconds, self.updates * np.arange(1, len(bound) + 1))
 
 
 class Start(NamedTuple):
@@ -189,7 +189,7 @@ def fit_mixture(
     label: str,
     verbose: bool,
     files: CheckpointFiles,
-) -> Fit:
+) -> MixtureFit:
     """Climb from `state` to convergence, then split and merge until `moves` have failed."""
 
     def settle(start: Any, steps: int | None = None) -> Ascent[Any]:
@@ -206,7 +206,9 @@ def fit_mixture(
     final, trace = ascent.state, recorder.trace()
     n_iter = int(trace.iterations[-1])
     belief = climb.belief(final)
-    return Fit(belief, final.target, final.bound, final.target.counts, ascent.converged, n_iter, trace, ascent.message)
+    return MixtureFit(
+        belief, final.target, final.bound, final.target.counts, ascent.converged, n_iter, trace, ascent.message
+    )
 
 
 def _recorded(climb: Any, recorder: Recorder, fresh: bool) -> Callable[[Any], tuple[Any, Measure]]:

@@ -15,9 +15,9 @@ from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
-from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.moments import ComponentMoments, from_reference
 from latlin.mixture.surgery import Separate
-from latlin.mixture.sweep import Rows, mapped, widen
+from latlin.mixture.sweep import CompleteRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -33,7 +33,7 @@ class FixedParams(NamedTuple):
 
 @storable
 @dataclass(frozen=True)
-class Fixed:
+class KnownCovariance:
     """Known Σ; `scatter` is N_k tr(Σ⁻¹S_k), shape (K,)."""
 
     prior_mean: Array  # (D,)  m₀
@@ -77,7 +77,7 @@ class Fixed:
         """Σ_k of `second`, which is in units of Σ already."""
         return float(second.sum())
 
-    def posterior(self, moments: Moments) -> FixedParams:
+    def posterior(self, moments: ComponentMoments) -> FixedParams:
         """C_k = (N_kΣ⁻¹ + C₀⁻¹)⁻¹, m_k = C_k(N_kΣ⁻¹x̄_k + C₀⁻¹m₀) (3.25), (3.26)."""
         precision, prior_precision = self.precision, self.prior_precision
         covariance = inverse(moments.counts[:, None, None] * precision + prior_precision)
@@ -95,7 +95,7 @@ class Fixed:
         kl = gaussian_kl(params.mean, params.covariance, self.prior_mean, self.prior_precision)
         return float(kl.sum())
 
-    def collect_at(self, rows: Rows, offset: Array, mean: Array) -> tuple[float, Moments]:
+    def collect_at(self, rows: CompleteRows, offset: Array, mean: Array) -> tuple[float, ComponentMoments]:
         """Pass with log ρ_nk = offset_k − ½(x_n − mean_k)ᵀΣ⁻¹(x_n − mean_k)."""
         whitener = self.whitener
         centres = (mean - self.prior_mean) @ whitener.T
@@ -104,10 +104,10 @@ class Fixed:
         back = inverse(whitener)
         return sum_log, from_reference(self, mean, count, first @ back.T, second.sum(axis=1))
 
-    def collect(self, rows: Rows, params: FixedParams, log_weights: Array) -> tuple[float, Moments]:
+    def collect(self, rows: CompleteRows, params: FixedParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         return self.collect_at(rows, self.offsets(params) + log_weights, params.mean)
 
-    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         squares = np.einsum("de,ked->k", self.precision, second)
         return from_reference(self, reference, count, first, squares)
 
@@ -137,7 +137,7 @@ class Fixed:
         root = root_of(self.covariance + params.covariance)
         return params.mean[labels] + (root[labels] @ rng.standard_normal((len(labels), self.dim, 1)))[..., 0]
 
-    def restrict(self, params: FixedParams, kept: Array) -> tuple[Fixed, FixedParams]:
+    def restrict(self, params: FixedParams, kept: Array) -> tuple[KnownCovariance, FixedParams]:
         """The same components of some of the features."""
         prior = replace(
             self,

@@ -16,9 +16,9 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
-from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.moments import ComponentMoments, from_reference
 from latlin.mixture.surgery import Separate
-from latlin.mixture.sweep import Rows, widen
+from latlin.mixture.sweep import CompleteRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -60,7 +60,7 @@ class _GammaPrior:
         """The t that gives the prior tΨ₀ the highest bound at q: ν₀ = tΨ₀E[λ], averaged over the precisions used."""
         return float(self.prior_dof / np.mean((self.prior_scale * (params.dof / params.scale.T).T)[used]))
 
-    def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
+    def _centres(self, moments: ComponentMoments) -> tuple[Array, Array, Array]:
         """β, m and the weights β₀N/β of the squares of x̄ − m₀."""
         beta = self.prior_strength + moments.counts
         pull = (moments.counts / beta)[:, None]
@@ -75,7 +75,7 @@ def _student(square: Array, dof: Array, dim: int, log_scale: Array) -> Array:
 
 @storable
 @dataclass(frozen=True)
-class Diagonal(_GammaPrior):
+class DiagonalPrecision(_GammaPrior):
     """One precision per component and feature."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
@@ -84,7 +84,7 @@ class Diagonal(_GammaPrior):
     def scatter_of(self, delta: Array, weight: Array) -> Array:
         return weight @ np.square(delta)
 
-    def posterior(self, moments: Moments) -> GammaParams:
+    def posterior(self, moments: ComponentMoments) -> GammaParams:
         """The optimal q given the moments."""
         beta, mean, pull = self._centres(moments)
         scatter = np.maximum(moments.scatter, 0.0)
@@ -107,12 +107,12 @@ class Diagonal(_GammaPrior):
         precisions = gamma_kl(shape, 0.5 * params.scale, prior_shape, 0.5 * self.prior_scale)
         return float(means.sum() + precisions.sum())
 
-    def collect(self, rows: Rows, params: GammaParams, log_weights: Array) -> tuple[float, Moments]:
+    def collect(self, rows: CompleteRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
         sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
         return sum_log, from_reference(self, params.mean, count, first, second)
 
-    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         return from_reference(self, reference, count, first, np.diagonal(second, axis1=1, axis2=2))
 
     def precisions(self, params: GammaParams) -> Array:
@@ -146,7 +146,7 @@ class Diagonal(_GammaPrior):
         scale = np.sqrt(self._student_scale(params))[labels]
         return params.mean[labels] + scale * rng.standard_t(params.dof[labels][:, None], scale.shape)
 
-    def restrict(self, params: GammaParams, kept: Array) -> tuple[Diagonal, GammaParams]:
+    def restrict(self, params: GammaParams, kept: Array) -> tuple[DiagonalPrecision, GammaParams]:
         """The same components of some of the features."""
         prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=self.prior_scale[kept])
         smaller = GammaParams(params.mean[:, kept], params.strength, params.dof, params.scale[:, kept])
@@ -164,7 +164,7 @@ class Spherical(_GammaPrior):
     def scatter_of(self, delta: Array, weight: Array) -> Array:
         return np.asarray((weight @ np.square(delta)).sum())
 
-    def posterior(self, moments: Moments) -> GammaParams:
+    def posterior(self, moments: ComponentMoments) -> GammaParams:
         """The optimal q given the moments: ν = ν₀ + D N_k."""
         beta, mean, pull = self._centres(moments)
         scatter = np.maximum(moments.scatter, 0.0)
@@ -187,12 +187,12 @@ class Spherical(_GammaPrior):
         precisions = gamma_kl(0.5 * params.dof, 0.5 * params.scale, prior_shape, prior_rate)
         return float(means.sum() + precisions.sum())
 
-    def collect(self, rows: Rows, params: GammaParams, log_weights: Array) -> tuple[float, Moments]:
+    def collect(self, rows: CompleteRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
         sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
         return sum_log, from_reference(self, params.mean, count, first, second.sum(axis=1))
 
-    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         return from_reference(self, reference, count, first, np.trace(second, axis1=1, axis2=2))
 
     def precisions(self, params: GammaParams) -> Array:

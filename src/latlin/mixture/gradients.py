@@ -32,7 +32,7 @@ from latlin.mixture.monte_carlo.gradient_terms import (
 )
 from latlin.mixture.monte_carlo.importance import importance_bound, importance_gradient
 from latlin.mixture.schedules import Constant
-from latlin.mixture.sweep import Rows
+from latlin.mixture.sweep import CompleteRows
 from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
 
@@ -88,7 +88,7 @@ class EstimatorTable(tuple[EstimatorRow, ...]):
 
 def compare_estimators(
     mixture: Mixture,
-    data: Rows,
+    data: CompleteRows,
     point: Point,
     *,
     repeats: int = 400,
@@ -135,7 +135,7 @@ class _Bench(NamedTuple):
     """A point at which estimators are asked, and the exact gradient there."""
 
     mixture: Mixture
-    data: Rows
+    data: CompleteRows
     point: Point
     repeats: int
     temperature: float
@@ -146,7 +146,13 @@ class _Bench(NamedTuple):
 
     @classmethod
     def of(
-        cls, mixture: Mixture, data: Rows, point: Point, repeats: int, temperature: float, rng: np.random.Generator
+        cls,
+        mixture: Mixture,
+        data: CompleteRows,
+        point: Point,
+        repeats: int,
+        temperature: float,
+        rng: np.random.Generator,
     ) -> _Bench:
         coordinates = Coordinates.of(mixture.components, len(point.alpha))
         target = mixture.evaluate(data, point.belief()).moments

@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from latlin.densities.conjugate import beta_expected_logs, beta_kl, dirichlet_expected_log, dirichlet_kl
-from latlin.mixture.block_rows import BlockRows
-from latlin.mixture.moments import Moments
-from latlin.mixture.sweep import IncompleteRows, Rows, slices
+from latlin.mixture.block_rows import MixtureBlockRows
+from latlin.mixture.moments import ComponentMoments
+from latlin.mixture.sweep import CompleteRows, IncompleteRows, slices
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable, storable_by_arguments
 
@@ -94,7 +94,7 @@ WEIGHT_PRIORS: dict[str, type[DirichletWeights] | type[StickWeights]] = {
 }
 
 
-Walkable = Rows | BlockRows
+Walkable = CompleteRows | MixtureBlockRows
 Data = Walkable | IncompleteRows
 
 
@@ -110,11 +110,11 @@ class Belief(NamedTuple):
 OCCUPIED = 1.0
 
 
-class Evaluation(NamedTuple):
+class MixtureEvaluation(NamedTuple):
     """One pass over the data at a belief."""
 
     bound: float
-    moments: Moments
+    moments: ComponentMoments
 
 
 @storable
@@ -125,7 +125,7 @@ class Mixture:
     weights: Weights
     components: Any
 
-    def belief(self, moments: Moments) -> Belief:
+    def belief(self, moments: ComponentMoments) -> Belief:
         """The optimal q(π) q(θ) given the responsibilities' moments."""
         return Belief(self.weights.posterior(moments.counts), self.components.posterior(moments))
 
@@ -141,11 +141,11 @@ class Mixture:
         """KL(q(π) q(θ) ‖ p(π) p(θ))."""
         return self.weights.kl(belief.weights) + self.components.kl(belief.components)
 
-    def evaluate(self, data: Data, belief: Belief) -> Evaluation:
+    def evaluate(self, data: Data, belief: Belief) -> MixtureEvaluation:
         """The bound at `belief`, and the moments under its optimal responsibilities."""
         log_weights = self.weights.expected_log(belief.weights)
         sum_log, moments = data.collect(self.components, belief.components, log_weights)
-        return Evaluation(sum_log - self.kl(belief), moments)
+        return MixtureEvaluation(sum_log - self.kl(belief), moments)
 
     def log_joint(self, rows: Array, belief: Belief) -> Array:
         """ρ_nk, shape (N, K)."""

@@ -19,7 +19,7 @@ _EMPTY = 1e-100
 
 
 @storable
-class Moments(NamedTuple):
+class ComponentMoments(NamedTuple):
     """Statistics of K components; the shape of `scatter` is the covariance structure's."""
 
     counts: Array  # (K,)  Σ_n w_n r_nk
@@ -27,7 +27,7 @@ class Moments(NamedTuple):
     scatter: Array  # (K, D, D), (K, D), (K,) or, pooled, (D, D)
 
 
-class Spread(Protocol):
+class SecondMoments(Protocol):
     """How a covariance structure keeps second moments."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
@@ -40,15 +40,19 @@ class Spread(Protocol):
         """The scatter of all components from that of each."""
 
 
-def from_reference(structure: Spread, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+def from_reference(
+    structure: SecondMoments, reference: Array, count: Array, first: Array, second: Array
+) -> ComponentMoments:
     """Moments about the mean from Σ r, Σ r(x − c) and Σ r(x − c)(x − c)ᵀ about reference points c."""
     occupied = count > _EMPTY
     delta = np.where(occupied[:, None], first / np.where(occupied, count, 1.0)[:, None], 0.0)
     kept = np.where(occupied, count, 0.0)
-    return Moments(kept, reference + delta, second - structure.spread(delta, kept))
+    return ComponentMoments(kept, reference + delta, second - structure.spread(delta, kept))
 
 
-def combine(structure: Spread, a: Moments, share_a: float, b: Moments, share_b: float) -> Moments:
+def combine(
+    structure: SecondMoments, a: ComponentMoments, share_a: float, b: ComponentMoments, share_b: float
+) -> ComponentMoments:
     """Moments of share_a copies of the data of `a` together with share_b copies of those of `b`."""
     count_a, count_b = share_a * a.counts, share_b * b.counts
     count = count_a + count_b
@@ -56,21 +60,23 @@ def combine(structure: Spread, a: Moments, share_a: float, b: Moments, share_b: 
     delta = b.mean - a.mean
     between = structure.spread(delta, count_a * pull)
     scatter = share_a * a.scatter + share_b * b.scatter + between
-    return Moments(count, a.mean + pull[:, None] * delta, scatter)
+    return ComponentMoments(count, a.mean + pull[:, None] * delta, scatter)
 
 
-def scaled(a: Moments, factor: float) -> Moments:
+def scaled(a: ComponentMoments, factor: float) -> ComponentMoments:
     """Moments of `factor` copies of the same data."""
-    return Moments(factor * a.counts, a.mean, factor * a.scatter)
+    return ComponentMoments(factor * a.counts, a.mean, factor * a.scatter)
 
 
-def scatter_between(structure: Spread, a: Moments) -> Array:
+def scatter_between(structure: SecondMoments, a: ComponentMoments) -> Array:
     """The scatter of the means of the components about the mean of all."""
     centre = a.counts @ a.mean / max(float(a.counts.sum()), _EMPTY)
     return structure.scatter_of(a.mean - centre, a.counts)
 
 
-def of_labels(structure: Spread, rows: Array, weights: Array, labels: NDArray[np.intp], components: int) -> Moments:
+def of_labels(
+    structure: SecondMoments, rows: Array, weights: Array, labels: NDArray[np.intp], components: int
+) -> ComponentMoments:
     """Moments of the rows by hard labels 0 … K−1; a component without rows sits at the overall mean."""
     count = np.bincount(labels, weights, minlength=components).astype(np.float64)
     centre = np.average(rows, axis=0, weights=weights)
@@ -79,4 +85,4 @@ def of_labels(structure: Spread, rows: Array, weights: Array, labels: NDArray[np
         own = labels == k
         mean[k] = np.average(rows[own], axis=0, weights=weights[own])
     parts = [structure.scatter_of(rows[labels == k] - mean[k], weights[labels == k]) for k in range(components)]
-    return Moments(count, mean, structure.gather(parts))
+    return ComponentMoments(count, mean, structure.gather(parts))

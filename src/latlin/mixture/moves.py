@@ -15,10 +15,10 @@ from scipy.special import softmax
 
 from latlin.mixture.climbs import NaturalState
 from latlin.mixture.model import Mixture
-from latlin.mixture.moments import Moments
+from latlin.mixture.moments import ComponentMoments
 from latlin.mixture.seeding import Sample, seed_labels
 from latlin.mixture.surgery import entropy_between, evidence, expected
-from latlin.mixture.sweep import Rows
+from latlin.mixture.sweep import CompleteRows
 from latlin.numerics.ascent import Ascent
 from latlin.numerics.linalg import Array
 
@@ -42,7 +42,7 @@ class Move(NamedTuple):
     """Moments after a move, and by how much it promises to change the bound."""
 
     promise: float
-    moments: Moments
+    moments: ComponentMoments
 
 
 class Climbing(Protocol):
@@ -81,7 +81,7 @@ def _first_success(
     return None, failures
 
 
-def _trial(climb: Any, moments: Moments, bound: float) -> NaturalState | None:
+def _trial(climb: Any, moments: ComponentMoments, bound: float) -> NaturalState | None:
     """A few steps from other moments; the state as soon as it is better than `bound`."""
     goal = bound + 1e-6 * (1.0 + abs(bound))
     state = climb.start(moments)
@@ -103,7 +103,7 @@ def promising(mixture: Mixture, sample: Sample, state: NaturalState, rng: np.ran
     return [move for turn in turns for move in turn if move is not None]
 
 
-def _merges(mixture: Mixture, sample: Sample, moments: Moments, r: Array) -> list[Move]:
+def _merges(mixture: Mixture, sample: Sample, moments: ComponentMoments, r: Array) -> list[Move]:
     """The pairs that share most responsibility, by the cosine."""
     weights = sample.weights * sample.scale
     products = (r * weights[:, None]).T @ r
@@ -130,7 +130,9 @@ def _least(rows: float) -> float:
     return -LOSS * rows - SLACK
 
 
-def _splits(mixture: Mixture, sample: Sample, moments: Moments, r: Array, rng: np.random.Generator) -> list[Move]:
+def _splits(
+    mixture: Mixture, sample: Sample, moments: ComponentMoments, r: Array, rng: np.random.Generator
+) -> list[Move]:
     """Every component parted into the first empty place, if there is one."""
     sizes = np.bincount(r.argmax(axis=1), sample.weights, minlength=r.shape[1])
     empty = np.flatnonzero(sizes == 0.0)
@@ -151,10 +153,12 @@ def _splits(mixture: Mixture, sample: Sample, moments: Moments, r: Array, rng: n
     return moves
 
 
-def _halved(mixture: Mixture, part: Sample, moments: Moments, old: int, new: int, rng: np.random.Generator) -> Move:
+def _halved(
+    mixture: Mixture, part: Sample, moments: ComponentMoments, old: int, new: int, rng: np.random.Generator
+) -> Move:
     """One component parted by coordinate ascent on its own rows, what others answer for held."""
     structure, both = mixture.components, np.array([old, new])
-    rows = Rows(part.rows, part.weights * part.scale)
+    rows = CompleteRows(part.rows, part.weights * part.scale)
     parts = part.moments(mixture, seed_labels(part, 2, rng), 2)
     single = structure.surgery.merged(
         structure, structure.surgery.parted(structure, moments, old, new, parts), old, new

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.mixture.fixed import Fixed
-from latlin.mixture.gamma import Diagonal, Spherical
-from latlin.mixture.wishart import Full, Tied
+from latlin.mixture.fixed import KnownCovariance
+from latlin.mixture.gamma import DiagonalPrecision, Spherical
+from latlin.mixture.wishart import Tied, WishartPrecision
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import real_array
 
@@ -36,7 +36,7 @@ class PriorWords:
 
 
 @dataclass(frozen=True)
-class Summary:
+class FeatureSummary:
     """Middle and squared spread of each feature, and what the defaults need beside them."""
 
     middle: Array  # (D,)
@@ -53,7 +53,7 @@ class Summary:
         return self.variance / self.components ** (2.0 / self.dim)
 
 
-def summarise(values: Array, weights: Array, components: int) -> Summary:
+def summarise(values: Array, weights: Array, components: int) -> FeatureSummary:
     """Weighted quartiles of each feature, ignoring missing entries."""
     quartiles = np.stack([_quantiles(column, weights) for column in values.T])
     spread = (quartiles[:, 2] - quartiles[:, 0]) / QUARTILE_RANGE
@@ -61,7 +61,7 @@ def summarise(values: Array, weights: Array, components: int) -> Summary:
     spread = np.where(spread > 1e-8 * np.abs(quartiles).max(axis=1), spread, deviation)
     floor = np.maximum(1e-3 * spread.max(initial=0.0), 1e-8 * np.abs(quartiles[:, 1]))
     variance = np.square(np.maximum(spread, floor))
-    return Summary(quartiles[:, 1], np.where(variance > 0.0, variance, 1.0), components)
+    return FeatureSummary(quartiles[:, 1], np.where(variance > 0.0, variance, 1.0), components)
 
 
 def _quantiles(column: Array, weights: Array) -> Array:
@@ -79,7 +79,7 @@ def _deviation(column: Array, weights: Array) -> float:
     return float(np.sqrt(np.average(np.square(values - np.average(values, weights=own)), weights=own)))
 
 
-def _mean(words: PriorWords, summary: Summary) -> Array:
+def _mean(words: PriorWords, summary: FeatureSummary) -> Array:
     if words.mean is None:
         return summary.middle
     mean = real_array("mean_prior", words.mean)
@@ -107,15 +107,15 @@ def _dof(words: PriorWords, default: float, lowest: float) -> float:
     return dof
 
 
-def _fixed(words: PriorWords, summary: Summary) -> Fixed:
+def _fixed(words: PriorWords, summary: FeatureSummary) -> KnownCovariance:
     covariance = as_covariance(words.fixed_covariance, summary.dim, "fixed_covariance")
     spread = np.diag(np.maximum(summary.variance, np.diagonal(covariance)))
     given = spread if words.mean_covariance is None else words.mean_covariance
-    return Fixed(_mean(words, summary), as_covariance(given, summary.dim, "mean_covariance"), covariance)
+    return KnownCovariance(_mean(words, summary), as_covariance(given, summary.dim, "mean_covariance"), covariance)
 
 
-def _wishart(kind: type[Full] | type[Tied]) -> Callable[[PriorWords, Summary], Any]:
-    def build(words: PriorWords, summary: Summary) -> Full | Tied:
+def _wishart(kind: type[WishartPrecision] | type[Tied]) -> Callable[[PriorWords, FeatureSummary], Any]:
+    def build(words: PriorWords, summary: FeatureSummary) -> WishartPrecision | Tied:
         given = np.diag(summary.component_variance) if words.covariance is None else words.covariance
         scale = as_covariance(given, summary.dim, "covariance_prior")
         dof = _dof(words, summary.dim + 2.0, summary.dim - 1.0)
@@ -124,13 +124,13 @@ def _wishart(kind: type[Full] | type[Tied]) -> Callable[[PriorWords, Summary], A
     return build
 
 
-def _diagonal(words: PriorWords, summary: Summary) -> Diagonal:
+def _diagonal(words: PriorWords, summary: FeatureSummary) -> DiagonalPrecision:
     given = summary.component_variance if words.covariance is None else words.covariance
     scale = np.diagonal(as_covariance(given, summary.dim, "covariance_prior")).copy()
-    return Diagonal(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)
+    return DiagonalPrecision(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)
 
 
-def _spherical(words: PriorWords, summary: Summary) -> Spherical:
+def _spherical(words: PriorWords, summary: FeatureSummary) -> Spherical:
     given = summary.component_variance.mean() if words.covariance is None else words.covariance
     scale = real_array("covariance_prior", given)
     if scale.ndim or not scale > 0.0 or not np.isfinite(scale):
@@ -138,10 +138,10 @@ def _spherical(words: PriorWords, summary: Summary) -> Spherical:
     return Spherical(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)
 
 
-STRUCTURES: dict[str, Callable[[PriorWords, Summary], Any]] = {
+STRUCTURES: dict[str, Callable[[PriorWords, FeatureSummary], Any]] = {
     "fixed": _fixed,
     "spherical": _spherical,
     "diagonal": _diagonal,
-    "full": _wishart(Full),
+    "full": _wishart(WishartPrecision),
     "tied": _wishart(Tied),
 }

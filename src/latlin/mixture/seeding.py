@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from latlin.mixture.kernels import diagonal_joint
 from latlin.mixture.model import Mixture
-from latlin.mixture.moments import Moments, of_labels, scaled
-from latlin.mixture.priors import Summary
+from latlin.mixture.moments import ComponentMoments, of_labels, scaled
+from latlin.mixture.priors import FeatureSummary
 from latlin.numerics.linalg import Array
 
 #: rows at most that seeds, priors and moves are chosen by
@@ -25,12 +25,12 @@ class Sample(NamedTuple):
     units: Array
     scale: float
 
-    def moments(self, mixture: Mixture, labels: NDArray[np.intp], components: int) -> Moments:
+    def moments(self, mixture: Mixture, labels: NDArray[np.intp], components: int) -> ComponentMoments:
         """Moments of hard labels, scaled to all the data."""
         return scaled(of_labels(mixture.components, self.rows, self.weights, labels, components), self.scale)
 
 
-def make_sample(rows: Array, weights: Array, total: float, summary: Summary) -> Sample:
+def make_sample(rows: Array, weights: Array, total: float, summary: FeatureSummary) -> Sample:
     """Rows that stand for data of the given total weight; missing entries are set to the feature's middle."""
     rows = np.where(np.isnan(rows), summary.middle, rows)
     units = (rows - summary.middle) / np.sqrt(summary.variance)

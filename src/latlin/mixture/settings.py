@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from latlin.mixture.climbs import ESTIMATES, Options
 from latlin.mixture.model import WEIGHT_PRIORS, Mixture
 from latlin.mixture.monte_carlo.gradient_terms import CONTROL_VARIATES
-from latlin.mixture.priors import STRUCTURES, PriorWords, Summary
+from latlin.mixture.priors import STRUCTURES, FeatureSummary, PriorWords
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import slices
 from latlin.numerics.arrays import countable, visible
@@ -85,7 +85,7 @@ def _check_algorithm(est: Any) -> None:
         raise ValueError("n_draws must be at least 2 for algorithm='score' with a control variate, got 1")
 
 
-def build_mixture(est: Any, summary: Summary) -> Mixture:
+def build_mixture(est: Any, summary: FeatureSummary) -> Mixture:
     """The priors in the user's words, completed from the data's summary."""
     concentration = est.weight_concentration
     if concentration is None:

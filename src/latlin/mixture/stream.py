@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.moments import Moments, combine, scaled
+from latlin.mixture.moments import ComponentMoments, combine, scaled
 from latlin.mixture.schedules import RobbinsMonro, StepRule
-from latlin.mixture.sweep import Rows, slices
+from latlin.mixture.sweep import CompleteRows, slices
 from latlin.numerics.stored import storable
 
 
@@ -22,7 +22,7 @@ class Stream(NamedTuple):
     """Where a stream stands."""
 
     mixture: Mixture
-    share: Moments  # moments of one average row
+    share: ComponentMoments  # moments of one average row
     seen: float  # total weight of the rows so far
     t: int
     bound: float
@@ -36,20 +36,20 @@ def belief_of(stream: Stream, size: float | None) -> Belief:
     return stream.mixture.belief(scaled(stream.share, stream.seen if size is None else size))
 
 
-def begin(mixture: Mixture, moments: Moments) -> Stream:
+def begin(mixture: Mixture, moments: ComponentMoments) -> Stream:
     """A stream that has seen nothing but starts from these moments."""
     return Stream(mixture, scaled(moments, 1.0 / moments.counts.sum()), 0.0, 0, -np.inf)
 
 
-def absorb(stream: Stream, block: Rows, step: StepRule, batch_size: int, size: float | None) -> Stream:
+def absorb(stream: Stream, block: CompleteRows, step: StepRule, batch_size: int, size: float | None) -> Stream:
     """One natural-gradient step a mini-batch of the block."""
     for part in slices(len(block), batch_size):
         weights = None if block.weights is None else block.weights[part]
-        stream = _advance(stream, Rows(block.values[part], weights), step, size)
+        stream = _advance(stream, CompleteRows(block.values[part], weights), step, size)
     return stream
 
 
-def _advance(stream: Stream, batch: Rows, step: StepRule, size: float | None) -> Stream:
+def _advance(stream: Stream, batch: CompleteRows, step: StepRule, size: float | None) -> Stream:
     mixture, own = stream.mixture, batch.total
     stream = stream._replace(seen=stream.seen + own)
     whole = stream.seen if size is None else max(size, stream.seen)

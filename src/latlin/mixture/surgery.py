@@ -12,17 +12,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.mixture.moments import Moments, scatter_between
+from latlin.mixture.moments import ComponentMoments, scatter_between
 from latlin.numerics.linalg import Array
 
 
 class Surgery(Protocol):
     """How scatter is handed over, by structures that keep one per component and by those that pool it."""
 
-    def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
+    def merged(self, structure: Any, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:
         """`first` takes over what `second` answered for."""
 
-    def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+    def parted(
+        self, structure: Any, moments: ComponentMoments, old: int, new: int, parts: ComponentMoments
+    ) -> ComponentMoments:
         """What `old` answered for goes to `old` and `new` as the two components of `parts` have it."""
 
     def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
@@ -32,18 +34,20 @@ class Surgery(Protocol):
 class Separate:
     """One scatter a component."""
 
-    def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
+    def merged(self, structure: Any, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:
         counts, mean, between = _joined(structure, moments, first, second)
         scatter = moments.scatter.copy()
         scatter[first] += scatter[second] + between
         scatter[second] = 0.0
-        return Moments(counts, mean, scatter)
+        return ComponentMoments(counts, mean, scatter)
 
-    def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+    def parted(
+        self, structure: Any, moments: ComponentMoments, old: int, new: int, parts: ComponentMoments
+    ) -> ComponentMoments:
         counts, mean = _replaced(moments, old, new, parts)
         scatter = moments.scatter.copy()
         scatter[[old, new]] = parts.scatter
-        return Moments(counts, mean, scatter)
+        return ComponentMoments(counts, mean, scatter)
 
     def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
         return type(params)(*(part[chosen] for part in params))
@@ -52,20 +56,22 @@ class Separate:
 class Pooled:
     """One scatter for all."""
 
-    def merged(self, structure: Any, moments: Moments, first: int, second: int) -> Moments:
+    def merged(self, structure: Any, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:
         counts, mean, between = _joined(structure, moments, first, second)
-        return Moments(counts, mean, moments.scatter + between)
+        return ComponentMoments(counts, mean, moments.scatter + between)
 
-    def parted(self, structure: Any, moments: Moments, old: int, new: int, parts: Moments) -> Moments:
+    def parted(
+        self, structure: Any, moments: ComponentMoments, old: int, new: int, parts: ComponentMoments
+    ) -> ComponentMoments:
         parts = _drawn_together(parts, moments.scatter)
         counts, mean = _replaced(moments, old, new, parts)
-        return Moments(counts, mean, moments.scatter - scatter_between(structure, parts))
+        return ComponentMoments(counts, mean, moments.scatter - scatter_between(structure, parts))
 
     def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
         return params._replace(mean=params.mean[chosen], strength=params.strength[chosen])
 
 
-def _drawn_together(parts: Moments, scatter: Array) -> Moments:
+def _drawn_together(parts: ComponentMoments, scatter: Array) -> ComponentMoments:
     """Two components, their means no farther apart than the pooled scatter has room for: they come from a sample."""
     centre = parts.counts @ parts.mean / max(float(parts.counts.sum()), 1e-300)
     away = parts.mean - centre
@@ -75,29 +81,29 @@ def _drawn_together(parts: Moments, scatter: Array) -> Moments:
     return parts._replace(mean=centre + away * np.sqrt(min(1.0, 0.999 / used))) if used > 0.0 else parts
 
 
-def _joined(structure: Any, moments: Moments, first: int, second: int) -> tuple[Array, Array, Array]:
+def _joined(structure: Any, moments: ComponentMoments, first: int, second: int) -> tuple[Array, Array, Array]:
     pair = [first, second]
-    both = Moments(moments.counts[pair], moments.mean[pair], moments.scatter)
+    both = ComponentMoments(moments.counts[pair], moments.mean[pair], moments.scatter)
     counts, mean = moments.counts.copy(), moments.mean.copy()
     counts[pair] = both.counts.sum(), 0.0
     mean[first] = both.counts @ both.mean / both.counts.sum()
     return counts, mean, scatter_between(structure, both)
 
 
-def _replaced(moments: Moments, old: int, new: int, parts: Moments) -> tuple[Array, Array]:
+def _replaced(moments: ComponentMoments, old: int, new: int, parts: ComponentMoments) -> tuple[Array, Array]:
     counts, mean = moments.counts.copy(), moments.mean.copy()
     counts[[old, new]], mean[[old, new]] = parts.counts, parts.mean
     return counts, mean
 
 
-def evidence(mixture: Any, moments: Moments) -> float:
+def evidence(mixture: Any, moments: ComponentMoments) -> float:
     """The bound without the entropy of the responsibilities, with q at its best for these moments."""
     belief = mixture.belief(moments)
     log_weights = mixture.weights.expected_log(belief.weights)
     return expected(mixture.components, moments, belief.components, log_weights) - mixture.kl(belief)
 
 
-def expected(structure: Any, moments: Moments, params: Any, log_weights: Array) -> float:
+def expected(structure: Any, moments: ComponentMoments, params: Any, log_weights: Array) -> float:
     """Σ_nk w_n r_nk ln ρ_nk from the moments."""
     # Σ_n r(x − m)(x − m)ᵀ = scatter + N(x̄ − m)(x̄ − m)ᵀ
     second = moments.scatter + structure.spread(moments.mean - params.mean, moments.counts)

@@ -25,7 +25,7 @@ Totals = tuple[float, Array, Array, Array]
 
 
 @dataclass(frozen=True)
-class Rows:
+class CompleteRows:
     """N complete rows and their weights."""
 
     values: NDArray[Any]
@@ -54,18 +54,20 @@ class Rows:
         rows = widen(self.values[::stride])
         return rows, np.ones(len(rows)) if self.weights is None else self.weights[::stride]
 
-    def take(self, index: NDArray[np.intp], scale: float = 1.0) -> Rows:
+    def take(self, index: NDArray[np.intp], scale: float = 1.0) -> CompleteRows:
         """Some of the rows, their weights multiplied by `scale`."""
         own = np.ones(len(index)) if self.weights is None else self.weights[index]
-        return Rows(self.values[index], scale * own)
+        return CompleteRows(self.values[index], scale * own)
 
-    def batch(self, size: int, rng: np.random.Generator, whole: int | None = None) -> Rows:
+    def batch(self, size: int, rng: np.random.Generator, whole: int | None = None) -> CompleteRows:
         """Rows drawn without replacement, weighted by N/S so that sums over them are unbiased for all N = `whole`."""
         size = min(size, len(self))
         chosen = rng.choice(len(self), size, replace=False, shuffle=False)
         return self.take(chosen, (len(self) if whole is None else whole) / size)
 
-    def walk(self, advance: Callable[[T, Rows], T], state: T, steps: int, size: int, rng: np.random.Generator) -> T:
+    def walk(
+        self, advance: Callable[[T, CompleteRows], T], state: T, steps: int, size: int, rng: np.random.Generator
+    ) -> T:
         """`state = advance(state, batch)` for `steps` batches."""
         for _ in range(steps):
             state = advance(state, self.batch(size, rng))
@@ -132,10 +134,10 @@ class IncompleteRows:
         return sum_log, structure.from_products(params.mean, count, first, second)
 
 
-def make_rows(values: NDArray[Any], weights: Array | None) -> Rows | IncompleteRows:
+def make_rows(values: NDArray[Any], weights: Array | None) -> CompleteRows | IncompleteRows:
     """Wrap data, sorting rows with missing entries by pattern."""
     if not any(np.isnan(values[part]).any() for part in slices(len(values))):
-        return Rows(values, weights)
+        return CompleteRows(values, weights)
     return incomplete_rows(values, np.ones(len(values)) if weights is None else weights)
 
 

@@ -20,9 +20,9 @@ from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_l
 from latlin.mixture.batched import inverse, log_det_of_root
 from latlin.mixture.batched import root as root_of
 from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
-from latlin.mixture.moments import Moments, from_reference
+from latlin.mixture.moments import ComponentMoments, from_reference
 from latlin.mixture.surgery import Pooled, Separate
-from latlin.mixture.sweep import Rows, mapped, widen
+from latlin.mixture.sweep import CompleteRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -57,7 +57,7 @@ class _WishartPrior:
     def scatter_of(self, delta: Array, weight: Array) -> Array:
         return (delta * weight[:, None]).T @ delta
 
-    def _centres(self, moments: Moments) -> tuple[Array, Array, Array]:
+    def _centres(self, moments: ComponentMoments) -> tuple[Array, Array, Array]:
         """β, m and the weights β₀N/β of (x̄ − m₀)(x̄ − m₀)ᵀ."""
         beta = self.prior_strength + moments.counts
         pull = (moments.counts / beta)[:, None]
@@ -120,7 +120,7 @@ class _WishartPrior:
 
 @storable
 @dataclass(frozen=True)
-class Full(_WishartPrior):
+class WishartPrecision(_WishartPrior):
     """One Wishart precision per component."""
 
     def spread(self, delta: Array, weight: Array) -> Array:
@@ -133,18 +133,18 @@ class Full(_WishartPrior):
     def gather(self, parts: list[Array]) -> Array:
         return np.stack(parts)
 
-    def posterior(self, moments: Moments) -> WishartParams:
+    def posterior(self, moments: ComponentMoments) -> WishartParams:
         """The optimal q given the moments."""
         beta, mean, pull = self._centres(moments)
         scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
         return WishartParams(mean, beta, self.prior_dof + moments.counts, root_of(scale))
 
-    def collect(self, rows: Rows, params: WishartParams, log_weights: Array) -> tuple[float, Moments]:
+    def collect(self, rows: CompleteRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, _whitener(params))
         sum_log, count, first, second = rows.reduce(full_pass, kernel_parameters)
         return sum_log, from_reference(self, params.mean, count, first, second)
 
-    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         return from_reference(self, reference, count, first, second)
 
     def precisions(self, params: WishartParams) -> Array:
@@ -160,7 +160,7 @@ class Full(_WishartPrior):
         """ln ρ_nk, shape (N, K)."""
         return full_joint(widen(rows), self.offsets(params) + log_weights, params.mean, _whitener(params))
 
-    def restrict(self, params: WishartParams, kept: Array) -> tuple[Full, WishartParams]:
+    def restrict(self, params: WishartParams, kept: Array) -> tuple[WishartPrecision, WishartParams]:
         """The same components of some of the features."""
         prior, lost = _restricted(self, kept)
         scale = (params.root @ params.root.transpose(0, 2, 1))[:, kept][:, :, kept]
@@ -183,14 +183,14 @@ class Tied(_WishartPrior):
     def gather(self, parts: list[Array]) -> Array:
         return np.sum(parts, axis=0)
 
-    def posterior(self, moments: Moments) -> WishartParams:
+    def posterior(self, moments: ComponentMoments) -> WishartParams:
         """The optimal q given the moments."""
         beta, mean, pull = self._centres(moments)
         scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
         dof = np.asarray(self.prior_dof + moments.counts.sum())
         return WishartParams(mean, beta, dof, root_of(scale))
 
-    def collect(self, rows: Rows, params: WishartParams, log_weights: Array) -> tuple[float, Moments]:
+    def collect(self, rows: CompleteRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         """In coordinates F x, where every component is spherical."""
         whitener = _whitener(params)
         centres = (params.mean - self.prior_mean) @ whitener.T
@@ -199,7 +199,7 @@ class Tied(_WishartPrior):
         back = inverse(whitener)
         return sum_log, from_reference(self, params.mean, count, first @ back.T, back @ second @ back.T)
 
-    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> Moments:
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         return from_reference(self, reference, count, first, second.sum(axis=0))
 
     def precisions(self, params: WishartParams) -> Array:

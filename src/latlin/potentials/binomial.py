@@ -15,7 +15,7 @@ from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, refuse
 from latlin.potentials.complementary import STRIP, LogComplement
-from latlin.potentials.exponentials import Exponentials, Term, Walled
+from latlin.potentials.exponentials import Exponentials, ExponentialTerm, Walled
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.probit import STRIP as PROBIT_STRIP
 from latlin.potentials.probit import Probit, log_ndtr_derivatives
@@ -68,7 +68,7 @@ class Binomial(Potential):
         if self.link == "logit":
             return Sigmoids(self._log_choices(), self.successes, failures, zero, one)
         with np.errstate(divide="ignore"):
-            wall = Exponentials(self._log_choices(), zero, (Term(np.log(failures), one),))
+            wall = Exponentials(self._log_choices(), zero, (ExponentialTerm(np.log(failures), one),))
         return Walled(wall, LogComplement(self.successes, zero, one))
 
     def log_density(self, x: ArrayLike) -> Array:

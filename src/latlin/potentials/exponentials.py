@@ -26,7 +26,7 @@ LOG_MOST = 320.0
 TINY = 1e-300
 
 
-class Term(NamedTuple):
+class ExponentialTerm(NamedTuple):
     """w e^{κx}: the log of the weight (−∞ for a weight of zero) and the rate."""
 
     log_weight: Array
@@ -42,7 +42,7 @@ class Exponentials(NamedTuple):
 
     constant: Array
     slope: Array
-    terms: tuple[Term, ...]
+    terms: tuple[ExponentialTerm, ...]
     peak: Array | None = None  # of one term whose ψ has a top: its value there, known without cancellation
 
     def log_density(self, x: Array) -> Array:
@@ -182,7 +182,7 @@ class Walled(NamedTuple):
         return tilted_moments(block, m, v, power, self.wall._mode(m, v, power))
 
 
-def balance(m: Array, v: Array, push: Array, power: Array, term: Term) -> Array:
+def balance(m: Array, v: Array, push: Array, power: Array, term: ExponentialTerm) -> Array:
     """The x with x = m + v (push − power·w κ e^{κx}), for w ≥ 0.
 
     With a = m + v·push, ω = v·power·w κ² e^{κx} is Wright's function of κa + log(v·power·w κ²).
@@ -197,7 +197,7 @@ def balance(m: Array, v: Array, push: Array, power: Array, term: Term) -> Array:
     return np.where(some, u / term.rate, a)
 
 
-def expected_rate(m: Array, v: Array, term: Term) -> Array:
+def expected_rate(m: Array, v: Array, term: ExponentialTerm) -> Array:
     """⟨w e^{κx}⟩ under N(x|m, v), or an error where it is too large for a number."""
     exponent = term.log_weight + term.rate * m + 0.5 * term.rate**2 * v
     if np.any(exponent > LOG_MAX):
@@ -214,7 +214,7 @@ def log_link_predictive(
 ) -> ContinuousPredictive:
     """New positive observations with mean μ = e^x and variance dispersion·μ^power given x."""
     zero = np.zeros(())
-    mean = expected_rate(m, v, Term(zero, np.ones(())))
+    mean = expected_rate(m, v, ExponentialTerm(zero, np.ones(())))
     # var y = dispersion⟨μ^power⟩ + ⟨μ⟩²(e^v − 1)
     with np.errstate(over="ignore"):
         inside = dispersion * np.exp(power * m + 0.5 * np.asarray(power) ** 2 * v)

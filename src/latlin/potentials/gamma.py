@@ -10,7 +10,7 @@ from scipy.special import digamma, gammainc, gammaln
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import positive
-from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, expected_rate, log_link_predictive
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, expected_rate, log_link_predictive
 from latlin.potentials.poisson import log_most_probable
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.ranges import Positive
@@ -49,7 +49,7 @@ class Gamma(Potential):
         constant = a * np.log(a) - gammaln(a) + (a - 1) * log_y
         # a log a − a − log Γ(a) − log y, at x = log y
         peak = log_most_probable(a) + np.log(a) - log_y
-        return Exponentials(constant, -a, (Term(np.log(a) + log_y, -np.ones(())),), peak)
+        return Exponentials(constant, -a, (ExponentialTerm(np.log(a) + log_y, -np.ones(())),), peak)
 
     def log_density(self, x: ArrayLike) -> Array:
         return self._form().log_density(np.asarray(x, dtype=float))

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, fractions
-from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, Walled, expected_rate
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
 from latlin.potentials.poisson import RATE, draw_counts
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import UnitInterval
@@ -52,7 +52,7 @@ class GeneralisedPoisson(Potential):
         some, log_theta = y > 0, np.log1p(-self.clustering)
         log_load = np.log(lam * np.maximum(y, 1.0))
         constant = np.where(some, log_theta - lam * y + (y - 1) * log_load, 0.0) - gammaln(y + 1)
-        wall = Exponentials(constant, np.where(some, 1.0, 0.0), (Term(log_theta, np.ones(())),))
+        wall = Exponentials(constant, np.where(some, 1.0, 0.0), (ExponentialTerm(log_theta, np.ones(())),))
         return Walled(wall, Growth(np.maximum(y - 1, 0.0), log_theta - log_load))
 
     def log_density(self, x: ArrayLike) -> Array:

@@ -13,7 +13,7 @@ from latlin.numerics.special import log_ndtr
 from latlin.potentials.about_mode import curl, tilted_moments
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import positive
-from latlin.potentials.exponentials import LOG_MOST, Term, balance, expected_rate, log_link_predictive
+from latlin.potentials.exponentials import LOG_MOST, ExponentialTerm, balance, expected_rate, log_link_predictive
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.ranges import Positive
 
@@ -70,8 +70,8 @@ class InverseGaussian(Potential):
     def _squares(self, m: Array, v: Array) -> tuple[Array, Array]:
         """⟨t⟩ and ⟨t²⟩ of t = y e^{−x}."""
         log_y = np.log(self.y)
-        return expected_rate(m, v, Term(log_y, np.full((), -1.0))), expected_rate(
-            m, v, Term(2 * log_y, np.full((), -2.0))
+        return expected_rate(m, v, ExponentialTerm(log_y, np.full((), -1.0))), expected_rate(
+            m, v, ExponentialTerm(2 * log_y, np.full((), -2.0))
         )
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
@@ -92,7 +92,7 @@ class InverseGaussian(Potential):
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         # the mode lies above that of the square alone
-        square = Term(np.log(0.5 * self.shape * self.y), np.full((), -2.0))
+        square = ExponentialTerm(np.log(0.5 * self.shape * self.y), np.full((), -2.0))
         return tilted_moments(self, m, v, power, balance(m, v, np.zeros_like(m), power, square))
 
     def _parameter_derivative(self, name: str, x: Array) -> Array:

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from latlin.potentials.base import Array
 from latlin.potentials.checks import positive
-from latlin.potentials.exponentials import LOG_MOST, Term, expected_rate
+from latlin.potentials.exponentials import LOG_MOST, ExponentialTerm, expected_rate
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import POSITIVE, ContinuousPredictive, Predictive
 
@@ -45,7 +45,7 @@ class LogNormal(Gaussian):
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         # log y ~ N(m, v + s²)
         total = v + self.scale**2
-        mean = expected_rate(m, total, Term(np.zeros(()), np.ones(())))
+        mean = expected_rate(m, total, ExponentialTerm(np.zeros(()), np.ones(())))
         with np.errstate(over="ignore"):
             return ContinuousPredictive(self, m, v, shape, mean, mean * mean * np.expm1(total), POSITIVE)
 

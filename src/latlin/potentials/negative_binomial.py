@@ -15,7 +15,7 @@ from scipy.special import betainc, digamma, expit, gammaln, polygamma
 from latlin.numerics.options import one_of
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
-from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, Walled, expected_rate
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
 from latlin.potentials.mean_link import RATES, expected_log
 from latlin.potentials.poisson import RATE, draw_counts
 from latlin.potentials.predictive import CountPredictive, Predictive
@@ -23,7 +23,7 @@ from latlin.potentials.ranges import Positive
 from latlin.potentials.sigmoids import Sigmoids
 
 VARIANCES = ("quadratic", "linear")
-SQUARE = Term(np.zeros(()), np.full((), 2.0))
+SQUARE = ExponentialTerm(np.zeros(()), np.full((), 2.0))
 #: sizes from which Stirling's series has converged to rounding
 LARGE = 60.0
 
@@ -85,7 +85,7 @@ class NegativeBinomial(Potential):
         """φ = Γ(y + r)/(Γ(r) y!) (α/(1+α))^y (1 + α)^{−r}, r = e^x/α."""
         a = self.dispersion
         constant = self.y * (np.log(a) - np.log1p(a)) - gammaln(self.y + 1)
-        wall = Term(np.log(np.log1p(a)) - np.log(a), np.ones(()))
+        wall = ExponentialTerm(np.log(np.log1p(a)) - np.log(a), np.ones(()))
         return Walled(Exponentials(constant, np.zeros(()), (wall,)), LogRising(self.y, self.dispersion))
 
     def log_density(self, x: ArrayLike) -> Array:

@@ -9,12 +9,12 @@ from scipy.special import gammaincc, gammaln, xlogy
 from latlin.numerics.arrays import LOG_2PI
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts
-from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, expected_rate
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, expected_rate
 from latlin.potentials.predictive import CountPredictive, Predictive
 
 #: the rate from which counts are drawn as normal ones
 MANY = 1e15
-RATE = Term(np.zeros(()), np.ones(()))
+RATE = ExponentialTerm(np.zeros(()), np.ones(()))
 
 
 class Poisson(Potential):

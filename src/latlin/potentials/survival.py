@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Potential
 from latlin.potentials.checks import finite, positive, refuse
-from latlin.potentials.exponentials import LOG_MOST, Term, expected_rate
+from latlin.potentials.exponentials import LOG_MOST, ExponentialTerm, expected_rate
 from latlin.potentials.predictive import POSITIVE, ContinuousPredictive, Predictive
 
 RIGHT, EVENT, LEFT, INTERVAL = 0.0, 1.0, 2.0, 3.0
@@ -75,7 +75,7 @@ class SurvivalTime(Potential):
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._standard_moments()
-        level = expected_rate(m, v, Term(np.zeros(()), np.ones(())))
+        level = expected_rate(m, v, ExponentialTerm(np.zeros(()), np.ones(())))
         # var T = ⟨T₀²⟩⟨e^{2x}⟩ − ⟨T⟩²; infinite moments stay infinite
         with np.errstate(over="ignore", invalid="ignore"):
             mean = first * level

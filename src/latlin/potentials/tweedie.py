@@ -10,7 +10,7 @@ from scipy.special import gammainc
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse
-from latlin.potentials.exponentials import LOG_MOST, Exponentials, Term, log_link_predictive
+from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, log_link_predictive
 from latlin.potentials.predictive import POSITIVE, ContinuousPredictive, Predictive
 from latlin.potentials.ranges import Between, Positive
 
@@ -69,8 +69,8 @@ class Tweedie(Potential):
     def _form(self) -> Exponentials:
         p, scale = self.power, self.dispersion
         with np.errstate(divide="ignore"):
-            fall = Term(np.log(self.y) - np.log(scale * (p - 1)), 1 - p)
-        return Exponentials(self.log_series, np.zeros(()), (fall, Term(-np.log(scale * (2 - p)), 2 - p)))
+            fall = ExponentialTerm(np.log(self.y) - np.log(scale * (p - 1)), 1 - p)
+        return Exponentials(self.log_series, np.zeros(()), (fall, ExponentialTerm(-np.log(scale * (2 - p)), 2 - p)))
 
     def log_density(self, x: ArrayLike) -> Array:
         return self._form().log_density(np.asarray(x, dtype=float))

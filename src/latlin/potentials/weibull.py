@@ -11,7 +11,7 @@ from scipy.special import gamma
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, TiltedMoments
 from latlin.potentials.complementary import LogComplement
-from latlin.potentials.exponentials import Exponentials, Term, Walled, expected_rate
+from latlin.potentials.exponentials import Exponentials, ExponentialTerm, Walled, expected_rate
 from latlin.potentials.ranges import Positive, Range
 from latlin.potentials.survival import EVENT, INTERVAL, LEFT, SurvivalTime
 
@@ -57,7 +57,7 @@ class Weibull(SurvivalTime):
         seen = self.event == EVENT
         constant = np.where(seen, np.log(k) - log_t + k * log_t, 0.0)
         log_weight = np.where(self.event == LEFT, -np.inf, k * log_t)
-        return Exponentials(constant, np.where(seen, -k, 0.0), (Term(log_weight, -k),))
+        return Exponentials(constant, np.where(seen, -k, 0.0), (ExponentialTerm(log_weight, -k),))
 
     def _form(self) -> Walled:
         # S(t₁) − S(t₂) = e^{−e^w}(1 − exp(−e^w(e^δ − 1)))

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import resolve_score
-from latlin.quadrature.belief import Belief, ManyKernels, Model, Plain, Warped
+from latlin.quadrature.belief import Belief, BeliefModel, ManyKernels, Plain, Warped
 from latlin.quadrature.embeddings import check_closed_form, has_closed_form
-from latlin.quadrature.hyperparameters import Fit, resolve_fit
+from latlin.quadrature.hyperparameters import HyperparameterFit, resolve_fit
 from latlin.quadrature.kernels import RBF, Kernel, resolve_kernel
 from latlin.quadrature.measures import Measure
 from latlin.quadrature.result import Evaluations, Integral
-from latlin.quadrature.sequential import Integrand, Plan, Scale, check_start, run
+from latlin.quadrature.sequential import EvaluationPlan, Integrand, Scale, check_start, run
 from latlin.quadrature.surrogate import Basis, Hyperparameters, constant, nothing
 
 MEANS: dict[str, Basis] = {"constant": constant, "zero": nothing}
@@ -121,7 +121,7 @@ class BayesianQuadrature:
         model, score = self._model(), resolve_score(self.acquisition, self.ucb_weight)
         dim = self.measure.dim
         first = 4 + 4 * dim if initial is None else initial
-        plan = Plan(budget, min(first, budget), batch, rtol, atol)
+        plan = EvaluationPlan(budget, min(first, budget), batch, rtol, atol)
         _check_plan(plan)
         known = None if start is None else check_start(start, dim)
         rng = generator(random_state)
@@ -133,7 +133,7 @@ class BayesianQuadrature:
         known = check_start((points, values), self.measure.dim)
         return self._model()(self.measure.frame.inward(known.points), known.values, None)
 
-    def _model(self) -> Model:
+    def _model(self) -> BeliefModel:
         fit = resolve_fit(self.hyperparameters, self.noisy, self.measure.dim)
         if self.mean not in MEANS:
             raise ValueError(f"mean must be one of {sorted(MEANS)}, got {self.mean!r}")
@@ -150,7 +150,7 @@ class BayesianQuadrature:
         check_closed_form(kernel, standard)
         return [kernel]
 
-    def _warped(self, fit: Fit) -> Warped:
+    def _warped(self, fit: HyperparameterFit) -> Warped:
         if self.warp not in WARPS:
             raise ValueError(f"warp must be None or one of {sorted(WARPS)}, got {self.warp!r}")
         if self.kernel not in (AUTO, RBF.name):
@@ -187,7 +187,7 @@ def integrate(
     return engine.integrate(f, budget, random_state=random_state, **rest)  # type: ignore[arg-type]
 
 
-def _check_plan(plan: Plan) -> None:
+def _check_plan(plan: EvaluationPlan) -> None:
     if plan.budget < 3 or plan.initial < 3:
         raise ValueError(f"budget and initial must be at least 3, got {plan.budget} and {plan.initial}")
     if plan.batch is not None and plan.batch < 1:

@@ -21,9 +21,9 @@ from latlin.quadrature.embeddings import (
     product_mean,
     square_double_mean,
 )
-from latlin.quadrature.hyperparameters import Ensemble, Fit
+from latlin.quadrature.hyperparameters import Ensemble, HyperparameterFit
 from latlin.quadrature.kernels import Kernel
-from latlin.quadrature.result import Moments, pooled
+from latlin.quadrature.result import ResultMoments, pooled
 from latlin.quadrature.standard import Standard
 from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condition, nothing
 
@@ -38,7 +38,7 @@ class Belief(Protocol):
     @property
     def process(self) -> Surrogate: ...
     @property
-    def integral(self) -> Moments: ...
+    def integral(self) -> ResultMoments: ...
 
     def mean(self, z: Array) -> Array:
         """Posterior mean of f."""
@@ -57,7 +57,7 @@ class Belief(Protocol):
         ...
 
 
-class Model(Protocol):
+class BeliefModel(Protocol):
     """A way from evaluations to a belief."""
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief: ...
@@ -69,7 +69,7 @@ class Plain(NamedTuple):
     kernel: Kernel
     basis: Basis
     measure: Standard
-    fit: Fit
+    fit: HyperparameterFit
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> PlainBelief:
         scale = float(np.abs(values).max()) or 1.0
@@ -107,7 +107,7 @@ class PlainBelief(NamedTuple):
     process: Surrogate  # of f / scale, with the most probable hyperparameters
     measure: Standard
     scale: float
-    integral: Moments
+    integral: ResultMoments
 
     def mean(self, z: Array) -> Array:
         return self.scale * self.process.mean(z)
@@ -136,7 +136,7 @@ class Warped(NamedTuple):
 
     kernel: Kernel
     measure: Standard
-    fit: Fit
+    fit: HyperparameterFit
     matched: bool
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
@@ -166,7 +166,7 @@ class WarpedBelief(NamedTuple):
     scale: float
     offset: float
     matched: bool
-    integral: Moments
+    integral: ResultMoments
 
     def mean(self, z: Array) -> Array:
         square = self.process.mean(z) ** 2
@@ -190,7 +190,9 @@ class WarpedBelief(NamedTuple):
         return self.scale * p.variance * (here - p.cross(z).T @ p.chol.solve(known))
 
 
-def _fitted(fit: Fit, kernel: Kernel, basis: Basis, points: Array, y: Array, previous: Belief | None) -> Ensemble:
+def _fitted(
+    fit: HyperparameterFit, kernel: Kernel, basis: Basis, points: Array, y: Array, previous: Belief | None
+) -> Ensemble:
     """The hyperparameters of the previous belief as long as they serve, else new ones."""
     before = None if previous is None else previous.ensemble
     if before is not None and before.serves(len(points)):
@@ -198,20 +200,20 @@ def _fitted(fit: Fit, kernel: Kernel, basis: Basis, points: Array, y: Array, pre
     return fit(kernel, basis, points, y, before)
 
 
-def _plain_moments(process: Surrogate, measure: Standard) -> Moments:
+def _plain_moments(process: Surrogate, measure: Standard) -> ResultMoments:
     mean = kernel_mean(process.kernel, process.lengths, measure, process.points)
     prior = kernel_double_mean(process.kernel, process.lengths, measure)
     basis = _basis_mean(process)
     centre = float(basis @ process.coefficients + mean @ process.residual)
     share = max(float(process.project(prior, mean[:, None], basis[None])[0]), ROUNDING * prior)
-    return Moments.single(centre, process.variance * share, process.dof)
+    return ResultMoments.single(centre, process.variance * share, process.dof)
 
 
 def _basis_mean(process: Surrogate) -> Array:
     return np.ones(len(process.coefficients))
 
 
-def _warped_moments(process: Surrogate, measure: Standard, offset: float, matched: bool) -> Moments:
+def _warped_moments(process: Surrogate, measure: Standard, offset: float, matched: bool) -> ResultMoments:
     """Mean by L or M; either way the variance of M, and the square of the gap between the two means.
 
     L leaves ½∫C out, M counts all of it, at one variance v for places where f is large and where it is next to
@@ -234,7 +236,7 @@ def _warped_moments(process: Surrogate, measure: Standard, offset: float, matche
     curved = 0.5 * v**2 * max(left, ROUNDING * square)
     variance = linear + curved + gap**2
     mean += gap if matched else 0.0
-    return Moments.single(mean, variance, process.dof)
+    return ResultMoments.single(mean, variance, process.dof)
 
 
 def _rescaled(variance: float | None, scale: float) -> float | None:

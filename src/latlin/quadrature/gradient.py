@@ -19,7 +19,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import function, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.acquisition import spread
-from latlin.quadrature.hyperparameters import Point
+from latlin.quadrature.hyperparameters import HyperparameterMode
 from latlin.quadrature.kernels import KERNELS
 from latlin.quadrature.measures import Gaussian
 from latlin.quadrature.result import Evaluations
@@ -111,7 +111,7 @@ def _standard_gradient(z: Array, values: Array) -> tuple[Array, Array]:
     """Means and variances of (value, ∂m, ∂S) at m = 0, S = I."""
     scale = float(np.ptp(values)) or 1.0
     y = (values - values.mean()) / scale
-    h = Point(noisy=False)(KERNELS["rbf"], _quadratic, z, y, None).mode
+    h = HyperparameterMode(noisy=False)(KERNELS["rbf"], _quadratic, z, y, None).mode
     process = condition(KERNELS["rbf"], _quadratic, z, y, h)
     prior, cross, basis = _functionals(process)
     means = basis @ process.coefficients + cross.T @ process.residual

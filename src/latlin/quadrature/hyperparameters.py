@@ -17,7 +17,7 @@ from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
 from latlin.quadrature.kernels import Kernel
-from latlin.quadrature.surrogate import SMALLEST_NUGGET, Basis, Hyperparameters, Likelihood
+from latlin.quadrature.surrogate import SMALLEST_NUGGET, Basis, Hyperparameters, SurrogateLikelihood
 
 SHORTEST, LONGEST = 0.02, 30.0  # length scales, in standard coordinates
 PRIOR_SPREAD = 1.5  # of log ℓ, around ½ log d
@@ -25,7 +25,7 @@ MANY = 100  # evaluations from which on a fit is kept until they have doubled, a
 DRAWS, DRAWS_OF_MANY = 16, 4  # of length scales; of many evaluations they are known well
 
 
-class Weighted(NamedTuple):
+class WeightedHyperparameters(NamedTuple):
     """Hyperparameters and the share of belief in them."""
 
     weight: float
@@ -35,7 +35,7 @@ class Weighted(NamedTuple):
 class Ensemble(NamedTuple):
     """What a fit found."""
 
-    members: tuple[Weighted, ...]  # the first is the mode
+    members: tuple[WeightedHyperparameters, ...]  # the first is the mode
     log_posterior: float  # of the mode, by which kernels can be compared; up to a constant that they share
     size: int  # evaluations that were seen
 
@@ -54,7 +54,7 @@ class Ensemble(NamedTuple):
         return self.size >= MANY and n < 2 * self.size
 
 
-class Fit(Protocol):
+class HyperparameterFit(Protocol):
     """A way to hyperparameters."""
 
     def __call__(
@@ -71,11 +71,11 @@ class Given(NamedTuple):
         self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
     ) -> Ensemble:
         h = self.hyperparameters
-        value = Likelihood(kernel, basis(points), points, values).value(h.lengths, h.nugget)
-        return Ensemble((Weighted(1.0, h),), value, len(points))
+        value = SurrogateLikelihood(kernel, basis(points), points, values).value(h.lengths, h.nugget)
+        return Ensemble((WeightedHyperparameters(1.0, h),), value, len(points))
 
 
-class Point(NamedTuple):
+class HyperparameterMode(NamedTuple):
     """The mode alone."""
 
     noisy: bool
@@ -85,12 +85,12 @@ class Point(NamedTuple):
     ) -> Ensemble:
         if np.ptp(values) == 0.0:
             return _default(points)
-        posterior = Posterior(Likelihood(kernel, basis(points), points, values), self.noisy)
+        posterior = HyperparameterPosterior(SurrogateLikelihood(kernel, basis(points), points, values), self.noisy)
         theta, height = _mode(posterior, previous)
-        return Ensemble((Weighted(1.0, posterior.unpack(theta)),), height, len(points))
+        return Ensemble((WeightedHyperparameters(1.0, posterior.unpack(theta)),), height, len(points))
 
 
-class Marginal(NamedTuple):
+class DrawnHyperparameters(NamedTuple):
     """The mode and draws around it."""
 
     noisy: bool
@@ -100,18 +100,18 @@ class Marginal(NamedTuple):
     ) -> Ensemble:
         if np.ptp(values) == 0.0:
             return _default(points)
-        posterior = Posterior(Likelihood(kernel, basis(points), points, values), self.noisy)
+        posterior = HyperparameterPosterior(SurrogateLikelihood(kernel, basis(points), points, values), self.noisy)
         theta, height = _mode(posterior, previous)
         draws, weights = _draws(posterior, theta)
-        members = (Weighted(float(w), posterior.unpack(t)) for w, t in zip(weights, draws, strict=True))
+        members = (WeightedHyperparameters(float(w), posterior.unpack(t)) for w, t in zip(weights, draws, strict=True))
         return Ensemble(tuple(members), height, len(points))
 
 
-def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> Fit:
+def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> HyperparameterFit:
     """The way of this name, or the given numbers."""
     if isinstance(hyperparameters, Hyperparameters):
         return Given(_check(hyperparameters, dim))
-    ways: dict[str, Fit] = {"ml": Point(noisy), "marginal": Marginal(noisy)}
+    ways: dict[str, HyperparameterFit] = {"ml": HyperparameterMode(noisy), "marginal": DrawnHyperparameters(noisy)}
     if hyperparameters not in ways:
         raise ValueError(f"hyperparameters must be 'marginal', 'ml' or a Hyperparameters, got {hyperparameters!r}")
     return ways[hyperparameters]
@@ -120,7 +120,7 @@ def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -
 def _default(points: Array) -> Ensemble:
     """A constant says nothing about length scales: a fit that saw nothing."""
     d = points.shape[1]
-    return Ensemble((Weighted(1.0, Hyperparameters(np.full(d, np.sqrt(d)))),), 0.0, 0)
+    return Ensemble((WeightedHyperparameters(1.0, Hyperparameters(np.full(d, np.sqrt(d)))),), 0.0, 0)
 
 
 def _check(h: Hyperparameters, dim: int) -> Hyperparameters:
@@ -131,10 +131,10 @@ def _check(h: Hyperparameters, dim: int) -> Hyperparameters:
     return Hyperparameters(lengths, max(h.nugget, SMALLEST_NUGGET), h.variance)
 
 
-class Posterior(NamedTuple):
+class HyperparameterPosterior(NamedTuple):
     """Of θ = (log ℓ, and log η where there is noise), given evaluations; without its constant."""
 
-    likelihood: Likelihood
+    likelihood: SurrogateLikelihood
     noisy: bool
 
     @property
@@ -170,7 +170,7 @@ class Posterior(NamedTuple):
         return (theta[: self.dim] - 0.5 * np.log(self.dim)) / PRIOR_SPREAD
 
 
-def _mode(posterior: Posterior, previous: Ensemble | None) -> tuple[Array, float]:
+def _mode(posterior: HyperparameterPosterior, previous: Ensemble | None) -> tuple[Array, float]:
     """The most probable θ, and log p(θ | y) there."""
 
     def downhill(theta: Array) -> tuple[float, Array]:
@@ -189,7 +189,7 @@ def _mode(posterior: Posterior, previous: Ensemble | None) -> tuple[Array, float
     return best.x, -float(best.fun)
 
 
-def _starts(posterior: Posterior, previous: Ensemble | None) -> list[Array]:
+def _starts(posterior: HyperparameterPosterior, previous: Ensemble | None) -> list[Array]:
     d, nugget = posterior.dim, 1e-4
     scales = [np.full(d, np.log(s * np.sqrt(d))) for s in (0.3, 1.0, 3.0)]
     if previous is not None:
@@ -198,7 +198,7 @@ def _starts(posterior: Posterior, previous: Ensemble | None) -> list[Array]:
     return [np.append(s, np.log(nugget)) for s in scales] if posterior.noisy else scales
 
 
-def _draws(posterior: Posterior, theta: Array) -> tuple[Array, Array]:
+def _draws(posterior: HyperparameterPosterior, theta: Array) -> tuple[Array, Array]:
     """Draws from the Laplace approximation at `theta` (itself the first) and their importance weights."""
     precision, axes = np.linalg.eigh(-_hessian(posterior, theta))
     precision = np.maximum(precision, 0.25)
@@ -211,7 +211,7 @@ def _draws(posterior: Posterior, theta: Array) -> tuple[Array, Array]:
     return draws, np.exp(log_weights - logsumexp(log_weights))
 
 
-def _hessian(posterior: Posterior, theta: Array, step: float = 0.02) -> Array:
+def _hessian(posterior: HyperparameterPosterior, theta: Array, step: float = 0.02) -> Array:
     ways = step * np.eye(len(theta))
     rows = [(posterior.with_slopes(theta + e)[1] - posterior.with_slopes(theta - e)[1]) / (2.0 * step) for e in ways]
     hessian = np.array(rows)

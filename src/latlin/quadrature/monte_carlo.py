@@ -12,7 +12,7 @@ import numpy as np
 from latlin.numerics.options import function, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
-from latlin.quadrature.result import Evaluations, Integral, Moments, Trace
+from latlin.quadrature.result import Evaluations, Integral, ResultMoments, Trace
 from latlin.quadrature.sequential import Integrand, Scale, evaluate
 
 Sampled = Gaussian | GaussianMixture | Uniform
@@ -52,5 +52,5 @@ def importance_sampling(
     sd = float(terms.std(ddof=1) / np.sqrt(n))
     trace = Trace(np.array([n]), np.array([mean]), np.array([sd]), np.array([time.perf_counter() - started]))
     message = f"{n} draws: {mean:.6g} ± {sd:.2g}"
-    belief = Moments.single(mean, sd**2, float(n - 1))
+    belief = ResultMoments.single(mean, sd**2, float(n - 1))
     return Integral(mean, sd, belief.dof, known, trace, None, False, message, 0.0, belief)

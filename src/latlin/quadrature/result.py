@@ -20,7 +20,7 @@ from latlin.quadrature.surrogate import Hyperparameters
 # small share of belief in a rough integrand doubles the standard deviation long before it moves a quantile.
 
 
-class Moments(NamedTuple):
+class ResultMoments(NamedTuple):
     """Shares, locations, squared scales and common degrees of freedom (inf: normal ones) of the parts."""
 
     weights: Array
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
     dof: float
 
     @classmethod
-    def single(cls, mean: float, variance: float, dof: float) -> Moments:
+    def single(cls, mean: float, variance: float, dof: float) -> ResultMoments:
         """Of one part."""
         return cls(np.ones(1), np.array([mean]), np.array([variance]), dof)
 
@@ -43,7 +43,7 @@ class Moments(NamedTuple):
         """Σ w (s² + (m − m̄)²): that of the mixture but for the factor dof / (dof − 2) of a Student-t."""
         return float(self.weights @ (self.variances + (self.means - self.mean) ** 2))
 
-    def times(self, scale: float) -> Moments:
+    def times(self, scale: float) -> ResultMoments:
         """Those of the integral of scale·f."""
         return self._replace(means=self.means * scale, variances=self.variances * scale**2)
 
@@ -63,11 +63,11 @@ class Moments(NamedTuple):
         return float(brentq(missed, low, high, xtol=1e-9 * (high - low)))
 
 
-def pooled(weights: Array, parts: Sequence[Moments]) -> Moments:
+def pooled(weights: Array, parts: Sequence[ResultMoments]) -> ResultMoments:
     """The mixture of several beliefs with these shares."""
     shares = np.concatenate([w * part.weights for w, part in zip(weights, parts, strict=True)])
     means, variances = (np.concatenate([getattr(part, name) for part in parts]) for name in ("means", "variances"))
-    return Moments(shares, means, variances, parts[0].dof)
+    return ResultMoments(shares, means, variances, parts[0].dof)
 
 
 class Evaluations(NamedTuple):
@@ -128,7 +128,7 @@ class Integral:
     converged: bool
     message: str
     log_scale: float
-    belief: Moments = field(repr=False)
+    belief: ResultMoments = field(repr=False)
 
     @property
     def n_evaluations(self) -> int:

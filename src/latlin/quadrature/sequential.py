@@ -14,14 +14,14 @@ from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import progress
 from latlin.quadrature.acquisition import Score, choose, spread
-from latlin.quadrature.belief import Belief, Model
+from latlin.quadrature.belief import Belief, BeliefModel
 from latlin.quadrature.measures import Measure, as_points
 from latlin.quadrature.result import Evaluations, Integral, IntegrandError, Trace
 
 Integrand = Callable[[Array], ArrayLike]
 
 
-class Plan(NamedTuple):
+class EvaluationPlan(NamedTuple):
     """How many evaluations, how many at once, and when to stop before."""
 
     budget: int
@@ -57,9 +57,9 @@ class Scale(NamedTuple):
 def run(
     f: Integrand,
     measure: Measure,
-    model: Model,
+    model: BeliefModel,
     score: Score,
-    plan: Plan,
+    plan: EvaluationPlan,
     scale: Scale,
     start: Evaluations | None,
     rng: np.random.Generator,
@@ -115,7 +115,7 @@ def check_start(start: Evaluations | tuple[ArrayLike, ArrayLike], dim: int) -> E
     return Evaluations(points, values)
 
 
-def _believe(model: Model, z: Array, values: Array, before: Belief | None, known: Evaluations) -> Belief:
+def _believe(model: BeliefModel, z: Array, values: Array, before: Belief | None, known: Evaluations) -> Belief:
     try:
         belief = model(z, values, before)
     except ValueError as error:
@@ -125,14 +125,18 @@ def _believe(model: Model, z: Array, values: Array, before: Belief | None, known
     return belief
 
 
-def _is_done(plan: Plan, rounds: list[tuple[int, float, float, float]]) -> bool:
+def _is_done(plan: EvaluationPlan, rounds: list[tuple[int, float, float, float]]) -> bool:
     # twice in a row: one round of luck with the length scales is not enough
     last = [plan.satisfied(mean, sd) for _, mean, sd, _ in rounds[-2:]]
     return rounds[-1][0] >= plan.budget or (len(last) == 2 and all(last))
 
 
 def _report(
-    belief: Belief, known: Evaluations, rounds: list[tuple[int, float, float, float]], plan: Plan, log_scale: float
+    belief: Belief,
+    known: Evaluations,
+    rounds: list[tuple[int, float, float, float]],
+    plan: EvaluationPlan,
+    log_scale: float,
 ) -> Integral:
     n, mean, sd, seconds = (np.array(column) for column in zip(*rounds, strict=True))
     converged = plan.satisfied(mean[-1], sd[-1])

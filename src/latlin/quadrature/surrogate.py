@@ -143,7 +143,7 @@ def _regress(chol: Cholesky, b: Array, y: Array) -> _Regression:
     return _Regression(max(float((y - b @ c) @ residual), 0.0), c, residual, solved, inner)
 
 
-class Likelihood(NamedTuple):
+class SurrogateLikelihood(NamedTuple):
     """log p(y | ℓ, η) of values at points, c and v integrated out, without its constant."""
 
     kernel: Kernel

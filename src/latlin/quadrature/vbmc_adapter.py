@@ -29,7 +29,7 @@ from latlin.quadrature.result import Evaluations, IntegrandError
 DRAWS = 100_000  # for moments that have no closed form
 
 
-class Mixture(NamedTuple):
+class VbmcMixture(NamedTuple):
     """A mixture of Gaussians with the questions a posterior answers."""
 
     components: GaussianMixture
@@ -58,14 +58,14 @@ class Mixture(NamedTuple):
         """Log density at the rows of x."""
         return self.components.logpdf(x)
 
-    def affine(self, factor: Array, offset: Array) -> Mixture:
+    def affine(self, factor: Array, offset: Array) -> VbmcMixture:
         """The density of factor·x + offset."""
         means = self.components.means @ factor.T + offset
         covs = factor @ self.components.covs @ factor.T
         covs = 0.5 * (covs + np.swapaxes(covs, 1, 2))
-        return Mixture(GaussianMixture(self.components.weights, means, covs))
+        return VbmcMixture(GaussianMixture(self.components.weights, means, covs))
 
-    def project(self, H: ArrayLike) -> Mixture:
+    def project(self, H: ArrayLike) -> VbmcMixture:
         """The density of Hx."""
         rows = as_points(H, self.components.dim, "H")
         return self.affine(rows, np.zeros(len(rows)))
@@ -74,7 +74,7 @@ class Mixture(NamedTuple):
 class Mapped(NamedTuple):
     """The density of x whose image u = inward(x) is a mixture of Gaussians; moments are those of draws."""
 
-    inner: Mixture
+    inner: VbmcMixture
     inward: Callable[[Array], Array]
     outward: Callable[[Array], Array]
     log_volume: Callable[[Array], Array]  # log |∂x/∂u| at u
@@ -102,7 +102,7 @@ class Mapped(NamedTuple):
         u = self.inward(as_points(x, self.inner.components.dim, "x"))
         return self.inner.logpdf(u) - np.ravel(self.log_volume(u))
 
-    def project(self, H: ArrayLike) -> Mixture:
+    def project(self, H: ArrayLike) -> VbmcMixture:
         """Raise an error: this is not a mixture any more."""
         raise ValueError("project(H) needs a posterior without bounds: use draws, post.sample(n) @ H.T")
 
@@ -130,7 +130,7 @@ class VBMCPosterior:
         What was asked; `diagnose` asks it again.
     """
 
-    density: Mixture | Mapped = field(repr=False)
+    density: VbmcMixture | Mapped = field(repr=False)
     log_evidence: float
     log_evidence_sd: float
     evidence_kind: str
@@ -168,7 +168,7 @@ class VBMCPosterior:
             raise ValueError(f"x must be one vector or rows of length {d}, got shape {points.shape}")
         return self.density.logpdf(points.reshape(-1, d)).reshape(points.shape[:-1])
 
-    def project(self, H: ArrayLike) -> Mixture:
+    def project(self, H: ArrayLike) -> VbmcMixture:
         """The mixture of Hx, for x without bounds."""
         return self.density.project(H)
 
@@ -292,11 +292,11 @@ def _box(bounds: Bounds | None, default: Bounds, d: int, name: str) -> tuple[Arr
     return lower, upper
 
 
-def _density(variational: Any, unbounded: bool) -> Mixture | Mapped:
+def _density(variational: Any, unbounded: bool) -> VbmcMixture | Mapped:
     weights, means = variational.w.ravel(), variational.mu.T
     scales = (variational.lambd * variational.sigma).T  # (K, d): σ_k λ
     transform = variational.parameter_transformer
-    inner = Mixture(GaussianMixture(weights, means, scales**2))
+    inner = VbmcMixture(GaussianMixture(weights, means, scales**2))
     if not unbounded:
         return Mapped(inner, transform, transform.inverse, transform.log_abs_det_jacobian)
     origin = transform.inverse(np.zeros((1, means.shape[1])))[0]

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.families import FAMILIES
-from latlin.report.held_out import Moments
+from latlin.report.held_out import RunningMoments
 
 
 class Baseline(Protocol):
@@ -66,11 +66,11 @@ class Frequencies:
 class Bell:
     """A normal density with the mean and the variance of the numbers seen."""
 
-    seen: Moments
+    seen: RunningMoments
 
     @classmethod
     def of(cls, y: NDArray[Any]) -> Self:
-        return cls(Moments.of(np.asarray(y, float)))
+        return cls(RunningMoments.of(np.asarray(y, float)))
 
     @property
     def count(self) -> int:
@@ -94,7 +94,7 @@ class ScatteredRate(Bell):
         return np.asarray(nbinom.logpmf(y, mean**2 / (variance - mean), mean / variance))
 
 
-class Rate(Bell):
+class MeanRate(Bell):
     """Counts with the mean of those seen."""
 
     def log_density(self, y: NDArray[Any]) -> Array:
@@ -131,6 +131,6 @@ def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:
         return Bell.of
     name = estimator.family_name()
     if name == "poisson":
-        return Rate.of
+        return MeanRate.of
     family = FAMILIES.get(name)
     return Bell.of if family is None or family.link == "identity" else partial(Same, estimator)

@@ -52,7 +52,7 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Share:
+class FoldShare:
     """The rows of a block that are in a fold, or those that are not."""
 
     deal: Deal
@@ -82,9 +82,9 @@ def hold_out_blocks(task: Task, estimator: Any, blocks: Blocks, folds: int, adva
     unconverged = 0
     for fold in range(folds):
         others = reduce(add, [part for place, part in enumerate(seen) if place != fold])
-        fitted = fit_quietly(estimator, MappedBlocks(blocks, Share(deal, fold, held_out=False)))
+        fitted = fit_quietly(estimator, MappedBlocks(blocks, FoldShare(deal, fold, held_out=False)))
         unconverged += not fitted.converged_
-        held = MappedBlocks(blocks, Share(deal, fold, held_out=True))
+        held = MappedBlocks(blocks, FoldShare(deal, fold, held_out=True))
         each = held.each(_judged, fitted, others, task.ask, step)
         judged += [part for part in each if part is not None]
         advance()

@@ -10,7 +10,7 @@ from latlin.report.facts import Facts, is_intercept
 NAMED = 6
 
 
-class Effects(NamedTuple):
+class KnownEffects(NamedTuple):
     """Features by what is known of their effect; a column of levels counts once."""
 
     rising: list[str]
@@ -27,9 +27,9 @@ class Effects(NamedTuple):
         return self.n_clear + len(self.unclear)
 
 
-def effects(facts: Facts) -> Effects:
+def effects(facts: Facts) -> KnownEffects:
     """Features with a clear effect: zero lies outside their interval, or outside the joint region of all levels."""
-    found = Effects([], [], [], [])
+    found = KnownEffects([], [], [], [])
     in_factor = {feature for factor in facts.factors for feature in factor["features"]}
     for factor in facts.factors:
         is_clear = factor["joint"] < 1.0 - facts.coverage
@@ -84,7 +84,7 @@ def _driven(facts: Facts) -> list[str]:
     return [said + rest]
 
 
-def _of_classes(found: Effects) -> str:
+def _of_classes(found: KnownEffects) -> str:
     clear = [*found.rising, *found.falling, *found.differing]
     return f"Clear effects, each class against the rest: {_listed(clear)}."
 

@@ -13,7 +13,7 @@ from latlin.numerics.arrays import Array
 
 
 @dataclass(frozen=True)
-class Moments:
+class RunningMoments:
     """How many numbers, their mean, and the sum of their squared deviations from it."""
 
     count: int
@@ -21,7 +21,7 @@ class Moments:
     squares: float
 
     @classmethod
-    def of(cls, values: Array) -> Moments:
+    def of(cls, values: Array) -> RunningMoments:
         """
         Examples
         --------
@@ -31,10 +31,12 @@ class Moments:
         mean = float(np.mean(values)) if len(values) else 0.0
         return cls(len(values), mean, float(np.sum((values - mean) ** 2)))
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: RunningMoments) -> RunningMoments:
         count = self.count + other.count
         shift, share = other.mean - self.mean, other.count / max(count, 1)
-        return Moments(count, self.mean + share * shift, self.squares + other.squares + self.count * share * shift**2)
+        return RunningMoments(
+            count, self.mean + share * shift, self.squares + other.squares + self.count * share * shift**2
+        )
 
     @property
     def error(self) -> float:
@@ -46,13 +48,13 @@ class Moments:
 class Densities:
     """Log predictive densities of rows; the same without features; the differences, row by row."""
 
-    density: Moments
-    baseline: Moments
-    gain: Moments
+    density: RunningMoments
+    baseline: RunningMoments
+    gain: RunningMoments
 
     @classmethod
     def of(cls, density: Array, baseline: Array) -> Densities:
-        return cls(Moments.of(density), Moments.of(baseline), Moments.of(density - baseline))
+        return cls(RunningMoments.of(density), RunningMoments.of(baseline), RunningMoments.of(density - baseline))
 
     def __add__(self, other: Densities) -> Densities:
         return Densities(self.density + other.density, self.baseline + other.baseline, self.gain + other.gain)

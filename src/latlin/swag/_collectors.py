@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from latlin.factor.analysis.online import ScaledGradient
-from latlin.factor.analysis.stream import FactorStream, OnlineEM, Rule
+from latlin.factor.analysis.stream import FactorStream, OnlineEM, StreamRule
 from latlin.numerics.low_rank import LowRankNormal
 
 # --- Between a module's parameters and one long float32 vector.
@@ -162,7 +162,7 @@ class DeviationCollector:
 class FactorCollector:
     """Factor analysis of the stream of vectors by one of its online rules."""
 
-    def __init__(self, dim: int, rank: int, rule: Rule) -> None:
+    def __init__(self, dim: int, rank: int, rule: StreamRule) -> None:
         self.stream = FactorStream(dim, rank, rule, dtype=np.float32)
 
     @property

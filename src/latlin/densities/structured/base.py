@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.densities.structured.rows import Rows, Terms
+from latlin.densities.structured.rows import ProjectionRows, Terms
 from latlin.numerics.arrays import Array
 
 Index = NDArray[np.integer]
@@ -52,7 +52,7 @@ class Structure(Protocol):
         """θ of a factor of this shape."""
         ...
 
-    def prepare(self, rows: Rows) -> Any:
+    def prepare(self, rows: ProjectionRows) -> Any:
         """The rows in the form that `image`, `inner`, `pull` and `energy` take."""
         ...
 
@@ -127,7 +127,7 @@ class Triangular:
         return curvature
 
 
-def variances_of(structure: Structure, theta: Array, rows: Rows) -> Array:
+def variances_of(structure: Structure, theta: Array, rows: ProjectionRows) -> Array:
     """h_nᵀSh_n of every row."""
     prepared = structure.prepare(rows)
     image = structure.image(theta, prepared)

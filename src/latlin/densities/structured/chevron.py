@@ -23,7 +23,7 @@ Index = NDArray[np.integer]
 
 
 @storable
-class Chevron(Loadings, Triangular):
+class ChevronStructure(Loadings, Triangular):
     """S = CᵀC, C with K full rows.
 
     Parameters

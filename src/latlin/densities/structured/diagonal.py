@@ -8,13 +8,13 @@ import numpy as np
 from scipy import sparse
 
 from latlin.densities.structured.base import Triangular
-from latlin.densities.structured.rows import Rows, Terms
+from latlin.densities.structured.rows import ProjectionRows, Terms
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 
 @storable
-class Diagonal(Triangular):
+class DiagonalStructure(Triangular):
     """S = diag(θ²).
 
     >>> Diagonal(3).factor(np.array([1.0, 2.0, 3.0])).diagonal().tolist()
@@ -31,19 +31,19 @@ class Diagonal(Triangular):
     def flat(self, factor: Any) -> Array:
         return np.asarray(factor.diagonal(), float)
 
-    def prepare(self, rows: Rows) -> Rows:
+    def prepare(self, rows: ProjectionRows) -> ProjectionRows:
         return rows
 
-    def image(self, theta: Array, rows: Rows) -> Any:
+    def image(self, theta: Array, rows: ProjectionRows) -> Any:
         return rows.scaled_image(theta)
 
-    def inner(self, a: Any, b: Any, rows: Rows) -> Array:
+    def inner(self, a: Any, b: Any, rows: ProjectionRows) -> Array:
         return rows.scaled_inner(a, b)
 
-    def pull(self, terms: Terms, rows: Rows) -> Array:
+    def pull(self, terms: Terms, rows: ProjectionRows) -> Array:
         return rows.scaled_pull(terms)
 
-    def energy(self, weights: Array, rows: Rows) -> Array:
+    def energy(self, weights: Array, rows: ProjectionRows) -> Array:
         return rows.energy(weights)
 
     def variances(self, theta: Array) -> Array:

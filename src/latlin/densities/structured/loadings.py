@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.densities.structured.rows import Rows, Terms, row_dots
+from latlin.densities.structured.rows import ProjectionRows, Terms, row_dots
 from latlin.numerics.arrays import Array
 
 
@@ -46,22 +46,22 @@ class Loadings:
     def restrict(self, theta: Array) -> None:
         """Set what is not free to zero, in place."""
 
-    def prepare(self, rows: Rows) -> Rows:
+    def prepare(self, rows: ProjectionRows) -> ProjectionRows:
         return rows
 
-    def image(self, theta: Array, rows: Rows) -> Image:
+    def image(self, theta: Array, rows: ProjectionRows) -> Image:
         loadings, scale = self.split(theta)
         return Image(rows.loadings_image(loadings), rows.scaled_image(scale))
 
-    def inner(self, a: Image, b: Image, rows: Rows) -> Array:
+    def inner(self, a: Image, b: Image, rows: ProjectionRows) -> Array:
         return rows.loadings_inner(a.long, b.long) + rows.scaled_inner(a.scaled, b.scaled)
 
-    def pull(self, terms: Terms, rows: Rows) -> Array:
+    def pull(self, terms: Terms, rows: ProjectionRows) -> Array:
         scale = rows.scaled_pull([(weights, image.scaled) for weights, image in terms])
         loadings = rows.loadings_pull([(weights, image.long) for weights, image in terms])
         return self.joined(loadings, terms[0][1].slope * scale)
 
-    def energy(self, weights: Array, rows: Rows) -> Array:
+    def energy(self, weights: Array, rows: ProjectionRows) -> Array:
         energy = rows.energy(weights)
         return np.concatenate([np.repeat(energy, self.rank), energy])
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from latlin.densities.structured.loadings import Image, Loadings
-from latlin.densities.structured.rows import Rows, product, row_dots
+from latlin.densities.structured.rows import ProjectionRows, product, row_dots
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
@@ -34,7 +34,7 @@ class Decomposed(NamedTuple):
 
 
 @storable
-class LowRank(Loadings):
+class LowRankStructure(Loadings):
     """S = ΘΘᵀ + diag(d²), d_j = √(t_j² + ε²); θ holds Θ and t.
 
     Parameters
@@ -58,7 +58,7 @@ class LowRank(Loadings):
     def trace(self, theta: Array) -> float:
         return super().trace(theta) + self.dim * SMALLEST**2
 
-    def image(self, theta: Array, rows: Rows) -> Image:
+    def image(self, theta: Array, rows: ProjectionRows) -> Image:
         # ∂d/∂t = t/d
         return super().image(theta, rows)._replace(slope=theta[-self.dim :] / self.split(theta)[1])
 

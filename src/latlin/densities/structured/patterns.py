@@ -19,7 +19,7 @@ Index = NDArray[np.integer]
 GROUP = 32
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """Consecutive rows of C as a dense block: `block[row, column] = values[position]`."""
 
     rows: slice
@@ -65,11 +65,11 @@ class Pattern:
         return np.repeat(np.arange(self.dim), np.diff(self.columns))
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[RowGroup, ...]:
         """The entries gathered into dense blocks of rows, for products with dense matrices."""
         return tuple(self._groups())
 
-    def _groups(self) -> Iterator[Group]:
+    def _groups(self) -> Iterator[RowGroup]:
         reach = int(np.max(self.column_of - self.entries, initial=0))
         height = max(GROUP, reach) if self._is_banded(reach) else GROUP
         order = np.argsort(self.entries, kind="stable")
@@ -80,7 +80,7 @@ class Pattern:
             used, column = np.unique(self.column_of[position], return_inverse=True)
             whole = used[-1] - used[0] + 1 == len(used)
             columns = slice(int(used[0]), int(used[-1]) + 1) if whole else used
-            yield Group(slice(begin, end), columns, len(used), self.entries[position] - begin, column, position)
+            yield RowGroup(slice(begin, end), columns, len(used), self.entries[position] - begin, column, position)
 
     def _is_banded(self, reach: int) -> bool:
         return self.size == (reach + 1) * self.dim - reach * (reach + 1) // 2

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.densities.structured.patterns import Group, Pattern
+from latlin.densities.structured.patterns import Pattern, RowGroup
 from latlin.numerics.arrays import Array
 from latlin.numerics.threads import one_blas_thread
 
@@ -30,7 +30,7 @@ BLOCK = 2**18
 KEPT = 2**21
 
 
-class Rows(Protocol):
+class ProjectionRows(Protocol):
     """N rows of length D."""
 
     @property
@@ -103,13 +103,13 @@ def row_dots(a: Array, b: Array) -> Array:
 class LoadingsByProducts:
     """Images under Θᵀ kept as the N×K matrix HΘ."""
 
-    def loadings_image(self: Rows, loadings: Array) -> Array:
+    def loadings_image(self: ProjectionRows, loadings: Array) -> Array:
         return self.block_times(loadings)
 
     def loadings_inner(self, a: Array, b: Array) -> Array:
         return row_dots(a, b)
 
-    def loadings_pull(self: Rows, terms: Terms) -> Array:
+    def loadings_pull(self: ProjectionRows, terms: Terms) -> Array:
         (weights, image), *others = terms
         weighted = weights[:, None] * image
         for weights, image in others:
@@ -191,11 +191,11 @@ class DenseRows(LoadingsByProducts):
             out[group.position] = block[group.row, group.column]
         return out
 
-    def _columns(self, group: Group) -> Array:
+    def _columns(self, group: RowGroup) -> Array:
         return np.ascontiguousarray(self.matrix[:, group.columns])
 
 
-def _block(group: Group, values: Array) -> Array:
+def _block(group: RowGroup, values: Array) -> Array:
     block = np.zeros((group.rows.stop - group.rows.start, group.width))
     block[group.row, group.column] = values[group.position]
     return block

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.structured.patterns import Pattern
-from latlin.densities.structured.rows import DenseRows, LoadingsByProducts, Rows, SparseRows, Terms, row_dots
+from latlin.densities.structured.rows import DenseRows, LoadingsByProducts, ProjectionRows, SparseRows, Terms, row_dots
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 
@@ -100,7 +100,7 @@ class OperatorRows(LoadingsByProducts):
         raise NotImplementedError
 
 
-def as_rows(matrix: Any, scale: Array, probes: int = 64, random_state: RandomState = 0) -> Rows:
+def as_rows(matrix: Any, scale: Array, probes: int = 64, random_state: RandomState = 0) -> ProjectionRows:
     """The rows of H diag(scale), for a dense, sparse or operator H.
 
     Parameters
@@ -128,7 +128,7 @@ def as_rows(matrix: Any, scale: Array, probes: int = 64, random_state: RandomSta
 class StackedRows:
     """Several kinds of rows, one below the other; an image is the tuple of their images."""
 
-    parts: tuple[Rows, ...]
+    parts: tuple[ProjectionRows, ...]
 
     @property
     def shape(self) -> tuple[int, int]:

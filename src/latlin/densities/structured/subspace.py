@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.densities.structured.base import Structure
-from latlin.densities.structured.rows import DenseRows, Rows, Terms
+from latlin.densities.structured.rows import DenseRows, ProjectionRows, Terms
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
@@ -24,7 +24,7 @@ class ReducedRows(NamedTuple):
     outside: Array
 
 
-class Image(NamedTuple):
+class SubspaceImage(NamedTuple):
     """Image of Eᵀh_n under C, and c."""
 
     inside: Any
@@ -32,7 +32,7 @@ class Image(NamedTuple):
 
 
 @storable
-class Subspace:
+class SubspaceStructure:
     """S = E CᵀC Eᵀ + c²(I − EEᵀ).
 
     Parameters
@@ -85,15 +85,15 @@ class Subspace:
         inside = self.inner_structure.flat(sparse.csr_array(factor[: self.rank] @ self.basis))
         return self.joined(inside, np.trace(factor[self.rank :]) / max(self.codim, 1))
 
-    def prepare(self, rows: Rows) -> ReducedRows:
+    def prepare(self, rows: ProjectionRows) -> ReducedRows:
         inside = np.ascontiguousarray(rows.block_times(self.basis))
         return ReducedRows(DenseRows(inside), rows.squares_outside(self.basis, inside))
 
-    def image(self, theta: Array, rows: ReducedRows) -> Image:
+    def image(self, theta: Array, rows: ReducedRows) -> SubspaceImage:
         inside, outside = self.split(theta)
-        return Image(self.inner_structure.image(inside, rows.inside), outside)
+        return SubspaceImage(self.inner_structure.image(inside, rows.inside), outside)
 
-    def inner(self, a: Image, b: Image, rows: ReducedRows) -> Array:
+    def inner(self, a: SubspaceImage, b: SubspaceImage, rows: ReducedRows) -> Array:
         inside = self.inner_structure.inner(a.inside, b.inside, rows.inside)
         return inside + a.outside * b.outside * rows.outside if self.codim else inside
 

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import spsolve_triangular
 
 from latlin.densities.structured.base import Triangular
 from latlin.densities.structured.patterns import Pattern, banded, sparse_pattern
-from latlin.densities.structured.rows import Rows, Terms
+from latlin.densities.structured.rows import ProjectionRows, Terms
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
@@ -38,19 +38,19 @@ class PatternedTriangle(Triangular):
     def flat(self, factor: Any) -> Array:
         return self.pattern.values(factor)
 
-    def prepare(self, rows: Rows) -> Rows:
+    def prepare(self, rows: ProjectionRows) -> ProjectionRows:
         return rows
 
-    def image(self, theta: Array, rows: Rows) -> Any:
+    def image(self, theta: Array, rows: ProjectionRows) -> Any:
         return rows.factor_image(self.pattern, theta)
 
-    def inner(self, a: Any, b: Any, rows: Rows) -> Array:
+    def inner(self, a: Any, b: Any, rows: ProjectionRows) -> Array:
         return rows.factor_inner(self.pattern, a, b)
 
-    def pull(self, terms: Terms, rows: Rows) -> Array:
+    def pull(self, terms: Terms, rows: ProjectionRows) -> Array:
         return rows.factor_pull(self.pattern, terms)
 
-    def energy(self, weights: Array, rows: Rows) -> Array:
+    def energy(self, weights: Array, rows: ProjectionRows) -> Array:
         return rows.energy(weights)[self.pattern.column_of]
 
     def variances(self, theta: Array) -> Array:

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 
-from latlin.factor.analysis.moments import DenseMoments, Moments
-from latlin.factor.fit import Fit, total_log_likelihood
+from latlin.factor.analysis.moments import DenseMoments, SampleMoments
+from latlin.factor.fit import FactorFit, total_log_likelihood
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, Cholesky, cholesky
@@ -34,7 +34,7 @@ from latlin.numerics.quasi_newton import backtrack
 MAX_LOG_STEP = 3.0
 
 
-class Profile(NamedTuple):
+class NoiseProfile(NamedTuple):
     """x = log ψ (relative), f there, its gradient, and the kept eigenpairs."""
 
     x: Array
@@ -44,7 +44,7 @@ class Profile(NamedTuple):
     vectors: Array
 
 
-def profile(s: Moments, sd: Array, x: Array, rank: int, start: Array | None = None) -> Profile:
+def profile(s: SampleMoments, sd: Array, x: Array, rank: int, start: Array | None = None) -> NoiseProfile:
     """Evaluate f and its gradient at ψ = sd² eˣ."""
     scale = np.exp(-0.5 * x) / sd
     kept, u = s.top(scale, rank, start)
@@ -53,18 +53,18 @@ def profile(s: Moments, sd: Array, x: Array, rank: int, start: Array | None = No
     value = 0.5 * (x.sum() + np.log(values).sum() + diagonal.sum() - values.sum() + rank)
     squares = u * u
     gradient = 0.5 * (1.0 - squares.sum(axis=1) - diagonal + squares @ values)
-    return Profile(x, float(value), gradient, values, u)
+    return NoiseProfile(x, float(value), gradient, values, u)
 
 
 def direct_fit(
-    s: Moments,
+    s: SampleMoments,
     mean: Array,
     rank: int,
     floor: float,
     rules: Rules,
     verbose: bool,
     checkpoint: Checkpoint | None = None,
-) -> Fit:
+) -> FactorFit:
     """The maximum of the likelihood over loadings and ψ ≥ floor·variance."""
     sd = np.sqrt(s.variance)
     start = profile(s, sd, _start(s, sd, rank, floor), rank)
@@ -73,7 +73,7 @@ def direct_fit(
     correlation = s.matrix / sd[:, None] / sd
     shift = 2.0 * float(np.log(sd).sum())
 
-    def step(state: Profile) -> tuple[Profile, Measure]:
+    def step(state: NoiseProfile) -> tuple[NoiseProfile, Measure]:
         new = _newton(s, sd, correlation, state, np.log(floor))
         free = ~_held(new, np.log(floor))
         gradient = float(np.abs(new.gradient[free]).max(initial=0.0))
@@ -83,10 +83,10 @@ def direct_fit(
 
     climb = ascend(step, start, rules, label="factor analysis (ml)", verbose=verbose, checkpoint=checkpoint)
     noise, loadings = _loadings(climb.state, sd)
-    return Fit(mean, loadings, noise, climb.trace, climb.converged, climb.n_iter, climb.message)
+    return FactorFit(mean, loadings, noise, climb.trace, climb.converged, climb.n_iter, climb.message)
 
 
-def _start(s: Moments, sd: Array, rank: int, floor: float) -> Array:
+def _start(s: SampleMoments, sd: Array, rank: int, floor: float) -> Array:
     """Jöreskog's start ψ_i = (1 − K/2d)/(S⁻¹)_ii, or half the variance when S cannot be inverted."""
     dim = len(sd)
     if isinstance(s, DenseMoments) and s.n > dim:
@@ -97,12 +97,12 @@ def _start(s: Moments, sd: Array, rank: int, floor: float) -> Array:
     return np.full(dim, np.log(0.5))
 
 
-def _held(state: Profile, lowest: float) -> np.ndarray:
+def _held(state: NoiseProfile, lowest: float) -> np.ndarray:
     """Coordinates that rest on the floor and would go below it."""
     return (state.x <= lowest + 1e-12) & (state.gradient > 0.0)
 
 
-def _hessian(state: Profile, scaled: Array) -> tuple[Array, Array]:
+def _hessian(state: NoiseProfile, scaled: Array) -> tuple[Array, Array]:
     """The Hessian of the docstring and its positive part R ∘ P (each without the factor ½)."""
     u, values = state.vectors, state.values
     p = np.eye(len(u)) - blas.dgemm(1.0, u, u, trans_b=1)
@@ -112,7 +112,7 @@ def _hessian(state: Profile, scaled: Array) -> tuple[Array, Array]:
     return safe + (p - r) * blas.dgemm(1.0, u * c, u, trans_b=1), safe
 
 
-def _direction(state: Profile, correlation: Array, free: np.ndarray) -> Array:
+def _direction(state: NoiseProfile, correlation: Array, free: np.ndarray) -> Array:
     e = np.exp(-0.5 * state.x)
     full, safe = _hessian(state, correlation * e[:, None] * e)
     g = -2.0 * state.gradient[free]
@@ -126,13 +126,13 @@ def _direction(state: Profile, correlation: Array, free: np.ndarray) -> Array:
     return np.clip(step, -MAX_LOG_STEP, MAX_LOG_STEP)
 
 
-def _newton(s: Moments, sd: Array, correlation: Array, state: Profile, lowest: float) -> Profile:
+def _newton(s: SampleMoments, sd: Array, correlation: Array, state: NoiseProfile, lowest: float) -> NoiseProfile:
     """One safeguarded step; the state itself when none of any length lowers f."""
     guess = state.vectors.sum(axis=1)
     free = ~_held(state, lowest)
 
-    def search(direction: Array) -> Profile | None:
-        def evaluate(length: float) -> tuple[float, Profile]:
+    def search(direction: Array) -> NoiseProfile | None:
+        def evaluate(length: float) -> tuple[float, NoiseProfile]:
             x = np.clip(state.x + length * direction, lowest, 0.7)
             point = profile(s, sd, x, len(state.values), guess)
             return -point.value, point
@@ -147,18 +147,20 @@ def _newton(s: Moments, sd: Array, correlation: Array, state: Profile, lowest: f
     return state if new is None else new
 
 
-def _total(n: int, state: Profile, shift: float) -> float:
+def _total(n: int, state: NoiseProfile, shift: float) -> float:
     return -0.5 * n * (len(state.x) * LOG_2PI + shift + 2.0 * state.value)
 
 
-def _loadings(state: Profile, sd: Array) -> tuple[Array, Array]:
+def _loadings(state: NoiseProfile, sd: Array) -> tuple[Array, Array]:
     """ψ and Fᵀ = (Λ − I)^{½} Uᵀ Ψ^{½}."""
     noise = sd**2 * np.exp(state.x)
     loadings = (state.vectors * np.sqrt(state.values - 1.0)).T * np.sqrt(noise)
     return noise, loadings
 
 
-def _large_fit(s: Moments, sd: Array, mean: Array, start: Profile, floor: float, rules: Rules, verbose: bool) -> Fit:
+def _large_fit(
+    s: SampleMoments, sd: Array, mean: Array, start: NoiseProfile, floor: float, rules: Rules, verbose: bool
+) -> FactorFit:
     """Many features: the same f by L-BFGS-B, no d×d matrix."""
     shift = 2.0 * float(np.log(sd).sum())
     trace: list[float] = []
@@ -176,10 +178,10 @@ def _large_fit(s: Moments, sd: Array, mean: Array, start: Profile, floor: float,
         found = minimize(objective, start.x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     noise, loadings = _loadings(profile(s, sd, found.x, rank), sd)
     message = str(found.message)
-    return Fit(mean, loadings, noise, np.maximum.accumulate(trace), bool(found.success), int(found.nit), message)
+    return FactorFit(mean, loadings, noise, np.maximum.accumulate(trace), bool(found.success), int(found.nit), message)
 
 
-def principal_fit(s: Moments, mean: Array, rank: int) -> Fit:
+def principal_fit(s: SampleMoments, mean: Array, rank: int) -> FactorFit:
     """Isotropic noise: ψ is the mean of the eigenvalues left out, F = U(Λ − ψI)^{½} (probabilistic PCA)."""
     dim = len(mean)
     values, u = s.top(np.ones(dim), rank, None)
@@ -189,7 +191,7 @@ def principal_fit(s: Moments, mean: Array, rank: int) -> Fit:
     log_det = float(np.log(np.maximum(values, psi)).sum()) + (dim - rank) * np.log(psi)
     fit = (total - float(values.sum())) / psi + rank
     trace = np.array([total_log_likelihood(s.n, dim, log_det, fit)])
-    return Fit(mean, loadings, np.full(dim, psi), trace, True, 1, "closed form")
+    return FactorFit(mean, loadings, np.full(dim, psi), trace, True, 1, "closed form")
 
 
 # --- Batch EM for factor analysis with parameter expansion.
@@ -211,7 +213,7 @@ class EMState(NamedTuple):
 
 
 def em_fit(
-    s: Moments,
+    s: SampleMoments,
     mean: Array,
     start: Array,
     noise: Array,
@@ -220,7 +222,7 @@ def em_fit(
     rules: Rules,
     verbose: bool,
     checkpoint: Checkpoint | None = None,
-) -> Fit:
+) -> FactorFit:
     """Climb from loadings `start` (K×d) and `noise`; ψ stays at or above `floor`."""
 
     def step(state: EMState) -> tuple[EMState, Measure]:
@@ -232,7 +234,7 @@ def em_fit(
     first = EMState(start.T, noise, s.times(start.T / noise[:, None]))
     climb = ascend(step, first, rules, label="factor analysis (em)", verbose=verbose, checkpoint=checkpoint)
     f, psi, _ = climb.state
-    return Fit(mean, f.T, psi, climb.trace, climb.converged, climb.n_iter, climb.message)
+    return FactorFit(mean, f.T, psi, climb.trace, climb.converged, climb.n_iter, climb.message)
 
 
 def _precision(f: Array, psi: Array) -> tuple[Cholesky, Array]:
@@ -255,7 +257,7 @@ def _maximise(state: EMState, variance: Array, isotropic: bool, floor: Array) ->
     return expanded, np.maximum(psi, floor)
 
 
-def log_likelihood(state: EMState, s: Moments) -> float:
+def log_likelihood(state: EMState, s: SampleMoments) -> float:
     """log p(data | F, Ψ), every constant included."""
     f, psi, product = state
     m, scaled = _precision(f, psi)
@@ -271,7 +273,7 @@ def rules_of(options: Any) -> Rules:
     return Rules(options.tol, 1e-3 * options.tol, options.max_iter, True, remedy)
 
 
-def ml_fit(options: Any, s: Moments, mean: Array, checkpoint: Checkpoint | None = None) -> Fit:
+def ml_fit(options: Any, s: SampleMoments, mean: Array, checkpoint: Checkpoint | None = None) -> FactorFit:
     """The maximum by Newton steps, or in closed form when the noise is isotropic."""
     rank = int(options.n_components)
     if options.noise == "isotropic":
@@ -279,7 +281,7 @@ def ml_fit(options: Any, s: Moments, mean: Array, checkpoint: Checkpoint | None 
     return direct_fit(s, mean, rank, options.noise_floor, rules_of(options), options.verbose, checkpoint)
 
 
-def complete_em_fit(options: Any, s: Moments, mean: Array, checkpoint: Checkpoint | None = None) -> Fit:
+def complete_em_fit(options: Any, s: SampleMoments, mean: Array, checkpoint: Checkpoint | None = None) -> FactorFit:
     """EM from the principal axes of the correlations."""
     rank, isotropic = int(options.n_components), options.noise == "isotropic"
     sd = np.sqrt(s.variance)

@@ -17,11 +17,11 @@ from scipy.linalg import blas
 
 from latlin.distributed.blocks import Block, Blocks, Summand, slices, widened
 from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
-from latlin.factor.analysis.missing import Parameters, Units, climb_missing, expected_sums, principal_start
-from latlin.factor.analysis.moments import DENSE_UP_TO, DenseMoments, Moments, leading
+from latlin.factor.analysis.missing import FactorParameters, Units, climb_missing, expected_sums, principal_start
+from latlin.factor.analysis.moments import DENSE_UP_TO, DenseMoments, SampleMoments, leading
 from latlin.factor.analysis.online import feed, open_stream
 from latlin.factor.analysis.stream import FactorStream
-from latlin.factor.fit import Fit
+from latlin.factor.fit import FactorFit
 from latlin.numerics.arrays import summable
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array, symmetrise
@@ -33,7 +33,7 @@ T = TypeVar("T")
 SLICE = 1024
 
 
-class Columns(NamedTuple):
+class ColumnFacts(NamedTuple):
     """What a first pass knows: rows, observed entries and mean of each column, and the storage of the rows."""
 
     n: int
@@ -62,12 +62,12 @@ def standardised(block: Block, centre: Array, scale: Array | None) -> Iterator[A
         yield z
 
 
-def read_columns(blocks: Blocks) -> Columns:
+def read_columns(blocks: Blocks) -> ColumnFacts:
     """One pass: counts and means; infinite entries and weights are refused."""
     n, single, counts, total = blocks.total(_column_sums)
     if n < 2:
         raise ValueError(f"X must have at least 2 samples, got {n}")
-    return Columns(n, counts, total / np.maximum(counts, 1.0), np.dtype(np.float32 if single == n else np.float64))
+    return ColumnFacts(n, counts, total / np.maximum(counts, 1.0), np.dtype(np.float32 if single == n else np.float64))
 
 
 def _column_sums(block: Block) -> tuple[int, int, Array, Array]:
@@ -97,7 +97,7 @@ def _within_reach(x: Array, sums: Array) -> Array:
     return sums
 
 
-def column_moments(blocks: Blocks, columns: Columns) -> tuple[Array, Array]:
+def column_moments(blocks: Blocks, columns: ColumnFacts) -> tuple[Array, Array]:
     """Mean and variance of the observed entries of each column, in one more pass."""
     first, second = blocks.total(_squares, columns.mean)
     # var = Σ(x − c)²/n − (x̄ − c)²
@@ -128,7 +128,7 @@ def _products(block: Block, centre: Array, scale: Array | None) -> tuple[Array, 
     return first, upper
 
 
-def block_moments(blocks: Blocks, columns: Columns) -> tuple[Moments, Array]:
+def block_moments(blocks: Blocks, columns: ColumnFacts) -> tuple[SampleMoments, Array]:
     """S of complete rows, and their mean; beyond `DENSE_UP_TO` columns every product with S is a pass."""
     n, dim = columns.n, len(columns.mean)
     if dim > DENSE_UP_TO:
@@ -203,8 +203,8 @@ class RememberedBlocks:
 # other.
 
 #: a fit, and the variances of the columns
-Outcome = tuple[Fit, Array]
-Run = Callable[[Any, Blocks, Columns, Checkpoint | None], Outcome]
+Outcome = tuple[FactorFit, Array]
+Run = Callable[[Any, Blocks, ColumnFacts, Checkpoint | None], Outcome]
 
 
 def _check_variance(mean: Array, variance: Array) -> None:
@@ -213,8 +213,8 @@ def _check_variance(mean: Array, variance: Array) -> None:
         raise ValueError(f"X is constant in column(s) {flat[:10].tolist()}: drop them, they have no noise variance")
 
 
-def _from_moments(fit: Callable[..., Fit]) -> Run:
-    def run(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint | None) -> Outcome:
+def _from_moments(fit: Callable[..., FactorFit]) -> Run:
+    def run(options: Any, blocks: Blocks, columns: ColumnFacts, checkpoint: Checkpoint | None) -> Outcome:
         s, mean = block_moments(blocks, columns)
         _check_variance(mean, s.variance)
         return fit(options, s, mean, checkpoint), s.variance
@@ -222,7 +222,7 @@ def _from_moments(fit: Callable[..., Fit]) -> Run:
     return run
 
 
-def _em(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint | None) -> Outcome:
+def _em(options: Any, blocks: Blocks, columns: ColumnFacts, checkpoint: Checkpoint | None) -> Outcome:
     if columns.complete:
         return _from_moments(complete_em_fit)(options, blocks, columns, checkpoint)
     mean, variance = column_moments(blocks, columns)
@@ -231,7 +231,7 @@ def _em(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint |
     units = Units.of(mean, variance, isotropic)
     start = principal_start(products(blocks, *units)[1] / columns.n, rank)
 
-    def expect(at: Parameters) -> tuple[Any, ...]:
+    def expect(at: FactorParameters) -> tuple[Any, ...]:
         return blocks.total(_expected_sums, at, units)
 
     rules, floor = rules_of(options), options.noise_floor
@@ -240,11 +240,11 @@ def _em(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint |
     ), variance
 
 
-def _expected_sums(block: Block, at: Parameters, units: Units) -> tuple[Any, ...]:
+def _expected_sums(block: Block, at: FactorParameters, units: Units) -> tuple[Any, ...]:
     return expected_sums(at, block.X, units)
 
 
-def _online(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoint | None) -> Outcome:
+def _online(options: Any, blocks: Blocks, columns: ColumnFacts, checkpoint: Checkpoint | None) -> Outcome:
     if checkpoint is not None:
         raise ValueError(f"checkpoint is for method 'ml' or 'em'; {options.method!r} keeps its stream by save")
     mean, variance = column_moments(blocks, columns)
@@ -261,7 +261,7 @@ def _online(options: Any, blocks: Blocks, columns: Columns, checkpoint: Checkpoi
     options.stream_, options.n_floored_ = stream, stream.floored
     centre, loadings, noise = (np.array(part, dtype=np.float64) for part in stream.density())
     text = f"{options.n_passes} pass(es) over {columns.n} rows in {blocks.n_blocks} block(s)"
-    return Fit(centre, loadings, noise, np.array(trace), True, stream.count, text), variance
+    return FactorFit(centre, loadings, noise, np.array(trace), True, stream.count, text), variance
 
 
 def _feed(block: Block, stream: FactorStream, batch_size: int, seeds: NDArray[np.int64] | None) -> FactorStream:

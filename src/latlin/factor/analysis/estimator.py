@@ -20,10 +20,10 @@ from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
 from latlin.factor.analysis.blocks import BLOCK_METHODS, RememberedBlocks, read_columns
 from latlin.factor.analysis.choice import ComponentChoice, choose_components, heywood_features, warn_heywood
 from latlin.factor.analysis.missing import missing_fit
-from latlin.factor.analysis.moments import Moments, mean_and_variance, moments
+from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
-from latlin.factor.fit import Fit, NamedEvidence, canonical, parameter_count
+from latlin.factor.fit import FactorFit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import visible
 from latlin.numerics.ascent import Checkpoint
@@ -199,7 +199,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         fit, variance = BLOCK_METHODS[self.method](self, blocks, columns, saved)
         return self._conclude(fit, columns.n, variance)
 
-    def _conclude(self, fit: Fit, n: int, variance: Array) -> FactorAnalysis:
+    def _conclude(self, fit: FactorFit, n: int, variance: Array) -> FactorAnalysis:
         self.log_likelihood_ = float(fit.trace[-1])
         self.trace_, self.converged_, self.n_iter_, self.message_ = fit.trace, fit.converged, fit.n_iter, fit.message
         self.n_samples_seen_ = n
@@ -298,7 +298,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     def _rotated(self, loadings: np.ndarray) -> np.ndarray:
         return loadings if self.rotate is None else ROTATIONS[self.rotate](np.asarray(loadings, dtype=np.float64))
 
-    def _store(self, fit: Fit) -> None:
+    def _store(self, fit: FactorFit) -> None:
         self.mean_, self.noise_variance_ = fit.mean, fit.noise
         self.components_ = self._rotated(fit.loadings)
 
@@ -314,30 +314,30 @@ def _check_observed(counts: np.ndarray) -> None:
         raise ValueError(f"X has no observed entry in column(s) {empty[:10].tolist()}")
 
 
-def _moments(rows: Array) -> tuple[Moments, Array]:
+def _moments(rows: Array) -> tuple[SampleMoments, Array]:
     mean = rows.mean(axis=0)
     return moments(rows, mean), mean
 
 
-def _fit_ml(model: FactorAnalysis, rows: Array) -> Fit:
+def _fit_ml(model: FactorAnalysis, rows: Array) -> FactorFit:
     return ml_fit(model, *_moments(rows))
 
 
-def _fit_em(model: FactorAnalysis, rows: Array) -> Fit:
+def _fit_em(model: FactorAnalysis, rows: Array) -> FactorFit:
     if not np.isnan(rows).any():
         return complete_em_fit(model, *_moments(rows))
     rank, isotropic = int(model.n_components), model.noise == "isotropic"
     return missing_fit(rows, rank, isotropic, model.noise_floor, rules_of(model), model.verbose)
 
 
-def _fit_stream(model: FactorAnalysis, rows: np.ndarray) -> Fit:
+def _fit_stream(model: FactorAnalysis, rows: np.ndarray) -> FactorFit:
     model.stream_ = open_stream(model, rows.shape[1], rows.dtype)
     fit = stream_fit(model.stream_, rows, model, generator(model.random_state))
     model.n_floored_ = model.stream_.floored
     return fit
 
 
-_METHODS: dict[str, Callable[[FactorAnalysis, Any], Fit]] = {
+_METHODS: dict[str, Callable[[FactorAnalysis, Any], FactorFit]] = {
     "ml": _fit_ml,
     "em": _fit_em,
     "online-em": _fit_stream,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.fit import Fit
+from latlin.factor.fit import FactorFit
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
@@ -26,7 +26,7 @@ from latlin.numerics.low_rank import LowRankNormal
 BLOCK = 2048
 
 
-class Posterior(NamedTuple):
+class LatentPosterior(NamedTuple):
     """Per row: latent means (n, K), covariances (n, K, K), log p(observed), squared distance, observed count."""
 
     means: Array
@@ -36,7 +36,7 @@ class Posterior(NamedTuple):
     observed: Array
 
 
-def posterior(density: LowRankNormal, rows: Array) -> Posterior:
+def posterior(density: LowRankNormal, rows: Array) -> LatentPosterior:
     """Exact posterior of the latents given the entries of `rows` that are not NaN."""
     mean, f, psi = density
     rank, dim = f.shape
@@ -51,10 +51,10 @@ def posterior(density: LowRankNormal, rows: Array) -> Posterior:
     distance = np.maximum((d * d) @ (1.0 / psi) - np.einsum("nk,nk->n", projected, means), 0.0)
     count = mask.sum(axis=1)
     log_det = np.linalg.slogdet(precision)[1] + mask @ np.log(psi)
-    return Posterior(means, covariance, -0.5 * (count * LOG_2PI + log_det + distance), distance, count)
+    return LatentPosterior(means, covariance, -0.5 * (count * LOG_2PI + log_det + distance), distance, count)
 
 
-class Parameters(NamedTuple):
+class FactorParameters(NamedTuple):
     """Loadings are K×d."""
 
     mean: Array
@@ -90,7 +90,7 @@ class Units(NamedTuple):
         return cls(mean, np.full_like(sd, np.sqrt(np.mean(variance))) if isotropic else sd)
 
 
-def expected_sums(at: Parameters, rows: NDArray[Any], units: Units) -> tuple[Any, ...]:
+def expected_sums(at: FactorParameters, rows: NDArray[Any], units: Units) -> tuple[Any, ...]:
     """The sums of `MissingState` at these parameters, over `rows` brought to `units`."""
     rank, dim = at.loadings.shape
     k = rank + 1
@@ -114,7 +114,7 @@ def expected_sums(at: Parameters, rows: NDArray[Any], units: Units) -> tuple[Any
     return tuple(total)
 
 
-def _maximise(sums: MissingState, n: int, counts: Array, isotropic: bool, floor: Array) -> Parameters:
+def _maximise(sums: MissingState, n: int, counts: Array, isotropic: bool, floor: Array) -> FactorParameters:
     dim, k = sums.cross.shape
     second = sums.second.reshape(dim, k, k)
     # (f_i, c_i) = (Σ x h̃ᵀ)(Σ E[h̃h̃ᵀ])⁻¹;  ψ_i = (Σx² − (f_i, c_i)·Σ x h̃)/N_i
@@ -124,10 +124,10 @@ def _maximise(sums: MissingState, n: int, counts: Array, isotropic: bool, floor:
     eta = sums.latent[:-1, -1] / n
     spread = sums.latent[:-1, :-1] / n - np.outer(eta, eta)
     f, mean = weights[:, :-1], weights[:, -1]
-    return Parameters(mean + f @ eta, (f @ np.linalg.cholesky(spread)).T, np.maximum(noise, floor))
+    return FactorParameters(mean + f @ eta, (f @ np.linalg.cholesky(spread)).T, np.maximum(noise, floor))
 
 
-def missing_fit(rows: Array, rank: int, isotropic: bool, floor: float, rules: Rules, verbose: bool) -> Fit:
+def missing_fit(rows: Array, rank: int, isotropic: bool, floor: float, rules: Rules, verbose: bool) -> FactorFit:
     """EM on the observed entries of `rows` (NaN marks a missing one)."""
     units = Units.of(np.nanmean(rows, axis=0), np.nanvar(rows, axis=0), isotropic)
     counts = (~np.isnan(rows)).sum(axis=0).astype(np.float64)
@@ -135,15 +135,15 @@ def missing_fit(rows: Array, rank: int, isotropic: bool, floor: float, rules: Ru
     filled = np.where(np.isnan(z), 0.0, z)
     start = principal_start(filled.T @ filled / len(z), rank)
 
-    def expect(at: Parameters) -> tuple[Any, ...]:
+    def expect(at: FactorParameters) -> tuple[Any, ...]:
         return expected_sums(at, rows, units)
 
     return climb_missing(expect, start, len(z), counts, units, isotropic, floor, rules, verbose)
 
 
 def climb_missing(
-    expect: Callable[[Parameters], tuple[Any, ...]],
-    start: Parameters,
+    expect: Callable[[FactorParameters], tuple[Any, ...]],
+    start: FactorParameters,
     n: int,
     counts: Array,
     units: Units,
@@ -152,7 +152,7 @@ def climb_missing(
     rules: Rules,
     verbose: bool,
     checkpoint: Checkpoint | None = None,
-) -> Fit:
+) -> FactorFit:
     """EM from `start`; `expect` gives the sums over all rows at some parameters, in one pass."""
     least = np.full(len(counts), floor)
 
@@ -167,14 +167,14 @@ def climb_missing(
     c, f, psi = climb.state[:3]
     centre, scale = units
     trace = climb.trace - float(counts @ np.log(scale))
-    return Fit(centre + scale * c, f * scale, psi * scale**2, trace, climb.converged, climb.n_iter, climb.message)
+    return FactorFit(centre + scale * c, f * scale, psi * scale**2, trace, climb.converged, climb.n_iter, climb.message)
 
 
-def principal_start(second: Array, rank: int) -> Parameters:
+def principal_start(second: Array, rank: int) -> FactorParameters:
     """Principal axes of E[z zᵀ], missing entries at their means."""
     values, vectors = np.linalg.eigh(second)
     rest = values[:-rank].mean()
     gains = np.sqrt(np.maximum(values[-rank:] - rest, 0.05 * np.abs(values[-rank:])))
     loadings = (vectors[:, -rank:] * gains).T
     noise = np.maximum(1.0 - (loadings**2).sum(axis=0), 0.1)
-    return Parameters(np.zeros(len(second)), loadings, noise)
+    return FactorParameters(np.zeros(len(second)), loadings, noise)

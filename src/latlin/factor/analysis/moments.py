@@ -15,7 +15,7 @@ FULL_UP_TO = 200
 BLOCK = 256
 
 
-class Moments(Protocol):
+class SampleMoments(Protocol):
     """N observations of d features with covariance S (divided by N)."""
 
     @property
@@ -75,7 +75,7 @@ class RowMoments(NamedTuple):
         return leading(self, scale, rank, start)
 
 
-def leading(s: Moments, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
+def leading(s: SampleMoments, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
     """The largest eigenpairs of diag(scale) S diag(scale) from products with S alone."""
 
     def product(v: Array) -> Array:
@@ -115,7 +115,7 @@ def mean_and_variance(rows: np.ndarray) -> tuple[Array, Array]:
     return mean, squares / len(rows)
 
 
-def moments(rows: Array, mean: Array) -> Moments:
+def moments(rows: Array, mean: Array) -> SampleMoments:
     """S of the rows about their mean, by blocks that stay in cache."""
     n, dim = rows.shape
     if dim > DENSE_UP_TO:

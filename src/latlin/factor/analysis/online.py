@@ -5,7 +5,7 @@ For a block of rows, with A = E[d mᵀ] and H = E[h hᵀ] of the E-step, the gra
     ∇_F = Ψ⁻¹(A − FH)                          (3.27)
     ∇_β = ½(E[(d − Fh)²]/ψ − 1),  β = log ψ     (3.28), (3.29)
 
-`PlainGradient` and `Adam` follow them as they are. Both move the scale of the latents as slowly as EM does.
+`PlainGradient` and `AdamAscent` follow them as they are. Both move the scale of the latents as slowly as EM does.
 `ScaledGradient` preconditions ∇_F by Ψ + ½FFᵀ, the metric of the expanded model in which the latents' covariance
 is free: FᵀΨ⁻¹(A − FH) = H − I, so (Ψ + ½FFᵀ)∇_F = A − ½F(H + I), and ∇_β by its inverse Fisher information 2.
 The running mean is θ̄_t = θ̄_{t−1} + (θ_t − θ̄_{t−1})/t, corrected.
@@ -26,8 +26,17 @@ from latlin.factor.analysis.kernels import (
     gradient_chunks,
     scaled_gradient_chunks,
 )
-from latlin.factor.analysis.stream import FactorState, FactorStream, Latents, OnlineEM, Rule, StepSizes, finish, scratch
-from latlin.factor.fit import Fit
+from latlin.factor.analysis.stream import (
+    BlockLatents,
+    FactorState,
+    FactorStream,
+    OnlineEM,
+    StepSizes,
+    StreamRule,
+    finish,
+    scratch,
+)
+from latlin.factor.fit import FactorFit
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.progress import progress
 
@@ -67,7 +76,7 @@ class LastIterate:
         return LowRankNormal(state.mean, state.loadings, state.noise)
 
 
-def _inputs(state: FactorState, latents: Latents, size: int) -> tuple[Floats, Floats]:
+def _inputs(state: FactorState, latents: BlockLatents, size: int) -> tuple[Floats, Floats]:
     """H, and V/b with A = Yᵀ(V/b)ᵀ, in the storage's precision."""
     kind = state.loadings.dtype
     second = np.ascontiguousarray(latents.second, dtype=kind)
@@ -104,7 +113,7 @@ class ScaledGradient:
     def begin(self, state: FactorState) -> None:
         self.averaging.begin(state)
 
-    def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
+    def advance(self, state: FactorState, rows: Floats, latents: BlockLatents) -> None:
         # F shrinks by I − ½α(H + I): α below 2/(λ_max(H) + 1) keeps that positive
         largest = float(np.linalg.eigvalsh(latents.second)[-1])
         rate = min(self.learning_rate * self.steps.block(state.count, len(rows)), 1.0 / (largest + 1.0))
@@ -125,7 +134,7 @@ class PlainGradient:
     def begin(self, state: FactorState) -> None:
         self.averaging.begin(state)
 
-    def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
+    def advance(self, state: FactorState, rows: Floats, latents: BlockLatents) -> None:
         rate = self.learning_rate / np.sqrt(1.0 + state.updates)
         _move(self, gradient_chunks, state, (rows, *_inputs(state, latents, len(rows))), rate)
 
@@ -134,7 +143,7 @@ class PlainGradient:
 
 
 @dataclass(frozen=True)
-class Adam:
+class AdamAscent:
     """Adam on (F, β) with α = learning_rate·(1 + updates)^−½."""
 
     learning_rate: float = 0.05
@@ -147,7 +156,7 @@ class Adam:
         state.extra["moments"] = np.zeros((2, rank + 1, dim), dtype=state.loadings.dtype)
         self.averaging.begin(state)
 
-    def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
+    def advance(self, state: FactorState, rows: Floats, latents: BlockLatents) -> None:
         second, weights = _inputs(state, latents, len(rows))
         betas = np.array(self.betas)
         corrections = 1.0 / (1.0 - betas ** (state.updates + 1))
@@ -167,11 +176,11 @@ class Adam:
 # --- From the estimator's options to a stream, and a fit by passes over data in memory.
 
 
-def _expectation_maximisation(options: Any, isotropic: bool) -> Rule:
+def _expectation_maximisation(options: Any, isotropic: bool) -> StreamRule:
     return OnlineEM(StepSizes(options.step_offset, options.step_power), options.noise_floor, isotropic)
 
 
-def _gradient(options: Any, isotropic: bool) -> Rule:
+def _gradient(options: Any, isotropic: bool) -> StreamRule:
     averaging = TailAverage() if options.average else LastIterate()
     rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
     if options.optimizer == "scaled":
@@ -180,11 +189,11 @@ def _gradient(options: Any, isotropic: bool) -> Rule:
     if options.optimizer == "sgd":
         return PlainGradient(averaging=averaging, isotropic=isotropic, **rate)
     if options.optimizer == "adam":
-        return Adam(averaging=averaging, isotropic=isotropic, **rate)
+        return AdamAscent(averaging=averaging, isotropic=isotropic, **rate)
     raise ValueError(f"optimizer must be 'scaled', 'sgd' or 'adam', got {options.optimizer!r}")
 
 
-RULES: dict[str, Callable[[Any, bool], Rule]] = {
+RULES: dict[str, Callable[[Any, bool], StreamRule]] = {
     "online-em": _expectation_maximisation,
     "gradient": _gradient,
 }
@@ -202,7 +211,7 @@ def feed(stream: FactorStream, rows: np.ndarray, batch_size: int) -> None:
         stream.update(rows[start : start + batch_size])
 
 
-def stream_fit(stream: FactorStream, rows: np.ndarray, options: Any, random: np.random.Generator) -> Fit:
+def stream_fit(stream: FactorStream, rows: np.ndarray, options: Any, random: np.random.Generator) -> FactorFit:
     """`n_passes` over the rows, in random order when `shuffle`; the trace has the log-likelihood after each."""
     trace = []
     with progress(f"factor analysis ({options.method})", options.n_passes, options.verbose) as bar:
@@ -214,4 +223,4 @@ def stream_fit(stream: FactorStream, rows: np.ndarray, options: Any, random: np.
             bar.advance(f"log-likelihood {trace[-1]:.6g}")
     mean, loadings, noise = (np.array(part, dtype=np.float64) for part in stream.density())
     text = f"{options.n_passes} pass(es) over {len(rows)} rows"
-    return Fit(mean, loadings, noise, np.array(trace), True, stream.count, text)
+    return FactorFit(mean, loadings, noise, np.array(trace), True, stream.count, text)

@@ -77,7 +77,7 @@ class FactorState:
 
 
 @dataclass(frozen=True)
-class Latents:
+class BlockLatents:
     """The E-step for a block: m (K×b), V = mC (K×b), and E[hhᵀ] = M⁻¹ + Vmᵀ/b."""
 
     means: Array
@@ -85,7 +85,7 @@ class Latents:
     second: Array
 
 
-class Rule(Protocol):
+class StreamRule(Protocol):
     """How a stream learns from a block of rows."""
 
     @property
@@ -95,7 +95,7 @@ class Rule(Protocol):
     def begin(self, state: FactorState) -> None:
         """Put what the rule needs into `state.extra`."""
 
-    def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
+    def advance(self, state: FactorState, rows: Floats, latents: BlockLatents) -> None:
         """Move loadings, noise and mean by one block, in place; set `state.gram` and `state.floored`."""
 
     def density(self, state: FactorState) -> LowRankNormal:
@@ -113,7 +113,7 @@ class OnlineEM:
     def begin(self, state: FactorState) -> None:
         state.extra.clear()
 
-    def advance(self, state: FactorState, rows: Floats, latents: Latents) -> None:
+    def advance(self, state: FactorState, rows: Floats, latents: BlockLatents) -> None:
         b, kind = len(rows), state.loadings.dtype
         keep = kind.type(np.sqrt(1.0 - self.steps.block(state.count, b)))
         gamma = 1.0 - float(keep) ** 2
@@ -150,7 +150,7 @@ def finish(state: FactorState, partial: Array, floored: NDArray[np.int64], isotr
         raise FloatingPointError(f"the loadings became non-finite at update {state.updates + 1}; lower learning_rate")
 
 
-def expect(state: FactorState, rows: Floats) -> Latents:
+def expect(state: FactorState, rows: Floats) -> BlockLatents:
     """The E-step (3.26), (3.31) for a block of rows; refuses rows that are not finite."""
     b, rank = len(rows), len(state.gram)
     partial = np.empty((n_runs(rows.shape[1]), rank, b))
@@ -161,7 +161,7 @@ def expect(state: FactorState, rows: Floats) -> Latents:
     precision = cholesky(np.eye(rank) + state.gram, name="I + FᵀΨ⁻¹F")
     means = precision.solve(projected)
     weights = means - means.sum(axis=1, keepdims=True) / (state.count + b)
-    return Latents(means, weights, precision.inverse() + weights @ means.T / b)
+    return BlockLatents(means, weights, precision.inverse() + weights @ means.T / b)
 
 
 def start(rows: Floats, rank: int, *, floor: float = 0.05) -> FactorState:
@@ -239,7 +239,7 @@ class FactorStream:
         self,
         dim: int,
         rank: int,
-        rule: Rule | None = None,
+        rule: StreamRule | None = None,
         *,
         warm_up: int | None = None,
         dtype: Any = np.float64,
@@ -247,7 +247,7 @@ class FactorStream:
         if not 1 <= rank < dim:
             raise ValueError(f"the number of factors must be at least 1 and less than the dimension {dim}, got {rank}")
         self.dim, self.rank = dim, rank
-        self.rule: Rule = rule or OnlineEM()
+        self.rule: StreamRule = rule or OnlineEM()
         self.warm_up = 2 * rank + 2 if warm_up is None else warm_up
         if self.warm_up < rank + 2:
             raise ValueError(f"warm_up must be at least {rank + 2} for {rank} factors, got {self.warm_up}")

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.factor.binary.fit import STARTS, BinaryOptions, binary_fit
-from latlin.factor.binary.latents import MOST_ENUMERATED, Enumeration, LatentEngine, MeanField
+from latlin.factor.binary.latents import MOST_ENUMERATED, BernoulliField, Enumeration, LatentEngine
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
 from latlin.factor.fit import NamedEvidence
 from latlin.numerics.archived import Archived
@@ -20,7 +20,7 @@ from latlin.numerics.options import jobs, number, one_of, some_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import LOG_SQRT_2PI
 
-_ENGINES: dict[str, LatentEngine] = {"mean-field": MeanField(), "exact": Enumeration()}
+_ENGINES: dict[str, LatentEngine] = {"mean-field": BernoulliField(), "exact": Enumeration()}
 
 
 class BinaryFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -31,7 +31,7 @@ class RowProblem(NamedTuple):
     log_none: float
 
 
-class Latents(NamedTuple):
+class BinaryLatents(NamedTuple):
     """⟨s⟩ (N×K), Σ_n ⟨ssᵀ⟩ (K×K) and the entropy of q summed over rows."""
 
     means: Array
@@ -42,18 +42,18 @@ class Latents(NamedTuple):
 class LatentEngine(Protocol):
     """A way to infer the latents of all rows."""
 
-    def infer(self, problem: RowProblem, start: Array) -> Latents:
+    def infer(self, problem: RowProblem, start: Array) -> BinaryLatents:
         """The best q, never worse than that with means `start`."""
 
     def describe(self, problem: RowProblem) -> tuple[Array, Array]:
         """⟨s⟩ of rows never seen, and their bounds up to terms free of the latents."""
 
 
-def factorised(means: Array) -> Latents:
+def factorised(means: Array) -> BinaryLatents:
     """The moments of independent latents: Σ⟨ssᵀ⟩ = ΛᵀΛ + diag Σ(λ − λ²)."""
     second = symmetrise(gram(means))
     second[np.diag_indices_from(second)] = means.sum(axis=0)
-    return Latents(means, second, independent_entropy(means))
+    return BinaryLatents(means, second, independent_entropy(means))
 
 
 def independent_entropy(means: Array) -> float:
@@ -64,14 +64,14 @@ def independent_entropy(means: Array) -> float:
 
 
 @dataclass(frozen=True)
-class MeanField:
+class BernoulliField:
     """q(s_n) = ∏ Bernoulli(λ_ni) by coordinate sweeps."""
 
     max_sweeps: int = 20
     max_flips: int = 5
     tol: float = 1e-4
 
-    def infer(self, problem: RowProblem, start: Array) -> Latents:
+    def infer(self, problem: RowProblem, start: Array) -> BinaryLatents:
         means = start.copy()
         order = np.arange(means.shape[1])
         sweep_rows(means, *problem[:3], order, self.max_sweeps, self.max_flips, self.tol)
@@ -110,14 +110,14 @@ def _states(count: int) -> Array:
 class Enumeration:
     """q(s_n) = p(s_n | x_n), a table of 2^K probabilities per row."""
 
-    def infer(self, problem: RowProblem, start: Array) -> Latents:
+    def infer(self, problem: RowProblem, start: Array) -> BinaryLatents:
         states, constant = self._table(problem)
         means, total, entropy = np.empty_like(problem.field), np.zeros(len(states)), 0.0
         for part, weights, _, surprise in self._blocks(problem, states, constant):
             means[part] = weights @ states
             total += weights.sum(axis=0)
             entropy += surprise
-        return Latents(means, (states.T * total) @ states, entropy)
+        return BinaryLatents(means, (states.T * total) @ states, entropy)
 
     def describe(self, problem: RowProblem) -> tuple[Array, Array]:
         states, constant = self._table(problem)

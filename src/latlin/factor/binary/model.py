@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from latlin.factor.binary.latents import LatentEngine, Latents, RowProblem, independent_entropy
+from latlin.factor.binary.latents import BinaryLatents, LatentEngine, RowProblem, independent_entropy
 from latlin.numerics.linalg import Array, cholesky
 from latlin.numerics.special import LOG_SQRT_2PI
 
@@ -75,7 +75,7 @@ def row_problem(rows: Array, state: BinaryState) -> RowProblem:
     return RowProblem(field, second, odds - 0.5 * np.diagonal(second), none)
 
 
-def with_latents(rows: Array, state: BinaryState, latents: Latents) -> BinaryState:
+def with_latents(rows: Array, state: BinaryState, latents: BinaryLatents) -> BinaryState:
     """The state with another q(s)."""
     product = blas.dgemm(1.0, rows.T, latents.means.T, trans_b=1).T
     return state._replace(means=latents.means, second=latents.second, entropy=latents.entropy, product=product)

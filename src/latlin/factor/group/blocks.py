@@ -20,7 +20,7 @@ from latlin.factor.analysis.blocks import (
     DENSE_UP_TO,
     SLICE,
     BlockMoments,
-    Columns,
+    ColumnFacts,
     column_moments,
     products,
     read_columns,
@@ -54,7 +54,7 @@ class ColumnOrder:
 
 
 @dataclass(frozen=True)
-class Reading:
+class GroupReading:
     """How the rows of a block are read: centred, scaled, filled; and the number of each kind of missing entries."""
 
     scaling: Scaling
@@ -90,7 +90,7 @@ class RowsInBlocks:
     """
 
     blocks: Blocks
-    reading: Reading
+    reading: GroupReading
     n: int
 
     def latents(self, pull: Array, covariance: Array) -> LatentSums:
@@ -149,7 +149,7 @@ def gram_root(gram: Array) -> Array:
     return np.ascontiguousarray((vectors * np.sqrt(np.maximum(values, 0.0))).T * size)
 
 
-def _latents(block: Block, reading: Reading, pull: Array, covariance: Array) -> tuple[Array, Array]:
+def _latents(block: Block, reading: GroupReading, pull: Array, covariance: Array) -> tuple[Array, Array]:
     k = pull.shape[1]
     moments, cross = np.zeros((len(covariance), k, k)), np.zeros(pull.shape)
     for z, pattern in reading.slices(block):
@@ -160,7 +160,7 @@ def _latents(block: Block, reading: Reading, pull: Array, covariance: Array) -> 
 
 
 def _first_latents(
-    block: Block, reading: Reading, projection: Array, extra: int, draws: list[Any]
+    block: Block, reading: GroupReading, projection: Array, extra: int, draws: list[Any]
 ) -> tuple[Array, Array]:
     k = projection.shape[1] + extra
     moments, cross = np.zeros((len(reading.kinds), k, k)), np.zeros((len(projection), k))
@@ -182,12 +182,12 @@ def prepare_blocks(blocks: Blocks, views: Views, scale: str, per_feature: bool) 
     mean, variance = column_moments(blocks, columns)
     scaling = scaling_of(mean, variance, views, scale)
     kinds, patterns = _patterns(blocks, columns, views)
-    rows = RowsInBlocks(blocks, Reading(scaling, kinds), columns.n)
+    rows = RowsInBlocks(blocks, GroupReading(scaling, kinds), columns.n)
     squares = columns.counts * variance / scaling.scale**2
     return describe(rows, patterns, views, scaling, columns.counts, squares, per_feature), scaling
 
 
-def _patterns(blocks: Blocks, columns: Columns, views: Views) -> tuple[Kinds, Patterns]:
+def _patterns(blocks: Blocks, columns: ColumnFacts, views: Views) -> tuple[Kinds, Patterns]:
     """The kinds of rows, numbered in the order of their bytes, and the patterns without the rows' own labels."""
     found: dict[bytes, int] = {}
     if columns.complete:

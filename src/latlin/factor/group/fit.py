@@ -75,7 +75,7 @@ class Rotation:
         symmetric = 0.5 * (loadings + loadings.transpose(0, 2, 1))
         return replace(self, latent=0.5 * (latent + latent.T), loadings=symmetric)
 
-    def slopes(self) -> Slopes:
+    def slopes(self) -> LoadingSlopes:
         """First and second derivatives in X at R = exp(X), X = 0."""
         k, energy = len(self.latent), self._energy
         _, slope, bend = self.relevance.profile(self.theta, energy)
@@ -87,14 +87,14 @@ class Rotation:
         columns += across @ across.transpose(0, 2, 1)
         # S_kk + Σ_m 2 |slope_mk| e_mi: the curvature without what can be negative
         size = np.diagonal(self.latent) - 2.0 * energy.T @ slope
-        return Slopes(gradient, self.latent - 0.5 * gradient, columns, np.sqrt(size))
+        return LoadingSlopes(gradient, self.latent - 0.5 * gradient, columns, np.sqrt(size))
 
     @property
     def _energy(self) -> Array:
         return np.ascontiguousarray(np.diagonal(self.loadings, axis1=1, axis2=2))
 
 
-class Slopes(NamedTuple):
+class LoadingSlopes(NamedTuple):
     """∂L/∂X = G, the parts of the curvature E = S − ½G and A_k, and a scale for each entry of X."""
 
     gradient: Array
@@ -136,7 +136,7 @@ def best_rotation(rotation: Rotation) -> tuple[Array, float]:
     return r, rise
 
 
-class Step(NamedTuple):
+class LoadingStep(NamedTuple):
     """X, the rise of L it promises, its length, the radius, and whether it reaches it."""
 
     x: Array
@@ -146,7 +146,7 @@ class Step(NamedTuple):
     at_edge: bool
 
 
-def _step(rotation: Rotation, slopes: Slopes, scaled: Array, norm: float, radius: float) -> Step:
+def _step(rotation: Rotation, slopes: LoadingSlopes, scaled: Array, norm: float, radius: float) -> LoadingStep:
     right = slopes.left + rotation.surplus * np.eye(len(scaled))
     turned_scale = np.ascontiguousarray(slopes.scale.T)
     y, promised, at_edge = truncated_step(
@@ -160,10 +160,10 @@ def _step(rotation: Rotation, slopes: Slopes, scaled: Array, norm: float, radius
         norm * min(0.1, norm),
         PRODUCTS,
     )
-    return Step((y / turned_scale).T, promised, float(np.linalg.norm(y)), radius, at_edge)
+    return LoadingStep((y / turned_scale).T, promised, float(np.linalg.norm(y)), radius, at_edge)
 
 
-def _next_radius(step: Step, gain: float, value: float) -> float:
+def _next_radius(step: LoadingStep, gain: float, value: float) -> float:
     if step.promised <= _rounding(value):
         return step.radius
     share = gain / step.promised

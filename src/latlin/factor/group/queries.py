@@ -113,7 +113,7 @@ class GroupPosterior(NamedTuple):
     scale: Array
 
 
-class Latents(NamedTuple):
+class GroupLatents(NamedTuple):
     """Posterior of the latents: means (n, K), covariances (patterns, K, K), and the pattern of every row."""
 
     mean: Array
@@ -220,7 +220,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             X = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return self.views_.join(X)
 
-    def _latents(self, rows: Array) -> Latents:
+    def _latents(self, rows: Array) -> GroupLatents:
         """q(z) of scaled copies of `rows`: precision I + Σ τ⟨w wᵀ⟩ over what each row observes."""
         post = self.posterior_
         gap = np.isnan(rows)
@@ -230,7 +230,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             np.linalg.inv(row_precisions(_moments(post, patterns), patterns.seen)), np.float64
         )
         pulled = product(x, post.loading * post.precision[:, None])
-        return Latents(multiply_by_label(covariance, patterns.row, pulled), covariance, patterns)
+        return GroupLatents(multiply_by_label(covariance, patterns.row, pulled), covariance, patterns)
 
     def _means(self, z: Array, where: slice) -> Array:
         post = self.posterior_
@@ -241,7 +241,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         mean = self._means(latents.mean, where)
         return (mean, self._std(latents, where)) if return_std else mean
 
-    def _std(self, latents: Latents, where: slice) -> Array:
+    def _std(self, latents: GroupLatents, where: slice) -> Array:
         """√(w̄ᵀSw̄ + ⟨zᵀ cov(w) z⟩ + 1/τ)."""
         post, row = self.posterior_, latents.patterns.row
         loading, column = post.loading[where], post.column[where]

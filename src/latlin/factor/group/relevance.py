@@ -30,7 +30,7 @@ class Precisions(NamedTuple):
     log_mean: Array
 
 
-class Profile(NamedTuple):
+class EnergyProfile(NamedTuple):
     """The bound as a function of the energies, up to a constant, and its first two derivatives in each of them."""
 
     value: float
@@ -58,7 +58,7 @@ class Relevance(Protocol):
     def leap(self, theta: Array, faint: NDArray[np.bool_]) -> Array:
         """A guess of where the precisions of faint loadings, which grow without end, are going."""
 
-    def profile(self, theta: Array, energy: Array) -> Profile:
+    def profile(self, theta: Array, energy: Array) -> EnergyProfile:
         """How the bound depends on energies: for a rotation of the loadings."""
 
     def select(self, theta: Array, kept: NDArray[np.intp]) -> Array:
@@ -95,11 +95,11 @@ class GammaRelevance:
         floor = np.minimum(theta, 1e6 * self.shape * self.b)
         return np.where(faint, np.maximum(LEAP * theta, floor), theta)
 
-    def profile(self, theta: Array, energy: Array) -> Profile:
+    def profile(self, theta: Array, energy: Array) -> EnergyProfile:
         # with its best rate the bound depends on e through −(a + D_m/2) log(b + e/2)
         rate = self.b + 0.5 * energy
         slope = -0.5 * self.shape / rate
-        return Profile(-float((self.shape * np.log(rate)).sum()), slope, -0.5 * slope / rate)
+        return EnergyProfile(-float((self.shape * np.log(rate)).sum()), slope, -0.5 * slope / rate)
 
     def select(self, theta: Array, kept: NDArray[np.intp]) -> Array:
         return theta[:, kept]
@@ -204,9 +204,9 @@ class LowRankRelevance:
     def leap(self, theta: Array, faint: NDArray[np.bool_]) -> Array:
         return theta
 
-    def profile(self, theta: Array, energy: Array) -> Profile:
+    def profile(self, theta: Array, energy: Array) -> EnergyProfile:
         alpha = self.moments(theta).mean
-        return Profile(-0.5 * float((alpha * energy).sum()), -0.5 * alpha, np.zeros_like(alpha))
+        return EnergyProfile(-0.5 * float((alpha * energy).sum()), -0.5 * alpha, np.zeros_like(alpha))
 
     def select(self, theta: Array, kept: NDArray[np.intp]) -> Array:
         views = len(self.sizes)

@@ -30,7 +30,7 @@ def _least_squares(field: Array, precision: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Block:
+class GaussianBlock:
     """q(z_n) Gaussian over all sources, q(u) at its best given ⟨z²⟩."""
 
     repeats: int = 2
@@ -157,4 +157,4 @@ def with_moments(rows: Array, state: IcaState) -> IcaState:
     return state._replace(second=second, product=products(rows, state.means))
 
 
-ENGINES: dict[str, SourceEngine] = {"block": Block(), "source": Single()}
+ENGINES: dict[str, SourceEngine] = {"block": GaussianBlock(), "source": Single()}

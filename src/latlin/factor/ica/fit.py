@@ -64,7 +64,7 @@ class IcaOptions:
     verbose: bool
 
 
-class Start(NamedTuple):
+class MixingStart(NamedTuple):
     """A mixing matrix (D×K) and the sources that go with it (N×K)."""
 
     mixing: Array
@@ -98,12 +98,12 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     return found
 
 
-def _short_climb(data: IcaData, start: Start, alike: bool, options: IcaOptions) -> Ascent[IcaState]:
+def _short_climb(data: IcaData, start: MixingStart, alike: bool, options: IcaOptions) -> Ascent[IcaState]:
     state = begin(data, start, options)
     return climb(data, warmed(data, state, options) if alike else state, options, SHORT, warn=False)
 
 
-def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Iterator[tuple[Start, bool]]:
+def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Iterator[tuple[MixingStart, bool]]:
     """Starts, and whether their noise variances are held together at first."""
     for number in range(options.n_init):
         share = SHARES[number % len(SHARES)] if options.ard else 1.0
@@ -113,38 +113,40 @@ def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Itera
         yield by_rotation(rows, count, rng), True
 
 
-def by_fast_ica(rows: Array, count: int, contrast: str, rng: np.random.Generator) -> Start:
+def by_fast_ica(rows: Array, count: int, contrast: str, rng: np.random.Generator) -> MixingStart:
     """scikit-learn's FastICA on the leading directions."""
     seed = int(rng.integers(2**31))
     ica = FastICA(_rank(rows, count), fun=contrast, whiten="unit-variance", max_iter=300, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         sources = ica.fit_transform(rows)
-    return _filled(Start(ica.mixing_, sources), count, rng)
+    return _filled(MixingStart(ica.mixing_, sources), count, rng)
 
 
-def by_rotation(rows: Array, count: int, rng: np.random.Generator) -> Start:
+def by_rotation(rows: Array, count: int, rng: np.random.Generator) -> MixingStart:
     """The leading principal directions, whitened and turned at random."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     rank = _rank(rows, count)
     turn = np.linalg.qr(rng.standard_normal((rank, rank)))[0]
     root = np.sqrt(len(rows))
-    return _filled(Start((right[:rank].T * values[:rank] / root) @ turn, root * left[:, :rank] @ turn), count, rng)
+    return _filled(
+        MixingStart((right[:rank].T * values[:rank] / root) @ turn, root * left[:, :rank] @ turn), count, rng
+    )
 
 
 def _rank(rows: Array, count: int) -> int:
     return max(1, min(count, *rows.shape, int(np.linalg.matrix_rank(rows))))
 
 
-def _filled(start: Start, count: int, rng: np.random.Generator) -> Start:
+def _filled(start: MixingStart, count: int, rng: np.random.Generator) -> MixingStart:
     """More sources than directions: the others start small, at chance."""
     extra = count - start.mixing.shape[1]
     small = 1e-3 * np.abs(start.mixing).max()
     mixing = np.hstack([start.mixing, small * rng.standard_normal((len(start.mixing), extra))])
-    return Start(mixing, np.hstack([start.sources, rng.standard_normal((len(start.sources), extra))]))
+    return MixingStart(mixing, np.hstack([start.sources, rng.standard_normal((len(start.sources), extra))]))
 
 
-def begin(data: IcaData, start: Start, options: IcaOptions) -> IcaState:
+def begin(data: IcaData, start: MixingStart, options: IcaOptions) -> IcaState:
     """A state at a start, with one noise variance for all features."""
     n, k = start.sources.shape
     dim = len(start.mixing)

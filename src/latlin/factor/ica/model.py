@@ -41,7 +41,7 @@ DF_RANGE = (0.3, 1000.0)
 CUT = 40.0
 
 
-class Grid(NamedTuple):
+class ScaleGrid(NamedTuple):
     """Nodes t = log u, equally spaced, and the log weights of the mixing density there."""
 
     log_u: Array
@@ -60,7 +60,7 @@ class SourceFamily(Protocol):
     def fit(self, square: Array, shape: float, scale: float, learn: bool) -> tuple[float, float]:
         """A shape (when it is learnt) and a scale with a higher Σ f(⟨z²⟩)."""
 
-    def grid(self, shape: float, largest: float) -> Grid:
+    def grid(self, shape: float, largest: float) -> ScaleGrid:
         """Nodes that serve every z with z²/s² up to `largest`."""
 
     def refit(self, mean_u: float, mean_log_u: float, shape: float) -> float:
@@ -102,7 +102,7 @@ class StudentTSource:
             step *= 0.3
         return shape
 
-    def grid(self, shape: float, largest: float) -> Grid:
+    def grid(self, shape: float, largest: float) -> ScaleGrid:
         # left of its peak the table falls like e^{(α+1)t/2}, right of it like exp(−αu/2)
         peak = min(0.0, float(np.log((shape + 1.0) / (shape + largest))))
         low = peak - 2.0 * CUT / (shape + 1.0) - 2.0
@@ -110,7 +110,7 @@ class StudentTSource:
         step = min(0.3, 0.6 * np.sqrt(2.0 / (shape + 1.0)))
         t = np.arange(low, high + step, step)
         half = 0.5 * shape
-        return Grid(t, half * np.log(half) - gammaln(half) + half * t - half * np.exp(t) + np.log(step))
+        return ScaleGrid(t, half * np.log(half) - gammaln(half) + half * t - half * np.exp(t) + np.log(step))
 
     def refit(self, mean_u: float, mean_log_u: float, shape: float) -> float:
         # log(α/2) + 1 − ψ(α/2) + ⟨log u⟩ − ⟨u⟩ = 0 falls in α: bisection in log α
@@ -135,11 +135,11 @@ class LaplaceSource:
     def fit(self, square: Array, shape: float, scale: float, learn: bool) -> tuple[float, float]:
         return shape, float(np.sqrt(square).mean())
 
-    def grid(self, shape: float, largest: float) -> Grid:
+    def grid(self, shape: float, largest: float) -> ScaleGrid:
         # v = 1/u has the density ½e^{−v/2}; in t = −log v it falls like e^{−t} on the right
         low = -float(np.log(2.0 * CUT + 2.0 * np.sqrt(largest))) - 1.0
         t = np.arange(low, CUT, 0.2)
-        return Grid(t, -t - 0.5 * np.exp(-t) + np.log(0.5 * 0.2))
+        return ScaleGrid(t, -t - 0.5 * np.exp(-t) + np.log(0.5 * 0.2))
 
     def refit(self, mean_u: float, mean_log_u: float, shape: float) -> float:
         return shape

@@ -84,7 +84,7 @@ class Column:
 
 @storable
 @dataclass(frozen=True)
-class Table:
+class MixedTable:
     """The columns of a fitted model; `frame` says that the user's table was a data frame."""
 
     columns: tuple[Column, ...]
@@ -154,7 +154,7 @@ def _absent(array: Any) -> NDArray[np.bool_]:
     return np.zeros(array.shape, dtype=bool)
 
 
-def make_table(X: Any, types: Mapping[Any, str] | Sequence[str] | None) -> Table:
+def make_table(X: Any, types: Mapping[Any, str] | Sequence[str] | None) -> MixedTable:
     """The columns of a table with the kinds a user gave, or those their dtypes suggest."""
     raw = read_columns(X)
     names = [name for name, _, _ in raw]
@@ -166,7 +166,7 @@ def make_table(X: Any, types: Mapping[Any, str] | Sequence[str] | None) -> Table
             raise ValueError(f"column {name!r} has no observed entry")
         kind = given.get(name) or suggest_kind(values[~missing], name in ordered, X, name)
         columns.append(_column(name, kind, values, missing, ordered.get(name)))
-    return Table(tuple(columns), is_frame(X))
+    return MixedTable(tuple(columns), is_frame(X))
 
 
 def _given(types: Mapping[Any, str] | Sequence[str] | None, names: list[Any]) -> dict[Any, str]:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.mixed.columns import Column, is_frame, make_table
-from latlin.factor.mixed.fit import Problem, climb, cold_posterior, make_engine
+from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine
 from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, visible
@@ -137,7 +137,7 @@ class MixedFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
         engine = self._engine
         expand = self.latents == "gaussian"
         families, levels = self.table_.families, self.table_.levels
-        problem = Problem(rows, families, levels, engine, expand, self.penalty, self.noise_floor)
+        problem = MixedProblem(rows, families, levels, engine, expand, self.penalty, self.noise_floor)
         remedy = "raise max_iter, tol or penalty, or use fewer components"
         rules = Rules(self.tol, 1e-2 * self.tol, self.max_iter, engine.monotone, remedy)
         ascent = climb(problem, self.n_components, rules, generator(self.random_state), self.verbose)

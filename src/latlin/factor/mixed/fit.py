@@ -16,7 +16,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from latlin.factor.mixed.rows import ClimbingRows, PropagatingRows, RowEngine
-from latlin.factor.mixed.sites import Index, Sites, first_sites
+from latlin.factor.mixed.sites import ColumnSites, Index, first_sites
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.progress import progress
@@ -31,11 +31,11 @@ class MixedState(NamedTuple):
 
     means: Array
     covs: Array
-    sites: Sites
+    sites: ColumnSites
 
 
 @dataclass(frozen=True)
-class Problem:
+class MixedProblem:
     """The encoded data and the options: what stays fixed."""
 
     rows: Array
@@ -67,7 +67,7 @@ class Problem:
             if old.parameters[column]:
                 m, v = projected(theta, means, covs)
                 parameters[column] = fit_parameters(potential, m, v, self.noise_floor)
-        return state._replace(sites=Sites(old.families, loading, intercept, tuple(parameters)))
+        return state._replace(sites=ColumnSites(old.families, loading, intercept, tuple(parameters)))
 
     def step(self, state: MixedState) -> tuple[MixedState, Measure]:
         """E-step, M-step, expansion; the objective is that of the E-step."""
@@ -218,11 +218,11 @@ def expanded(state: MixedState, penalty: float) -> MixedState:
     return MixedState(
         means=away @ inverse.T,
         covs=np.ascontiguousarray(inverse @ state.covs @ inverse.T),
-        sites=Sites(sites.families, loading, np.where(ordered, 0.0, sites.intercept + shift), parameters),
+        sites=ColumnSites(sites.families, loading, np.where(ordered, 0.0, sites.intercept + shift), parameters),
     )
 
 
-def begin(problem: Problem, rank: int, rng: np.random.Generator) -> MixedState:
+def begin(problem: MixedProblem, rank: int, rng: np.random.Generator) -> MixedState:
     """Principal components of the standardised codes as latents, columns by Newton from their margins."""
     rows, (n, c) = problem.rows, problem.rows.shape
     mean, sd = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
@@ -238,7 +238,9 @@ def begin(problem: Problem, rank: int, rng: np.random.Generator) -> MixedState:
     return problem.maximise(state, 5)
 
 
-def climb(problem: Problem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool) -> Ascent[MixedState]:
+def climb(
+    problem: MixedProblem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool
+) -> Ascent[MixedState]:
     """EM from principal components."""
     with progress("mixed factor analysis, start", None, verbose) as bar:
         first = begin(problem, rank, rng)
@@ -248,7 +250,7 @@ def climb(problem: Problem, rank: int, rules: Rules, rng: np.random.Generator, v
 
 
 def cold_posterior(
-    engine: RowEngine, rows: Array, sites: Sites, max_iter: int = 100, tol: float = 1e-8
+    engine: RowEngine, rows: Array, sites: ColumnSites, max_iter: int = 100, tol: float = 1e-8
 ) -> tuple[Array, Array, Array]:
     """Means, covariances and bounds of rows that were not seen before."""
     n, k = len(rows), sites.loading.shape[1]

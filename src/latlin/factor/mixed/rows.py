@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.mixed.sites import Cells, Index, Sites, gather, restrict
+from latlin.factor.mixed.sites import ColumnSites, Index, ObservedCells, gather, restrict
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.threads import thread_count
 from latlin.potentials.base import Potential
@@ -41,7 +41,7 @@ class RowEngine(Protocol):
     @property
     def monotone(self) -> bool: ...
 
-    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
+    def infer(self, rows: Array, sites: ColumnSites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
         """Improve means and covariances in place; the evidence, or a bound on it, of every row."""
 
 
@@ -54,7 +54,7 @@ class ClimbingRows:
     kind: str
     monotone: bool
 
-    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
+    def infer(self, rows: Array, sites: ColumnSites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
         values = np.empty(len(rows))
 
         def climb(at: slice) -> None:
@@ -77,7 +77,13 @@ class Climb:
     """Rows on their way up; means and covariances are changed in place."""
 
     def __init__(
-        self, cells: list[Cells], sites: Sites, latents: Potential, spread: float, means: Array, covs: Array
+        self,
+        cells: list[ObservedCells],
+        sites: ColumnSites,
+        latents: Potential,
+        spread: float,
+        means: Array,
+        covs: Array,
     ) -> None:
         self.cells, self.sites, self.latents, self.spread = cells, sites, latents, spread
         self.means, self.covs = means, covs
@@ -135,7 +141,7 @@ class Climb:
         precision[:, np.arange(k), np.arange(k)] -= 2.0 * prior.d_var
         return Weighed(value, prior.d_mean + slopes @ loading, precision)
 
-    def _step(self, index: Index, rho: Array, precision: Array, slope: Array, target: Array) -> Trial:
+    def _step(self, index: Index, rho: Array, precision: Array, slope: Array, target: Array) -> RowTrial:
         """P ← (1 − ρ)P + ρΓ and m + ρP⁻¹g of some rows; a P that is not definite has the bound −∞."""
         share = rho[:, None, None]
         new = (1.0 - share) * precision + share * target
@@ -147,10 +153,10 @@ class Climb:
         log_det = -np.linalg.slogdet(new)[1]
         found = self.weigh(index, mean, cov)
         value = np.where(proper, found.value + self.spread * 0.5 * log_det, -np.inf)
-        return Trial(mean, cov, new, log_det, np.where(np.isnan(value), -np.inf, value), found)
+        return RowTrial(mean, cov, new, log_det, np.where(np.isnan(value), -np.inf, value), found)
 
 
-class Trial(NamedTuple):
+class RowTrial(NamedTuple):
     """Where a step of some rows leads."""
 
     mean: Array
@@ -181,7 +187,7 @@ class PropagatingRows:
     kind: str = "approximation"
     monotone: bool = False
 
-    def infer(self, rows: Array, sites: Sites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
+    def infer(self, rows: Array, sites: ColumnSites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
         values = np.empty(len(rows))
 
         def propagate(at: slice) -> None:
@@ -194,7 +200,7 @@ class PropagatingRows:
 class Propagation:
     """Rows with their sites' stand-ins; means and covariances are changed in place."""
 
-    def __init__(self, rows: Array, sites: Sites, means: Array, covs: Array) -> None:
+    def __init__(self, rows: Array, sites: ColumnSites, means: Array, covs: Array) -> None:
         self.sites, self.means, self.covs = sites, means, covs
         n, c = rows.shape
         self.t, self.h, self.constant = np.zeros((n, c)), np.zeros((n, c)), np.zeros((n, c))

@@ -31,7 +31,7 @@ Index = NDArray[np.int64]
 
 
 @storable
-class Sites(NamedTuple):
+class ColumnSites(NamedTuple):
     """The columns' parameters: families, loadings (columns × K), intercepts, and what each family has learnt."""
 
     families: tuple[str, ...]
@@ -44,7 +44,7 @@ class Sites(NamedTuple):
         return family_of(self.families[column]).potential(y, self.parameters[column])
 
 
-class Cells(NamedTuple):
+class ObservedCells(NamedTuple):
     """Observed cells of some columns: where they stand, and their sites."""
 
     row: Index
@@ -52,7 +52,7 @@ class Cells(NamedTuple):
     potential: Potential
 
 
-class Column:
+class ObservedColumn:
     """What a family asks of the observed entries of a column."""
 
     def __init__(self, y: Array) -> None:
@@ -76,15 +76,17 @@ def family_of(name: str) -> Family:
     return FAMILIES[name].fixed(link="logit") if name == "ordinal" else FAMILIES[name]
 
 
-def first_sites(rows: Array, families: tuple[str, ...], levels: Index, rank: int) -> Sites:
+def first_sites(rows: Array, families: tuple[str, ...], levels: Index, rank: int) -> ColumnSites:
     """Columns that depend on no latents, with intercepts and parameters that match their margins."""
     seen = [column[~np.isnan(column)] for column in rows.T]
-    found = [_margin(name, Column(y), int(count)) for name, y, count in zip(families, seen, levels, strict=True)]
+    found = [
+        _margin(name, ObservedColumn(y), int(count)) for name, y, count in zip(families, seen, levels, strict=True)
+    ]
     intercept = np.array([start for start, _ in found])
-    return Sites(families, np.zeros((len(families), rank)), intercept, tuple(values for _, values in found))
+    return ColumnSites(families, np.zeros((len(families), rank)), intercept, tuple(values for _, values in found))
 
 
-def _margin(name: str, column: Column, levels: int) -> tuple[float, dict[str, Any]]:
+def _margin(name: str, column: ObservedColumn, levels: int) -> tuple[float, dict[str, Any]]:
     """Intercept and parameters of a column that depends on no latents."""
     family = family_of(name)
     if isinstance(family, Ordered):
@@ -94,7 +96,7 @@ def _margin(name: str, column: Column, levels: int) -> tuple[float, dict[str, An
     return family.intercept(column)[0], family.first(column, share=1.0)
 
 
-def gather(rows: Array, sites: Sites) -> list[Cells]:
+def gather(rows: Array, sites: ColumnSites) -> list[ObservedCells]:
     """The observed cells of a table, rows in order, with their sites."""
     seen = ~np.isnan(rows)
     cells = []
@@ -107,18 +109,18 @@ def gather(rows: Array, sites: Sites) -> list[Cells]:
         else:
             table = {name: np.array([sites.parameters[c][name] for c in columns]) for name in family.parameters}
             values = {name: numbers[place] for name, numbers in table.items()}
-        cells.append(Cells(row, column, family.potential(rows[row, column], values)))
+        cells.append(ObservedCells(row, column, family.potential(rows[row, column], values)))
     return cells
 
 
-def restrict(cells: list[Cells], index: Index, n: int) -> list[Cells]:
+def restrict(cells: list[ObservedCells], index: Index, n: int) -> list[ObservedCells]:
     """The cells of some rows, which are counted anew from zero."""
     if len(index) == n:
         return cells
     position = np.full(n, -1)
     position[index] = np.arange(len(index))
     kept = [(position[part.row], part) for part in cells]
-    return [Cells(at[at >= 0], part.column[at >= 0], part.potential.select(at >= 0)) for at, part in kept]
+    return [ObservedCells(at[at >= 0], part.column[at >= 0], part.potential.select(at >= 0)) for at, part in kept]
 
 
 def _together(families: tuple[str, ...]) -> list[Index]:

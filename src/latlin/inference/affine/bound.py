@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from latlin.densities.bases.base import Base
-from latlin.densities.characteristic import Grid, Table, expect, tabulate
+from latlin.densities.characteristic import CharacteristicTable, FrequencyGrid, expect, tabulate
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
@@ -27,7 +27,7 @@ from latlin.potentials.base import Potential
 FARTHEST = 1e4
 
 
-class Parameters(NamedTuple):
+class AffineParameters(NamedTuple):
     """L (unit lower), U (upper), b and the free shapes."""
 
     lower: Array
@@ -88,7 +88,7 @@ class AffineBound:
         return self.form.log_gaussian(self.solution.u) - 0.5 * self.solution.precision.log_det
 
     @cached_property
-    def _fixed_tables(self) -> dict[int, Table]:
+    def _fixed_tables(self) -> dict[int, CharacteristicTable]:
         return {}
 
     @property
@@ -98,29 +98,29 @@ class AffineBound:
     def start(self) -> Array:
         """The Gaussian KL optimum, with the base's own shapes."""
         eye = np.eye(self.rank)
-        return self._pack(Parameters(eye, eye, np.zeros(self.rank), self.base.free))
+        return self._pack(AffineParameters(eye, eye, np.zeros(self.rank), self.base.free))
 
     def gaussian(self) -> Array:
         """The Gaussian KL optimum itself, where the free shapes at zero are the Gaussian."""
         eye = np.eye(self.rank)
-        return self._pack(Parameters(eye, eye, np.zeros(self.rank), np.zeros_like(self.base.free)))
+        return self._pack(AffineParameters(eye, eye, np.zeros(self.rank), np.zeros_like(self.base.free)))
 
-    def unpack(self, point: Array) -> Parameters:
+    def unpack(self, point: Array) -> AffineParameters:
         d = self.rank
         below, above = np.tril_indices(d, -1), np.triu_indices(d)
         lower, upper = np.eye(d), np.zeros((d, d))
         ends = np.cumsum([len(below[0]), len(above[0]), d])
         lower[below], upper[above] = point[: ends[0]], point[ends[0] : ends[1]]
         free = point[ends[2] :].reshape(self.base.free.shape) if self.optimise_shape else self.base.free
-        return Parameters(lower, upper, point[ends[1] : ends[2]], free)
+        return AffineParameters(lower, upper, point[ends[1] : ends[2]], free)
 
-    def _pack(self, parts: Parameters) -> Array:
+    def _pack(self, parts: AffineParameters) -> Array:
         d = self.rank
         shapes = parts.free.ravel() if self.optimise_shape else np.zeros(0)
         packed = [parts.lower[np.tril_indices(d, -1)], parts.upper[np.triu_indices(d)], parts.b, shapes]
         return np.concatenate(packed)
 
-    def base_at(self, parts: Parameters) -> Base:
+    def base_at(self, parts: AffineParameters) -> Base:
         return self.base.with_free(parts.free) if self.optimise_shape else self.base
 
     def evaluate(self, point: Array, level: int) -> tuple[float, Array]:
@@ -144,17 +144,17 @@ class AffineBound:
         d_lower = blas.dgemm(1.0, d_a, parts.upper, trans_b=1)
         if self.optimise_shape:
             d_free = d_free + self.rank // base.rows * base.entropy_gradient()
-        gradient = self._pack(Parameters(d_lower, d_upper, d_b + self.linear - pushed, d_free))
+        gradient = self._pack(AffineParameters(d_lower, d_upper, d_b + self.linear - pushed, d_free))
         return self.constant + sites + gaussian + entropy, gradient
 
-    def _table(self, base: Base, level: int) -> Table:
+    def _table(self, base: Base, level: int) -> CharacteristicTable:
         if self.optimise_shape:
-            return tabulate(base, self.rank, Grid.level(level))
+            return tabulate(base, self.rank, FrequencyGrid.level(level))
         if level not in self._fixed_tables:
-            self._fixed_tables[level] = tabulate(base, self.rank, Grid.level(level))
+            self._fixed_tables[level] = tabulate(base, self.rank, FrequencyGrid.level(level))
         return self._fixed_tables[level]
 
-    def _sites(self, a: Array, b: Array, base: Base, table: Table) -> tuple[float, Array, Array, Array]:
+    def _sites(self, a: Array, b: Array, base: Base, table: CharacteristicTable) -> tuple[float, Array, Array, Array]:
         """Σ_n ⟨ψ_n⟩ and its derivatives with respect to A, b and the free shapes."""
         sites = self.form.sites
         alpha = np.ascontiguousarray(blas.dgemm(1.0, a, self.rows.T, trans_a=1).T)
@@ -185,7 +185,7 @@ class AffineBound:
         d_a = blas.dgemm(1.0, self.rows, d_alpha, trans_a=1)
         return value, d_a, self.rows.T @ d_beta, self._shape_gradient(base, table, d_table)
 
-    def _shape_gradient(self, base: Base, table: Table, d_table: Array) -> Array:
+    def _shape_gradient(self, base: Base, table: CharacteristicTable, d_table: Array) -> Array:
         if not self.optimise_shape or not base.n_free:
             return np.zeros_like(base.free)
         folded = table.fold(d_table)

@@ -55,7 +55,7 @@ CAPS = {3: 0.9, 4: 3.0}
 SHARES = {3: 1.0 / 12.0, 4: 1.0 / 48.0}
 
 
-class Start(NamedTuple):
+class AffineStart(NamedTuple):
     """A rotation, and the cumulants that the posterior asks for along its columns."""
 
     rotation: Array
@@ -93,7 +93,7 @@ class Cumulants(NamedTuple):
         return total
 
 
-def best_start(form: SiteForm, solution: Solution, orders: tuple[int, ...]) -> Start:
+def best_start(form: SiteForm, solution: Solution, orders: tuple[int, ...]) -> AffineStart:
     """The rotation of the largest first-order gain for bases that move cumulants of these orders."""
     found = _cumulants(form, solution)
     if not orders or form.rank == 1:
@@ -101,7 +101,7 @@ def best_start(form: SiteForm, solution: Solution, orders: tuple[int, ...]) -> S
     else:
         climbed = [_climb(found, first, orders) for first in _firsts(found, orders)]
         rotation = max(climbed, key=lambda r: found.gain(r, orders))
-    return Start(rotation, found.along(rotation, 3), found.along(rotation, 4))
+    return AffineStart(rotation, found.along(rotation, 3), found.along(rotation, 4))
 
 
 def _cumulants(form: SiteForm, solution: Solution) -> Cumulants:
@@ -165,7 +165,7 @@ AUTO = ("skew-normal", "generalised-normal", "gaussian-mixture")
 REMEDY = "raise max_iter or tol, or choose another base"
 
 
-class State(NamedTuple):
+class AffineState(NamedTuple):
     """A point, its bound and gradient on a grid, steps on this grid, and the memory of the quasi-Newton steps."""
 
     point: Array
@@ -177,11 +177,11 @@ class State(NamedTuple):
     changes: Array
 
 
-class Fit(NamedTuple):
+class AffineFit(NamedTuple):
     """One family's result."""
 
     bound: AffineBound
-    ascent: Ascent[State]
+    ascent: Ascent[AffineState]
     log_evidence: float
     error: float
 
@@ -262,10 +262,10 @@ class AffineKL:
         base = family if isinstance(family, Base) else kind.starting(form.rank, begin.third, begin.fourth)
         return AffineBound(form, solution, begin.rotation, base, self.optimise_shape and base.n_free > 0)
 
-    def _fit(self, bound: AffineBound, verbose: bool, checkpoint: Checkpoint | None) -> Fit:
+    def _fit(self, bound: AffineBound, verbose: bool, checkpoint: Checkpoint | None) -> AffineFit:
         rules = Rules(gradient_tol=self.tol, objective_tol=self.tol, max_iter=self.max_iter, remedy=REMEDY)
 
-        def step(state: State) -> tuple[State, Measure]:
+        def step(state: AffineState) -> tuple[AffineState, Measure]:
             reached = _climbed(bound, state)
             # half the product of step and gradient is what the quadratic model promises
             promised = 0.5 * float(
@@ -287,9 +287,9 @@ class AffineKL:
         last = ascent.state
         ascent = replace(ascent, trace=ascent.trace[len(ascent.trace) - max(last.taken, 1) :])
         finest = bound.evaluate(last.point, last.level + 1)[0]
-        return Fit(bound, ascent, finest, abs(finest - last.bound) + rounding(finest))
+        return AffineFit(bound, ascent, finest, abs(finest - last.bound) + rounding(finest))
 
-    def _posterior(self, model: LatentLinearModel, gaussian: Posterior, fit: Fit, started: float) -> Posterior:
+    def _posterior(self, model: LatentLinearModel, gaussian: Posterior, fit: AffineFit, started: float) -> Posterior:
         sites, last = fit.bound.form.sites, fit.ascent
         posterior = Posterior(
             model=model,
@@ -328,20 +328,20 @@ def _is_steep(potential: Potential) -> bool:
     return not bool(np.all(np.abs(values) < 1e12))
 
 
-def _state(bound: AffineBound, point: Array, level: int) -> State:
+def _state(bound: AffineBound, point: Array, level: int) -> AffineState:
     value, gradient = bound.evaluate(point, level)
     empty = np.zeros((0, len(point)))
-    return State(point, value, gradient, level, 0, empty, empty)
+    return AffineState(point, value, gradient, level, 0, empty, empty)
 
 
-def _climbed(bound: AffineBound, state: State) -> State:
+def _climbed(bound: AffineBound, state: AffineState) -> AffineState:
     """One quasi-Newton step; along the gradient when the memory misleads; the same state when nothing helps."""
     return _along(bound, state, ascent_direction(state.gradient, state.steps, state.changes)) or (
         _along(bound, state._replace(steps=state.steps[:0], changes=state.changes[:0]), state.gradient) or state
     )
 
 
-def _along(bound: AffineBound, state: State, direction: Array) -> State | None:
+def _along(bound: AffineBound, state: AffineState, direction: Array) -> AffineState | None:
     slope = float(direction @ state.gradient)
     if not slope > 0.0:
         return None
@@ -358,7 +358,7 @@ def _along(bound: AffineBound, state: State, direction: Array) -> State | None:
         return None
     point, value, gradient = found[2]
     steps, changes = remember(state.steps, state.changes, point - state.point, state.gradient - gradient, MEMORY)
-    return State(point, value, gradient, state.level, state.taken + 1, steps, changes)
+    return AffineState(point, value, gradient, state.level, state.taken + 1, steps, changes)
 
 
 def _density(bound: AffineBound, point: Array) -> AffineIndependent:

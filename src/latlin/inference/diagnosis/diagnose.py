@@ -31,7 +31,7 @@ from latlin.diagnostics.verdict import (
 )
 from latlin.diagnostics.weights import LARGEST_K, DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
 from latlin.inference.diagnosis.log_joint import log_joint
-from latlin.inference.diagnosis.proposals import Approximation, Draws, draws_for
+from latlin.inference.diagnosis.proposals import DiagnosedPosterior, ProposalDraws, draws_for
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
@@ -114,7 +114,7 @@ class Diagnosis:
         return "\n".join([*lines, f"next: {self.next_engine}"] if self.next_engine else lines)
 
 
-def diagnose(posterior: Approximation, n: int | None = None, random_state: RandomState = None) -> Diagnosis:
+def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: RandomState = None) -> Diagnosis:
     """Check a posterior against its model with n draws; see `Posterior.diagnose`."""
     if n is not None and (not isinstance(n, Integral) or n < 200):
         raise ValueError(f"n must be an integer of at least 200, or None, got {n!r}")
@@ -157,7 +157,7 @@ def _divergence(low: float, log_weights: Array) -> float:
     return found if np.isfinite(found) else 0.0
 
 
-def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
+def _evaluated(posterior: DiagnosedPosterior, draws: ProposalDraws) -> tuple[Array, Array]:
     joint = log_joint(in_memory(posterior.model))
     log_p = np.empty(draws.total)
     log_components = np.empty((draws.total, len(draws.proposals)))
@@ -166,7 +166,7 @@ def _evaluated(posterior: Approximation, draws: Draws) -> tuple[Array, Array]:
     return log_p, log_components
 
 
-def _moments(posterior: Approximation, draws: Draws, defended: DefendedEvidence) -> CorrectedMoments:
+def _moments(posterior: DiagnosedPosterior, draws: ProposalDraws, defended: DefendedEvidence) -> CorrectedMoments:
     covariance = posterior.covariance() if posterior.model.dim <= DENSE else None
     blocks: Iterator[tuple[slice, Array]] = draws.blocks()
     return corrected_moments(
@@ -174,7 +174,7 @@ def _moments(posterior: Approximation, draws: Draws, defended: DefendedEvidence)
     )
 
 
-def _interval(posterior: Approximation, found: DefendedEvidence) -> tuple[float, float, bool]:
+def _interval(posterior: DiagnosedPosterior, found: DefendedEvidence) -> tuple[float, float, bool]:
     """Ends, and whether the engine's own lower bound lies above what the draws find."""
     slack = ROUNDING * (1.0 + abs(posterior.log_evidence)) + posterior.bound_error
     proven = posterior.evidence_kind == "lower bound"
@@ -191,7 +191,7 @@ def _interval(posterior: Approximation, found: DefendedEvidence) -> tuple[float,
 
 
 def _assembled(
-    posterior: Approximation,
+    posterior: DiagnosedPosterior,
     own: WeightSummary,
     defended: DefendedEvidence,
     moments: CorrectedMoments,
@@ -223,7 +223,7 @@ def _assembled(
     )
 
 
-def _tails(posterior: Approximation, k_hat: float) -> str:
+def _tails(posterior: DiagnosedPosterior, k_hat: float) -> str:
     """A word on sites with polynomial tails, where the weights show them or no Gaussian factor cuts them off."""
     heavy = sorted({type(p).__name__ for p in posterior.model.potentials if isinstance(p, HEAVY)})
     if not heavy or (k_hat <= 0.5 and posterior.model.gaussians):
@@ -231,7 +231,7 @@ def _tails(posterior: Approximation, k_hat: float) -> str:
     return f" ({' and '.join(heavy)} sites have tails heavier than those of any Gaussian)"
 
 
-def _of_a_point(posterior: Approximation) -> Diagnosis:
+def _of_a_point(posterior: DiagnosedPosterior) -> Diagnosis:
     nan, mean = float("nan"), posterior.mean
     return Diagnosis(
         verdict="wrong",
@@ -258,7 +258,7 @@ def _of_a_point(posterior: Approximation) -> Diagnosis:
 FULL, AFFINE = 2000, 60
 
 
-def next_engine(posterior: Approximation) -> str:
+def next_engine(posterior: DiagnosedPosterior) -> str:
     """A short name, with a word on options where they matter."""
     dim, engine = posterior.model.dim, posterior.engine
     if engine in ("map", "lvb", "laplace", "mean-field"):
@@ -274,7 +274,7 @@ def next_engine(posterior: Approximation) -> str:
     return "ai-kl with another base, or more draws"
 
 
-def _is_full(posterior: Approximation) -> bool:
+def _is_full(posterior: DiagnosedPosterior) -> bool:
     density = posterior.density
     # an average over hyperparameters is as full as its parts
     density = density.components[0] if isinstance(density, Mixture) else density

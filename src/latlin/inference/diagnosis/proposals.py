@@ -32,7 +32,7 @@ SHARES = (0.5, 0.2, 0.15, 0.15)
 NEAR, FAR = (3.0, 1.5), (1.0, 3.0)
 
 
-class Approximation(Protocol):
+class DiagnosedPosterior(Protocol):
     """A posterior as a diagnosis sees it; `latlin.Posterior` is one."""
 
     @property
@@ -79,7 +79,7 @@ class Proposal(Protocol):
     def logpdf(self, w: Array) -> Array: ...
 
 
-class Spread(Protocol):
+class ProposalCovariance(Protocol):
     """A covariance S: draws of N(0, S), δᵀS⁻¹δ, log det S."""
 
     @property
@@ -127,7 +127,7 @@ class StretchedT:
     """Multivariate t with `df` degrees of freedom and scale matrix stretch²·S."""
 
     mean: Array
-    spread: Spread
+    spread: ProposalCovariance
     df: float
     stretch: float
 
@@ -144,11 +144,11 @@ class StretchedT:
 
 
 @dataclass(frozen=True)
-class Prior:
+class PriorProposal:
     """N(mean, S)."""
 
     mean: Array
-    spread: Spread
+    spread: ProposalCovariance
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         return self.mean + self.spread.draw(count, rng)
@@ -158,7 +158,7 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Draws:
+class ProposalDraws:
     """Draws from several proposals with fixed shares, repeatable block by block.
 
     Parameters
@@ -203,7 +203,7 @@ class Draws:
         return np.stack([proposal.logpdf(w) for proposal in self.proposals], axis=1)
 
 
-def draws_for(posterior: Approximation, count: int, rng: np.random.Generator, block: int) -> Draws:
+def draws_for(posterior: DiagnosedPosterior, count: int, rng: np.random.Generator, block: int) -> ProposalDraws:
     """The proposals for a posterior, and their shares of `count` draws."""
     spread, mean = _spread(posterior.density), posterior.mean
     proposals: list[Proposal] = [
@@ -220,7 +220,7 @@ def draws_for(posterior: Approximation, count: int, rng: np.random.Generator, bl
     counts = [int(share * count) for share in shares]
     counts[0] += count - sum(counts)
     seeds = tuple(rng.integers(2**62, size=-(-own // block)) for own in counts)
-    return Draws(tuple(proposals), tuple(counts), seeds, block)
+    return ProposalDraws(tuple(proposals), tuple(counts), seeds, block)
 
 
 def _prior(model: LatentLinearModel) -> Proposal | None:
@@ -229,10 +229,10 @@ def _prior(model: LatentLinearModel) -> Proposal | None:
         found = prior_gaussian(model)
         return None if found is None else Own(found[0])
     part = gaussian_part(model)
-    return None if part.whitening is None else Prior(part.mean, WhitenedSpread(part.whitening, model.dim))
+    return None if part.whitening is None else PriorProposal(part.mean, WhitenedSpread(part.whitening, model.dim))
 
 
-def _spread(density: Any) -> Spread:
+def _spread(density: Any) -> ProposalCovariance:
     if isinstance(density, Mixture):
         middle = density.components[int(np.argmax(density.weights))]
         # constraints leave no full covariance: the heaviest part stands for all

@@ -32,7 +32,7 @@ SHARE = 1e-3
 TRIALS = 50
 
 
-class Matched(NamedTuple):
+class MatchedMarginals(NamedTuple):
     """Marginals s, the sites whose tilted moments agree with them best, the moments there, and how s got there."""
 
     mean: Array
@@ -48,7 +48,9 @@ class Matched(NamedTuple):
     residuals: Array
 
 
-def iterate_double_loop(form: SiteForm, first: SiteParameters, power: float, rules: Rules) -> Ascent[Matched] | None:
+def iterate_double_loop(
+    form: SiteForm, first: SiteParameters, power: float, rules: Rules
+) -> Ascent[MatchedMarginals] | None:
     """The fixed point that the double loop reaches from `first`; None where that is no proper Gaussian in all sites."""
     solution = form.solve(first)
     if solution is None:
@@ -61,14 +63,16 @@ def iterate_double_loop(form: SiteForm, first: SiteParameters, power: float, rul
     if start is None:
         return None
 
-    def step(now: Matched) -> tuple[Matched, Measure]:
+    def step(now: MatchedMarginals) -> tuple[MatchedMarginals, Measure]:
         moved = _extrapolate(form, units, now, power) or _plain(form, now, power) or now
         return moved, Measure(moved.objective, moved.residual)
 
     return ascend(step, start, rules, label="EP's double loop", warn=False)
 
 
-def _begin(form: SiteForm, mean: Array, variance: Array, first: SiteParameters, power: float) -> Matched | None:
+def _begin(
+    form: SiteForm, mean: Array, variance: Array, first: SiteParameters, power: float
+) -> MatchedMarginals | None:
     """The first s whose inner problem has its optimum within the domain.
 
     Exponential tails allow it to be at the edge, at cavities without end, as long as s is far wider than the tilted
@@ -82,7 +86,7 @@ def _begin(form: SiteForm, mean: Array, variance: Array, first: SiteParameters, 
     return now
 
 
-def _extrapolate(form: SiteForm, units: Array, now: Matched, power: float) -> Matched | None:
+def _extrapolate(form: SiteForm, units: Array, now: MatchedMarginals, power: float) -> MatchedMarginals | None:
     """Anderson's proposal for s, if the objective rises there."""
     here, target = _encode(units, now.mean, now.variance), _encode(units, now.to_mean, now.to_variance)
     points = np.concatenate([now.points[-OUTER_MEMORY:].reshape(-1, here.size), here[None]])
@@ -96,13 +100,13 @@ def _extrapolate(form: SiteForm, units: Array, now: Matched, power: float) -> Ma
     return found._replace(points=points, residuals=residuals) if _rises(found, now) and found else None
 
 
-def _plain(form: SiteForm, now: Matched, power: float) -> Matched | None:
+def _plain(form: SiteForm, now: MatchedMarginals, power: float) -> MatchedMarginals | None:
     """s from the moments; the memory begins anew."""
     found = _match(form, now.to_mean, now.to_variance, SiteParameters(now.gamma, now.nu), power, now.residual)
     return found if _rises(found, now) else None
 
 
-def _rises(found: Matched | None, now: Matched) -> bool:
+def _rises(found: MatchedMarginals | None, now: MatchedMarginals) -> bool:
     return found is not None and found.objective >= now.objective - rounding(now.objective)
 
 
@@ -112,7 +116,7 @@ def _encode(units: Array, mean: Array, variance: Array) -> Array:
 
 def _match(
     form: SiteForm, mean: Array, variance: Array, first: SiteParameters, power: float, residual: float
-) -> Matched | None:
+) -> MatchedMarginals | None:
     """The inner loop at s = (mean, variance), to a share of the last residual."""
     near = _towards_proper(variance, first, power)
     solution = form.solve(near)
@@ -132,7 +136,9 @@ def _match(
     moments = (best.mean, best.variance)
     value, residual = -best.objective + divergence / power, float(gap.max(initial=0.0))
     inside = _largest(best.gradient) <= 10.0 * rules.gradient_tol
-    return Matched(mean, variance, *inner.parameters(best.point), *moments, value, residual, inside, none, none)
+    return MatchedMarginals(
+        mean, variance, *inner.parameters(best.point), *moments, value, residual, inside, none, none
+    )
 
 
 def _towards_proper(variance: Array, given: SiteParameters, power: float) -> SiteParameters:

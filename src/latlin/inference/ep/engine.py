@@ -16,7 +16,7 @@ import numpy as np
 
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.ep.double_loop import iterate_double_loop
-from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, State, evaluate, past_steps
+from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, SweepState, evaluate, past_steps
 from latlin.inference.evidence.engine_terms import TiltedEvidence
 from latlin.inference.forms.chain import ChainForm
 from latlin.inference.forms.site import inherit_parameters, site_form
@@ -132,13 +132,13 @@ class ExpectationPropagation:
 
     def _iterate(
         self, form: SiteForm, first: SiteParameters, verbose: bool, checkpoint: Checkpoint | None
-    ) -> Ascent[State]:
+    ) -> Ascent[SweepState]:
         begin = evaluate(form, first, self.power, 1.0 - self.damping)
         if begin is None:
             raise ValueError("the start of expectation propagation is no proper Gaussian; start from another posterior")
         sweep = self._schedule(form)
 
-        def step(state: State) -> tuple[State, Measure]:
+        def step(state: SweepState) -> tuple[SweepState, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)
             return moved, Measure(moved.log_z, moved.residual)
 
@@ -150,7 +150,7 @@ class ExpectationPropagation:
             return Parallel(form)
         return SCHEDULES["sequential" if self.sweeps == 1 and self.schedule == "auto" else self.schedule](form)
 
-    def _finish(self, form: SiteForm, first: SiteParameters, swept: Ascent[State]) -> Ascent[State]:
+    def _finish(self, form: SiteForm, first: SiteParameters, swept: Ascent[SweepState]) -> Ascent[SweepState]:
         """What the double loop reaches, where that converges; else the sweeps, after a warning."""
         if self.sweeps == 1:
             return swept
@@ -164,7 +164,7 @@ class ExpectationPropagation:
         message = f"{found.message}, after {swept.n_iter} sweeps that had not"
         return replace(swept, state=end, trace=trace, converged=True, n_iter=len(trace), message=message)
 
-    def _message(self, ascent: Ascent[State]) -> str:
+    def _message(self, ascent: Ascent[SweepState]) -> str:
         if self.sweeps == 1 and not ascent.converged:
             return f"assumed-density filtering: one pass, moments still differ by {ascent.state.residual:.2g}"
         if ascent.state.improper:
@@ -193,7 +193,7 @@ def _prior_sites(form: SiteForm) -> SiteParameters:
     return SiteParameters(zero if form.solve(SiteParameters(zero, zero)) else form.sites.typical_precision(), zero)
 
 
-def _sweep(form: SiteForm, state: State, sweep: Schedule, power: float, longest: float) -> State:
+def _sweep(form: SiteForm, state: SweepState, sweep: Schedule, power: float, longest: float) -> SweepState:
     """One sweep, with a shorter step when it leaves the proper Gaussians or the mismatch has grown."""
     length = state.length
     while length >= SHORTEST * longest:
@@ -214,7 +214,7 @@ def _sweep(form: SiteForm, state: State, sweep: Schedule, power: float, longest:
     return state
 
 
-def _relaxed(form: SiteForm, state: State, power: float) -> State | None:
+def _relaxed(form: SiteForm, state: SweepState, power: float) -> SweepState | None:
     """Negative precisions halved, each site's slope at its mean kept, so that improper cavities recover."""
     x = form.projections.times(state.u)
     change = np.where(state.gamma < 0.0, -0.5 * state.gamma, 0.0)

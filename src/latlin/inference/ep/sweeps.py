@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.inference.ep.kernels import FIXED, visit_sites
-from latlin.inference.forms.nodes import Target, site_nodes
+from latlin.inference.forms.nodes import NodeTarget, site_nodes
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
 from latlin.numerics.arrays import Array
@@ -24,7 +24,7 @@ from latlin.numerics.ascent import mix
 from latlin.numerics.linalg import whitened_squares
 
 
-class State(NamedTuple):
+class SweepState(NamedTuple):
     """An approximation in site form, the parameters its sites ask for, and how far it is from the fixed point."""
 
     gamma: Array
@@ -59,7 +59,7 @@ def match(sites: Sites, now: SiteParameters, x: Array, variance: Array, power: f
     return Matched(proper, mean, var, *tilted)
 
 
-def evaluate(form: SiteForm, parameters: SiteParameters, power: float, length: float) -> State | None:
+def evaluate(form: SiteForm, parameters: SiteParameters, power: float, length: float) -> SweepState | None:
     """The state at given site parameters, or None where they give no proper Gaussian or no finite evidence."""
     solution = form.solve(parameters)
     if solution is None:
@@ -73,7 +73,9 @@ def evaluate(form: SiteForm, parameters: SiteParameters, power: float, length: f
     improper = int((~found.proper).sum())
     residual = np.inf if improper else _mismatch(found, solution.x, variance)
     none = np.zeros((0, 2 * len(form.sites)))
-    return State(*parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length, none, none)
+    return SweepState(
+        *parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length, none, none
+    )
 
 
 def matching_parameters(found: Matched, now: SiteParameters, power: float) -> SiteParameters:
@@ -127,7 +129,7 @@ KEPT_NODES = 4_000_000
 class Schedule(Protocol):
     """A sweep over all sites: new site parameters from a state."""
 
-    def __call__(self, state: State, power: float, length: float) -> SiteParameters: ...
+    def __call__(self, state: SweepState, power: float, length: float) -> SiteParameters: ...
 
 
 #: steps that Anderson mixing remembers, and the mismatch from which on it does
@@ -144,12 +146,12 @@ class Parallel:
 
     form: SiteForm
 
-    def __call__(self, state: State, power: float, length: float) -> SiteParameters:
+    def __call__(self, state: SweepState, power: float, length: float) -> SiteParameters:
         gamma, nu = np.split(mix(*past_steps(state), length), 2)
         return SiteParameters(gamma, nu)
 
 
-def past_steps(state: State) -> tuple[Array, Array]:
+def past_steps(state: SweepState) -> tuple[Array, Array]:
     """The parameters of the last steps and where they led, one per row; far from the fixed point, those of this one."""
     here = np.concatenate([state.gamma, state.nu])
     gap = np.concatenate([state.gamma_hat, state.nu_hat]) - here
@@ -178,7 +180,7 @@ class Sequential:
     form: SiteForm
     _plans: list[_Plan] = field(default_factory=list)
 
-    def __call__(self, state: State, power: float, length: float) -> SiteParameters:
+    def __call__(self, state: SweepState, power: float, length: float) -> SiteParameters:
         walk = _Walk(self.form, state, power, length)
         old, self._plans = {plan.start: plan for plan in self._plans}, []
         size = FIRST_BLOCK
@@ -204,7 +206,7 @@ class Sequential:
 class _Walk:
     """The approximation while the sites are being visited."""
 
-    def __init__(self, form: SiteForm, state: State, power: float, length: float) -> None:
+    def __init__(self, form: SiteForm, state: SweepState, power: float, length: float) -> None:
         self._form, self._power, self._length = form, power, length
         self.parameters = SiteParameters(state.gamma.copy(), state.nu.copy())
         precision = form.restored(self.parameters, state.factor)
@@ -231,7 +233,7 @@ class _Walk:
         variance = np.where(variance > FIXED, variance, 1.0)
         found = match(sites, SiteParameters(gamma, nu), rows @ self._u, variance, self._power)
         floor = 1e-20 * found.variance
-        target = Target(found.mean, found.variance, found.tilted_mean, np.maximum(found.tilted_variance, floor))
+        target = NodeTarget(found.mean, found.variance, found.tilted_mean, np.maximum(found.tilted_variance, floor))
         return _Plan(start, stop, *site_nodes(sites, target, self._power), np.column_stack(target))
 
     def _refresh(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.chain import Chain, ChainCovariance, Smoothed, smooth, totals
+from latlin.densities.chain import Chain, ChainCovariance, SmoothedChain, smooth, totals
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -122,7 +122,7 @@ class ChainPrecision:
     parameters: SiteParameters
 
     @cached_property
-    def found(self) -> Smoothed:
+    def found(self) -> SmoothedChain:
         found = self.form.smoothed(self.parameters)
         assert found is not None  # an ascent has been there
         return found
@@ -151,7 +151,7 @@ class ChainForm(SiteForm):
     projections: ChainProjections
     chain: Chain
 
-    def smoothed(self, parameters: SiteParameters) -> Smoothed | None:
+    def smoothed(self, parameters: SiteParameters) -> SmoothedChain | None:
         """Moments of the member with these parameters."""
         return smooth(self.chain, *(self.projections.sums(values) for values in parameters))
 

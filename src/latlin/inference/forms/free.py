@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.factorised import Factorised, Table
+from latlin.densities.factorised import Factorised, FactorTable
 from latlin.inference.ep.kernels import visit_coordinates
-from latlin.inference.forms.nodes import Target, site_nodes
+from latlin.inference.forms.nodes import NodeTarget, site_nodes
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
@@ -33,7 +33,7 @@ MEMORY = 20
 BLOCK = 256
 
 
-class State(NamedTuple):
+class FreeFormState(NamedTuple):
     """Centres of the factors' Gaussian parts, the factors' means, the bound, how far from fixed, and the past."""
 
     centre: Array
@@ -110,7 +110,7 @@ class FreeForm:
         """The posterior itself factorises."""
         return not np.any(self.precision - np.diag(np.diagonal(self.precision)))
 
-    def evaluate(self, centre: Array) -> State:
+    def evaluate(self, centre: Array) -> FreeFormState:
         """The factors with these centres."""
         own = np.diagonal(self.precision)
         tilted = self.tilted(centre)
@@ -123,14 +123,14 @@ class FreeForm:
         wanted = (self.linear - pull) / own + m
         residual = float(np.max(np.abs(wanted - centre) * np.sqrt(own), initial=0.0))
         empty = np.zeros((0, len(m)))
-        return State(centre, m, bound, residual, empty, empty)
+        return FreeFormState(centre, m, bound, residual, empty, empty)
 
     def tilted(self, centre: Array) -> TiltedMoments:
         """log Z_d, mean and variance of x = αw_d under each factor with a site."""
         own = np.diagonal(self.precision)[self.coordinates]
         return self.sites.tilted_moments(self.scale * centre[self.coordinates], self.scale**2 / own)
 
-    def step(self, state: State) -> State:
+    def step(self, state: FreeFormState) -> FreeFormState:
         """A sweep over the coordinates, extrapolated if that helps."""
         swept = self.evaluate(self._sweep(state))
         points = np.concatenate([state.points[-MEMORY:], state.centre[None]])
@@ -140,7 +140,7 @@ class FreeForm:
             return guess._replace(points=points, moves=moves)
         return swept._replace(points=points, moves=moves)
 
-    def _sweep(self, state: State) -> Array:
+    def _sweep(self, state: FreeFormState) -> Array:
         mean, centre = state.mean.copy(), state.centre.copy()
         free = np.setdiff1d(np.arange(len(mean)), self.coordinates)
         nothing = np.zeros((len(free), 0))
@@ -164,10 +164,10 @@ class FreeForm:
         k = self.coordinates[part]
         m, v = scale * centre[k], scale**2 / np.diagonal(self.precision)[k]
         _, mean, variance = sites.tilted_moments(m, v)
-        target = Target(m, v, mean, np.maximum(variance, 1e-20 * v))
+        target = NodeTarget(m, v, mean, np.maximum(variance, 1e-20 * v))
         return *site_nodes(sites, target), np.column_stack(target)
 
-    def density(self, state: State) -> Factorised:
+    def density(self, state: FreeFormState) -> Factorised:
         """The factors as a density over w."""
         own = np.diagonal(self.precision)
         tilted = self.tilted(state.centre)
@@ -178,20 +178,20 @@ class FreeForm:
         log_density = LogDensity(self.origin, state.centre, own.copy(), self.sites, self.coordinates, self.scale, log_z)
         return Factorised(self.origin + state.mean, variance, log_density, self._tables(state))
 
-    def _tables(self, state: State) -> tuple[Table, ...]:
+    def _tables(self, state: FreeFormState) -> tuple[FactorTable, ...]:
         own = np.diagonal(self.precision)
         free = np.setdiff1d(np.arange(len(own)), self.coordinates)
         z = np.linspace(-9.0, 9.0, 1801)
         masses = np.exp(-0.5 * z**2)
         points = (self.origin + state.centre)[free, None] + z / np.sqrt(own[free, None])
-        tables = [Table(free, points, np.broadcast_to(masses / masses.sum(), points.shape))] if len(free) else []
+        tables = [FactorTable(free, points, np.broadcast_to(masses / masses.sum(), points.shape))] if len(free) else []
         for span, _ in self.sites.blocks:
             for start in range(span.start, span.stop, BLOCK):
                 part = slice(start, min(start + BLOCK, span.stop))
                 tables.append(self._table(part, state.centre))
         return tuple(tables)
 
-    def _table(self, part: slice, centre: Array) -> Table:
+    def _table(self, part: slice, centre: Array) -> FactorTable:
         nodes, log_weights, target = self._plan(part, centre)
         logs = log_weights - 0.5 * (nodes - target[:, :1]) ** 2 / target[:, 1:2]
         masses = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -200,7 +200,7 @@ class FreeForm:
         order = np.argsort(nodes / scale, axis=1)
         points = np.take_along_axis(nodes / scale, order, axis=1) + self.origin[k, None]
         masses = np.take_along_axis(masses / masses.sum(axis=1, keepdims=True), order, axis=1)
-        return Table(k, points, masses)
+        return FactorTable(k, points, masses)
 
 
 def free_form(model: LatentLinearModel) -> FreeForm | None:

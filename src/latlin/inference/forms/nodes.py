@@ -30,7 +30,7 @@ STEP_IN_STRIPS, STEP_IN_WIDTHS = 0.19, 0.4
 MOST_EVEN = 256
 
 
-class Target(NamedTuple):
+class NodeTarget(NamedTuple):
     """Gaussians and their products with f: means and variances, one per site."""
 
     mean: Array
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 def lay_nodes(
-    log_f: Callable[[Array], Array], target: Target, regions: Regions, *, kinks: bool = False
+    log_f: Callable[[Array], Array], target: NodeTarget, regions: Regions, *, kinks: bool = False
 ) -> tuple[Array, Array]:
     """Nodes x and log weights, of shape (sites, nodes), with Σ exp(log w) g(x) = ∫ f(x) g(x) dx.
 
@@ -69,7 +69,7 @@ def lay_nodes(
     return np.ascontiguousarray(x.T), np.ascontiguousarray(log_w.T)
 
 
-def lay_even_nodes(log_f: Callable[[Array], Array], target: Target, strip: Array) -> tuple[Array, Array] | None:
+def lay_even_nodes(log_f: Callable[[Array], Array], target: NodeTarget, strip: Array) -> tuple[Array, Array] | None:
     """As `lay_nodes`, equidistant, for an f analytic in |Im x| < strip; None where that takes too many."""
     s, width = np.sqrt(target.variance), np.sqrt(target.tilted_variance)
     reach = np.minimum(28.0 * width, 14.0 * s)
@@ -84,7 +84,7 @@ def lay_even_nodes(log_f: Callable[[Array], Array], target: Target, strip: Array
     return np.ascontiguousarray(x.T), np.ascontiguousarray((np.log(step) + log_f(x)).T)
 
 
-def site_nodes(sites: Sites, target: Target, power: float = 1.0) -> tuple[Array, Array]:
+def site_nodes(sites: Sites, target: NodeTarget, power: float = 1.0) -> tuple[Array, Array]:
     """Nodes x and log weights, (sites, nodes), for φ_n(x + o_n)^{power·weight_n} near the target's Gaussians.
 
     The sites are of one potential.

@@ -30,7 +30,7 @@ LARGE = 500
 ROUGH, STEPS = 0.1, 500
 
 
-class Point(NamedTuple):
+class ExpansionPoint(NamedTuple):
     """A deviation δ from the prior mean, its projections, the log joint with its gradient, and the sites' ψ″ there."""
 
     deviation: Array
@@ -70,11 +70,11 @@ class ProductForm:
         """Prior standard deviations of each coordinate given the others, in which gradients are measured."""
         return 1.0 / np.sqrt(self.prior.precision.diagonal())
 
-    def at(self, deviation: Array, x: Array, objective: float) -> Point:
+    def at(self, deviation: Array, x: Array, objective: float) -> ExpansionPoint:
         """A point with the slopes there."""
         first, second, _ = self.sites.derivatives(x)
         gradient = self.prior.linear - self.prior.precision @ deviation + self._transposed @ first
-        return Point(deviation, x, objective, second, gradient)
+        return ExpansionPoint(deviation, x, objective, second, gradient)
 
     def log_joint(self, deviation: Array, x: Array) -> float:
         quadratic = float(deviation @ (self.prior.linear - 0.5 * (self.prior.precision @ deviation)))
@@ -86,7 +86,7 @@ class ProductForm:
         """The diagonal of P = Λ + HᵀΓH."""
         return self.prior.precision.diagonal() + self._squares @ gamma
 
-    def direction(self, point: Point) -> Array:
+    def direction(self, point: ExpansionPoint) -> Array:
         """Newton's step, found the better the smaller the gradient is."""
         gamma = np.maximum(-point.curvature, 0.0)
 
@@ -122,10 +122,10 @@ def find_mode_by_products(
     label: str,
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
-) -> Ascent[Point]:
+) -> Ascent[ExpansionPoint]:
     """Climb the log joint from a w, or from the prior mean."""
 
-    def step(point: Point) -> tuple[Point, Measure]:
+    def step(point: ExpansionPoint) -> tuple[ExpansionPoint, Measure]:
         reached = _newton_step(form, point)
         return reached, Measure(reached.objective, float(np.abs(reached.gradient * form.scale).max(initial=0.0)))
 
@@ -133,13 +133,13 @@ def find_mode_by_products(
     x = form.rows @ deviation
     first = form.at(deviation, x, form.log_joint(deviation, x))
 
-    def evaluate(point: Point) -> float:
+    def evaluate(point: ExpansionPoint) -> float:
         return form.log_joint(point.deviation, form.rows @ point.deviation)
 
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
-def _newton_step(form: ProductForm, point: Point) -> Point:
+def _newton_step(form: ProductForm, point: ExpansionPoint) -> ExpansionPoint:
     """The longest of the steps 1, ½, ¼, … that raises the log joint, or the point itself."""
     direction = form.direction(point)
     shift = form.rows @ direction

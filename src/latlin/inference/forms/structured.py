@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.structured.base import Structure
-from latlin.densities.structured.rows import Rows
+from latlin.densities.structured.rows import ProjectionRows
 from latlin.densities.structured.stacked_rows import StackedRows, as_rows
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening
 from latlin.distributed.blocks import Block, Blocks
@@ -52,7 +52,7 @@ class StructuredSites:
     structure : Structure
     """
 
-    rows: Rows
+    rows: ProjectionRows
     sites: Sites
     structure: Structure
 
@@ -164,7 +164,7 @@ class StructuredForm:
     whitening: DiagonalWhitening
     prior: float
     constant: float
-    rows: Rows
+    rows: ProjectionRows
     sites: Sites
     probed: bool
     elsewhere: SitesElsewhere | None = None
@@ -251,7 +251,7 @@ def _matrix(factor: SiteFactor, dim: int) -> Any:
     return sparse.eye_array(dim, format="csr") if factor.H is None else factor.H
 
 
-def _stack(matrices: list[Any], scale: Array, probes: int) -> Rows:
+def _stack(matrices: list[Any], scale: Array, probes: int) -> ProjectionRows:
     parts = tuple(as_rows(matrix, scale, probes, random_state=i) for i, matrix in enumerate(matrices))
     if not parts:
         return as_rows(sparse.csr_array((0, len(scale))), scale)

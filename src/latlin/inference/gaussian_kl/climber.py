@@ -21,12 +21,12 @@ from scipy.sparse.linalg import LinearOperator, cg
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.densities.structured.diagonal import Diagonal
-from latlin.densities.structured.rows import Rows
+from latlin.densities.structured.diagonal import DiagonalStructure
+from latlin.densities.structured.rows import ProjectionRows
 from latlin.distributed.blocks import Block
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.structured import BlockView, StructuredForm, site_precision, structured_form
-from latlin.inference.gaussian_kl.structured import Objective, State, climb, finite_view
+from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredState, climb, finite_view
 from latlin.inference.local_bound.double_loop import maximise_local_bound
 from latlin.inference.local_bound.families import LanczosFamily
 from latlin.inference.model import LatentLinearModel
@@ -47,11 +47,11 @@ STEPS = 200
 APART = 1e-3
 
 
-class Fit(NamedTuple):
+class StructuredFit(NamedTuple):
     """A structure, the ascent in it, and what a user should know."""
 
     structure: Structure
-    ascent: Ascent[State]
+    ascent: Ascent[StructuredState]
     note: str = ""
 
 
@@ -102,7 +102,7 @@ class Precision:
 def precision_sums(block: Block, view: BlockView, m: Array, scale: Array, columns: Array) -> tuple[Any, ...]:
     """HᵀΓH times some columns, Γ at a diagonal Gaussian."""
     total = np.zeros(columns.shape)
-    for sites in view.sites(block, Diagonal(len(m))):
+    for sites in view.sites(block, DiagonalStructure(len(m))):
         gamma = site_precision(finite_view(sites, m, scale).expected.d_var)
         total += sites.rows.block_transposed(gamma[:, None] * sites.rows.block_times(columns))
     return (total,)
@@ -111,7 +111,7 @@ def precision_sums(block: Block, view: BlockView, m: Array, scale: Array, column
 def gram_sums(block: Block, view: BlockView, m: Array, scale: Array, chosen: NDArray[np.int64]) -> tuple[Any, ...]:
     """HᵀΓH between some coordinates, Γ at a diagonal Gaussian."""
     total = np.zeros((len(chosen),) * 2)
-    for sites in view.sites(block, Diagonal(len(m))):
+    for sites in view.sites(block, DiagonalStructure(len(m))):
         gamma = site_precision(finite_view(sites, m, scale).expected.d_var)
         total += weighted_gram(sites.rows, gamma, chosen)
     return (total,)
@@ -120,12 +120,12 @@ def gram_sums(block: Block, view: BlockView, m: Array, scale: Array, chosen: NDA
 def energy_sums(block: Block, view: BlockView) -> tuple[Any, ...]:
     """Diagonal of HᵀΓH with the sites' typical curvatures."""
     total = np.zeros(len(view.scale))
-    for sites in view.sites(block, Diagonal(len(view.scale))):
+    for sites in view.sites(block, DiagonalStructure(len(view.scale))):
         total += sites.rows.energy(sites.sites.typical_precision())
     return (total,)
 
 
-def weighted_gram(rows: Rows, gamma: Array, chosen: NDArray[np.int64]) -> Array:
+def weighted_gram(rows: ProjectionRows, gamma: Array, chosen: NDArray[np.int64]) -> Array:
     """HᵀΓH between some coordinates."""
     if hasattr(rows, "matrix") and sparse.issparse(rows.matrix):
         columns = rows.matrix.tocsc()[:, chosen]
@@ -157,14 +157,14 @@ class Climber:
     verbose: bool
     checkpoint: Checkpoint | None
 
-    def rough(self, structure: Structure, start: Array, change: float = 1e-4) -> Ascent[State]:
+    def rough(self, structure: Structure, start: Array, change: float = 1e-4) -> Ascent[StructuredState]:
         """An ascent good enough to start another, ended when the bound changes relatively by less than `change`."""
         rules = replace(self.rules, gradient_tol=max(ROUGH, self.rules.gradient_tol), objective_tol=change)
-        return climb(Objective(self.form, structure), start, rules, "start", warn=False)
+        return climb(StructuredBound(self.form, structure), start, rules, "start", warn=False)
 
-    def final(self, structure: Structure, start: Array) -> Ascent[State]:
+    def final(self, structure: Structure, start: Array) -> Ascent[StructuredState]:
         """The ascent whose end is the fit."""
-        objective = Objective(self.form, structure)
+        objective = StructuredBound(self.form, structure)
         factor = 1 if objective.concave else PATIENCE
         rules = replace(self.rules, max_iter=factor * self.rules.max_iter)
         return climb(objective, start, rules, "Gaussian KL", self.verbose, self.checkpoint)
@@ -172,37 +172,37 @@ class Climber:
     def diagonal(self, mean: Array, scale: Array) -> tuple[Array, Array, Precision]:
         """Mean and scales of a rough diagonal fit, and the precision there."""
         dim = self.form.dim
-        state = self.rough(Diagonal(dim), np.concatenate([mean, scale])).state
+        state = self.rough(DiagonalStructure(dim), np.concatenate([mean, scale])).state
         m, scale = state.point[:dim], state.point[dim:]
         away = state.elsewhere[:dim] if len(state.elsewhere) else 0.0
         return m, scale, Precision(self.form, site_precision(state.d_var), m, scale, away)
 
 
-class Covariance(Protocol):
+class CovarianceOption(Protocol):
     """A kind of covariance: options only; see `latlin.covariances`."""
 
     #: its name as a word
     name: ClassVar[str]
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         """Fit it from a mean and standard deviations in the coordinates of the climber's form."""
         ...
 
-    def continue_fit(self, climber: Climber, start: Start) -> Fit | None:
+    def continue_fit(self, climber: Climber, start: Start) -> StructuredFit | None:
         """Fit it from a posterior with a covariance of this kind; None to start from its moments alone."""
         ...
 
 
-class Moments(NamedTuple):
+class DiagonalMoments(NamedTuple):
     """Mean and standard deviations of a diagonal Gaussian in whitened coordinates."""
 
     mean: Array
     scale: Array
 
 
-def structured_starts(form: StructuredForm) -> list[Moments]:
+def structured_starts(form: StructuredForm) -> list[DiagonalMoments]:
     """Places to start from; the last always serves."""
-    usual = Moments(np.zeros(form.dim), np.broadcast_to(typical_scale(form), form.dim).astype(float))
+    usual = DiagonalMoments(np.zeros(form.dim), np.broadcast_to(typical_scale(form), form.dim).astype(float))
     if form.elsewhere is not None:
         return [usual]
     if form.log_concave:
@@ -214,7 +214,7 @@ def structured_starts(form: StructuredForm) -> list[Moments]:
     return [*mode, *bound, usual]
 
 
-def _is_far(form: StructuredForm, usual: Moments) -> bool:
+def _is_far(form: StructuredForm, usual: DiagonalMoments) -> bool:
     """Whether the sites pull so hard at the usual place that steps from there go astray, as large counts do."""
     if not len(form.sites) or not all(potential.smooth for potential in form.sites.potentials):
         return False
@@ -222,7 +222,7 @@ def _is_far(form: StructuredForm, usual: Moments) -> bool:
     return not np.abs(slope).max(initial=0.0) < FAR
 
 
-def _at_centres(form: StructuredForm, usual: Moments) -> Moments:
+def _at_centres(form: StructuredForm, usual: DiagonalMoments) -> DiagonalMoments:
     """The mean of the Gaussian whose sites stand at their own centres, with the curvature that they have there."""
     sites = form.sites
     spans = [(potential, span.stop - span.start) for span, potential in sites.blocks]
@@ -234,10 +234,10 @@ def _at_centres(form: StructuredForm, usual: Moments) -> Moments:
 
     operator = LinearOperator((form.dim, form.dim), matvec=times, dtype=float)
     u, _ = cg(operator, form.rows.transposed(gamma * centre), rtol=1e-8, maxiter=10 * form.dim)
-    return Moments(u, _scales(form, gamma, usual))
+    return DiagonalMoments(u, _scales(form, gamma, usual))
 
 
-def _expand_mode(form: StructuredForm, usual: Moments) -> Moments:
+def _expand_mode(form: StructuredForm, usual: DiagonalMoments) -> DiagonalMoments:
     def loss(u: Array) -> tuple[float, Array]:
         x = form.rows.times(u)
         value = float(np.sum(form.sites.log_density(x))) - 0.5 * form.prior * float(u @ u)
@@ -246,22 +246,22 @@ def _expand_mode(form: StructuredForm, usual: Moments) -> Moments:
 
     u = minimize(loss, usual.mean, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
     curvature = -form.sites.derivatives(form.rows.times(u)).second
-    return Moments(u, _scales(form, curvature, usual))
+    return DiagonalMoments(u, _scales(form, curvature, usual))
 
 
-def _match_local_bound(form: StructuredForm, usual: Moments) -> Moments:
+def _match_local_bound(form: StructuredForm, usual: DiagonalMoments) -> DiagonalMoments:
     family = LanczosFamily(form, min(RANK, form.dim))
     rules = Rules(gradient_tol=1e-2, objective_tol=1e-4, max_iter=OUTER)
     best = maximise_local_bound(family, family.first(), rules, label="start", warn=False).state
-    return Moments(best.u, _scales(form, best.gamma, usual))
+    return DiagonalMoments(best.u, _scales(form, best.gamma, usual))
 
 
-def _scales(form: StructuredForm, gamma: Array, usual: Moments) -> Array:
+def _scales(form: StructuredForm, gamma: Array, usual: DiagonalMoments) -> Array:
     precision = form.prior + form.rows.energy(np.maximum(gamma, 0.0))
     return np.where(precision > 0.0, 1.0 / np.sqrt(np.maximum(precision, np.finfo(float).tiny)), usual.scale)
 
 
-def best_fit(covariance: Covariance, climber: Climber, starts: list[Moments]) -> Fit:
+def best_fit(covariance: CovarianceOption, climber: Climber, starts: list[DiagonalMoments]) -> StructuredFit:
     """The fit with the highest bound from several places."""
     if len(starts) == 1:
         return covariance.fit(climber, *starts[0])
@@ -276,14 +276,14 @@ def fit_rough_diagonal(model: LatentLinearModel) -> Gaussian:
     form = structured_form(model)
     climber = Climber(form, Rules(), verbose=False, checkpoint=None)
     best = _ends_apart(climber, structured_starts(form))[0]
-    covariance = StructuredCovariance(form.whitening, Diagonal(form.dim), best.scale)
+    covariance = StructuredCovariance(form.whitening, DiagonalStructure(form.dim), best.scale)
     return Gaussian(form.weights(best.mean), covariance)
 
 
-def _ends_apart(climber: Climber, starts: list[Moments]) -> list[Moments]:
+def _ends_apart(climber: Climber, starts: list[DiagonalMoments]) -> list[DiagonalMoments]:
     """Where rough diagonal fits from the starts end, the highest first and each optimum once."""
-    diagonal = Diagonal(climber.form.dim)
-    objective = Objective(climber.form, diagonal)
+    diagonal = DiagonalStructure(climber.form.dim)
+    objective = StructuredBound(climber.form, diagonal)
     points = [np.concatenate(start) for start in starts]
     finite = [point for point in points if objective.evaluate(point) is not None] or points[-1:]
     states = sorted((climber.rough(diagonal, point).state for point in finite), key=lambda state: -state.bound)
@@ -291,13 +291,13 @@ def _ends_apart(climber: Climber, starts: list[Moments]) -> list[Moments]:
     for state in states[1:]:
         if apart[-1].bound - state.bound > APART * (1.0 + abs(state.bound)):
             apart.append(state)
-    return [Moments(*np.split(state.point, 2)) for state in apart]
+    return [DiagonalMoments(*np.split(state.point, 2)) for state in apart]
 
 
-def inherit_moments(form: StructuredForm, start: Start) -> Moments:
+def inherit_moments(form: StructuredForm, start: Start) -> DiagonalMoments:
     """The moments of a posterior, with typical scales where it has none."""
     if len(start.mean) != form.dim:
         raise ValueError(f"start has dimension {len(start.mean)}, but the model has {form.dim}")
     scale = np.sqrt(start.variance) / form.whitening.scale
     usual = typical_scale(form)
-    return Moments(form.coordinates(start.mean), np.where(np.isfinite(scale) & (scale > 0.0), scale, usual))
+    return DiagonalMoments(form.coordinates(start.mean), np.where(np.isfinite(scale) & (scale > 0.0), scale, usual))

@@ -20,7 +20,7 @@ from latlin.densities.structured.base import Structure
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
 from latlin.inference.forms.sites import Start
-from latlin.inference.gaussian_kl.climber import Climber, Covariance, Fit, Precision, unit_columns
+from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, Precision, StructuredFit, unit_columns
 from latlin.numerics.arrays import Array
 from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
@@ -35,7 +35,7 @@ class Structured:
 
     name: ClassVar[str]
 
-    def continue_fit(self, climber: Climber, start: Start) -> Fit | None:
+    def continue_fit(self, climber: Climber, start: Start) -> StructuredFit | None:
         return None
 
 
@@ -65,9 +65,9 @@ class Diagonal(Structured):
 
     name: ClassVar[str] = "diagonal"
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
-        structure = diagonal.Diagonal(climber.form.dim)
-        return Fit(structure, climber.final(structure, np.concatenate([mean, scale])))
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
+        structure = diagonal.DiagonalStructure(climber.form.dim)
+        return StructuredFit(structure, climber.final(structure, np.concatenate([mean, scale])))
 
 
 @storable_by_arguments
@@ -87,7 +87,7 @@ class Banded(Structured):
     def __post_init__(self) -> None:
         check_count(self.bandwidth, "bandwidth", self.name, least=0)
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         return _lift_diagonal(banded_triangle(climber.form.dim, int(self.bandwidth)), climber, mean, scale)
 
 
@@ -109,7 +109,7 @@ class Sparse(Structured):
         if self.pattern is None:
             raise ValueError("covariance='sparse' needs pattern, a matrix whose non-zeros are the places of the factor")
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         return _lift_diagonal(sparse_triangle(climber.form.dim, self.pattern), climber, mean, scale)
 
 
@@ -134,7 +134,7 @@ class BlockDiagonal(Structured):
         if not np.issubdtype(listed.dtype, np.integer) or len(np.unique(listed)) != len(listed) or listed.min() < 0:
             raise ValueError(f"blocks must list every coordinate at most once, got {self.blocks!r}")
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         dim = climber.form.dim
         places = [np.meshgrid(np.sort(block), np.sort(block), indexing="ij") for block in self.blocks]
         i, j = (np.concatenate([pair[k].ravel() for pair in places]) for k in (0, 1))
@@ -144,10 +144,10 @@ class BlockDiagonal(Structured):
         return _lift_diagonal(sparse_triangle(dim, sparse.triu(pattern)), climber, mean, scale)
 
 
-def _lift_diagonal(structure: Structure, climber: Climber, mean: Array, scale: Array) -> Fit:
+def _lift_diagonal(structure: Structure, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
     """The fit of a structure from a rough diagonal one."""
     mean, scale, _ = climber.diagonal(mean, scale)
-    return Fit(structure, climber.final(structure, np.concatenate([mean, structure.spread(scale)])))
+    return StructuredFit(structure, climber.final(structure, np.concatenate([mean, structure.spread(scale)])))
 
 
 @storable_by_arguments
@@ -173,24 +173,24 @@ class Chevron(Structured):
         if isinstance(self.order, str) and self.order != "natural":
             raise ValueError(f"order must be None, 'natural' or a list of coordinates, got {self.order!r}")
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         dim = climber.form.dim
         rank = min(int(self.rank), dim)
         mean, scale, precision = climber.diagonal(mean, scale)
         first = choose_entangled(precision, rank) if self.order is None else self._given(dim, rank)
-        structure = chevron.Chevron(dim, first)
+        structure = chevron.ChevronStructure(dim, first)
         theta = best_chevron(precision, structure)
         start = np.concatenate([mean, structure.spread(scale) if theta is None else theta])
-        return Fit(structure, climber.final(structure, start))
+        return StructuredFit(structure, climber.final(structure, start))
 
-    def continue_fit(self, climber: Climber, start: Start) -> Fit | None:
+    def continue_fit(self, climber: Climber, start: Start) -> StructuredFit | None:
         """From a chevron as this one, with the coordinates to which it gave full rows."""
         covariance = getattr(start.density, "structure", None)
         form = climber.form
         if not isinstance(covariance, StructuredCovariance) or len(start.mean) != form.dim:
             return None
         structure = covariance.structure
-        if not (isinstance(structure, chevron.Chevron) and self._makes(structure)):
+        if not (isinstance(structure, chevron.ChevronStructure) and self._makes(structure)):
             return None
         # S = L F̃ᵀF̃ L, so in the new coordinates F̃ L/L′
         ratio = covariance.whitening.scale / form.whitening.scale
@@ -198,9 +198,11 @@ class Chevron(Structured):
         theta = structure.joined(ratio[:, None] * loadings, ratio * scale)
         mean, _, precision = climber.diagonal(form.coordinates(start.mean), theta[structure.pivots])
         best = best_chevron(precision, structure, near=theta)
-        return Fit(structure, climber.final(structure, np.concatenate([mean, theta if best is None else best])))
+        return StructuredFit(
+            structure, climber.final(structure, np.concatenate([mean, theta if best is None else best]))
+        )
 
-    def _makes(self, structure: chevron.Chevron) -> bool:
+    def _makes(self, structure: chevron.ChevronStructure) -> bool:
         """Whether a structure is one that may be chosen here."""
         rank = min(int(self.rank), structure.dim)
         return structure.rank == rank and (
@@ -232,17 +234,17 @@ class LowRank(Structured):
     def __post_init__(self) -> None:
         check_count(self.rank, "rank", self.name)
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         dim = climber.form.dim
         rank = min(int(self.rank), dim)
         mean, scale, precision = climber.diagonal(mean, scale)
-        structure = low_rank.LowRank(dim, rank)
+        structure = low_rank.LowRankStructure(dim, rank)
         loadings = wide_directions(precision, scale, rank)
         smallest = (0.1 * scale) ** 2 + low_rank.SMALLEST**2
         rest = np.sqrt(np.maximum(scale**2 - 0.5 * np.sum(loadings**2, axis=1), smallest))
         start = np.concatenate([mean, structure.joined(loadings, rest)])
         note = "; the bound is not concave in a low-rank covariance, so this optimum may be local"
-        return Fit(structure, climber.final(structure, start), note)
+        return StructuredFit(structure, climber.final(structure, start), note)
 
 
 def check_count(value: Any, name: str, covariance: str, least: int = 1) -> None:
@@ -251,7 +253,7 @@ def check_count(value: Any, name: str, covariance: str, least: int = 1) -> None:
         raise ValueError(f"covariance={covariance!r} needs {name}, an integer of at least {least}, got {value!r}")
 
 
-def name_covariance(name: str, kinds: Sequence[type[Any]], options: dict[str, Any]) -> Full | Covariance:
+def name_covariance(name: str, kinds: Sequence[type[Any]], options: dict[str, Any]) -> Full | CovarianceOption:
     """The covariance of a name with its options; None is an option that was not given."""
     known = {kind.name: kind for kind in kinds}
     if name not in known:
@@ -294,7 +296,7 @@ def choose_entangled(precision: Precision, rank: int) -> NDArray[np.int64]:
     return np.array(taken, dtype=np.int64)
 
 
-def best_chevron(precision: Precision, structure: chevron.Chevron, near: Array | None = None) -> Array | None:
+def best_chevron(precision: Precision, structure: chevron.ChevronStructure, near: Array | None = None) -> Array | None:
     """θ of the best chevron for fixed site curvatures, None where a coordinate has none or rounding spoils it.
 
     With P = prior + HᵀΓH the best C has as full rows the first rows of the Cholesky factor of S = P⁻¹, which need only

@@ -19,7 +19,7 @@ from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, RefusedEvidence
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.gaussian_kl.climber import Climber, Covariance, best_fit, inherit_moments, structured_starts
+from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.covariances import (
     Banded,
     Chevron,
@@ -30,7 +30,7 @@ from latlin.inference.gaussian_kl.covariances import (
     Sparse,
     name_covariance,
 )
-from latlin.inference.gaussian_kl.full import ALGORITHMS, Task, choose_algorithm
+from latlin.inference.gaussian_kl.full import ALGORITHMS, FullTask, choose_algorithm
 from latlin.inference.gaussian_kl.split import split
 from latlin.inference.gaussian_kl.subspace import Subspace
 from latlin.inference.model import LatentLinearModel, Model, in_memory
@@ -90,7 +90,7 @@ class GaussianKL:
     """
 
     name: ClassVar[str] = "gkl"
-    covariance: str | Full | Estimated | Covariance = "full"
+    covariance: str | Full | Estimated | CovarianceOption = "full"
     rank: int | None = None
     bandwidth: int | None = None
     order: Any = None
@@ -112,7 +112,7 @@ class GaussianKL:
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
 
     @property
-    def structure(self) -> Full | Estimated | Covariance:
+    def structure(self) -> Full | Estimated | CovarianceOption:
         """The covariance as an object with its options."""
         options = {name: getattr(self, name) for name in OPTIONS}
         if isinstance(self.covariance, str):
@@ -138,14 +138,14 @@ class GaussianKL:
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         # a rough fit need not wait for the last digits of its bound either
         rules = replace(rules, objective_tol=max(rules.objective_tol, STILL * self.tol))
-        task = Task(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
+        task = FullTask(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
         if isinstance(structure, Estimated):
             refuse_checkpoint(checkpoint)
             return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
 
-    def _run_full(self, task: Task) -> Posterior:
+    def _run_full(self, task: FullTask) -> Posterior:
         started, model = time.perf_counter(), task.model
         ascent, density, bound, sites = choose_algorithm(self.algorithm, model).fit(task)
         return Posterior(
@@ -200,7 +200,7 @@ class GaussianKL:
             evidence_term=RefusedEvidence(NO_GRADIENT),
         )
 
-    def _run_structured(self, covariance: Covariance, task: Task) -> Posterior:
+    def _run_structured(self, covariance: CovarianceOption, task: FullTask) -> Posterior:
         started, (model, start, rules, verbose, checkpoint) = time.perf_counter(), task
         form = structured_form(model, self.probes)
         starts = structured_starts(form) if start is None else [inherit_moments(form, start)]

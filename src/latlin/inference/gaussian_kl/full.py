@@ -35,7 +35,7 @@ from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
-from latlin.inference.gaussian_kl.structured import Objective, climb
+from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
@@ -64,7 +64,7 @@ NO_START = (
 )
 
 
-class Task(NamedTuple):
+class FullTask(NamedTuple):
     """A fit to make: the model, where to start, when to stop, what to show and where to keep the state."""
 
     model: Model
@@ -74,7 +74,7 @@ class Task(NamedTuple):
     checkpoint: Checkpoint | None
 
     @property
-    def short(self) -> Task:
+    def short(self) -> FullTask:
         """The same for a few steps, after which another algorithm may be better."""
         return self._replace(rules=replace(self.rules, max_iter=min(QUICK, self.rules.max_iter)))
 
@@ -96,7 +96,7 @@ class FullFit(NamedTuple):
 class Algorithm(Protocol):
     """How to reach the optimum."""
 
-    def fit(self, task: Task) -> FullFit: ...
+    def fit(self, task: FullTask) -> FullFit: ...
 
 
 def choose_algorithm(name: str, model: Model) -> Algorithm:
@@ -147,13 +147,13 @@ class BySums:
 
     form: SumForm
 
-    def fit(self, task: Task) -> FullFit:
+    def fit(self, task: FullTask) -> FullFit:
         ascent = self.climb(task)
         if ascent is None:
             raise ValueError(NO_START)
         return self.conclude(_warn(ascent))
 
-    def climb(self, task: Task) -> Ascent[Reached[sums.SumPlace]] | None:
+    def climb(self, task: FullTask) -> Ascent[Reached[sums.SumPlace]] | None:
         """The ascent, or None where no start has a finite bound."""
         model, start, rules, verbose, checkpoint = task
         first = sums.first_place(self.form, model.smooth, start)
@@ -174,7 +174,7 @@ class BySums:
 class BySumsFirst(BySums):
     """The ascent by sums; from the beginning by sites where that crawls or ends before the optimum."""
 
-    def fit(self, task: Task) -> FullFit:
+    def fit(self, task: FullTask) -> FullFit:
         ascent = self.climb(task.short)
         if ascent is not None and (ascent.converged or ascent.n_iter == task.rules.max_iter):
             return self.conclude(_warn(ascent))
@@ -188,7 +188,7 @@ class BySumsFirst(BySums):
 class BySites:
     """The ascent on (γ, ν) of every site: several starts, accelerated steps, second-order ones at need."""
 
-    def fit(self, task: Task) -> FullFit:
+    def fit(self, task: FullTask) -> FullFit:
         model = in_memory(task.model)
         form = site_form(model)
         ascent = self._finish(form, model, self._climb(form, model, task.short), task)
@@ -196,7 +196,7 @@ class BySites:
         return FullFit(ascent, form.density(solution), ascent.state.bound, solution.parameters)
 
     @staticmethod
-    def _climb(form: SiteForm, model: LatentLinearModel, task: Task) -> Ascent[Reached[sites.SitePlace]]:
+    def _climb(form: SiteForm, model: LatentLinearModel, task: FullTask) -> Ascent[Reached[sites.SitePlace]]:
         begin = partial(sites.evaluate, form, tol=task.rules.gradient_tol)
         known = [] if task.start is None else [partial(inherit_parameters, form, model, task.start)]
         firsts = filter(None, (begin(start()) for start in known or _starts(form, model)))
@@ -219,7 +219,7 @@ class BySites:
 
     @staticmethod
     def _finish(
-        form: SiteForm, model: LatentLinearModel, ascent: Ascent[Reached[sites.SitePlace]], task: Task
+        form: SiteForm, model: LatentLinearModel, ascent: Ascent[Reached[sites.SitePlace]], task: FullTask
     ) -> Ascent[Reached[sites.SitePlace]]:
         """The ascent, gone on with by second-order steps in (m, C) where the accelerated ones crawl."""
         rules = task.rules
@@ -243,7 +243,7 @@ class BySites:
 class ByEntries(BySites):
     """The ascent on the entries of a sparse precision, where they are fewer than the sites; else by sites."""
 
-    def fit(self, task: Task) -> FullFit:
+    def fit(self, task: FullTask) -> FullFit:
         model = in_memory(task.model)
         form = site_form(model)
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
@@ -254,7 +254,7 @@ class ByEntries(BySites):
         return super().fit(task._replace(checkpoint=None)) if found is None else found
 
     @staticmethod
-    def _by_entries(form: SparseForm, model: LatentLinearModel, task: Task) -> FullFit | None:
+    def _by_entries(form: SparseForm, model: LatentLinearModel, task: FullTask) -> FullFit | None:
         """The fit, or None where it has no start or has not converged in a few steps."""
         start = _expand_mode(form) if task.start is None else inherit_parameters(form, model, task.start)
         coordinates = entries.EntryCoordinates(form)
@@ -275,7 +275,7 @@ class ByBlockEntries:
 
     form: SparseBlockForm
 
-    def fit(self, task: Task) -> FullFit:
+    def fit(self, task: FullTask) -> FullFit:
         coordinates = entries.EntryCoordinates(self.form)
         first = self._begin(coordinates, task.start)
         if first is None:
@@ -320,7 +320,7 @@ def climb_second_order(model: LatentLinearModel, start: Gaussian, rules: Rules) 
     # S̃ = L⁻¹SL⁻ᵀ = CᵀC
     factor = cholesky(start.covariance() / np.outer(scale, scale), name="the covariance", max_jitter=1e-8).factor
     point = np.concatenate([form.coordinates(start.mean), structure.flat(sparse.csc_array(factor))])
-    end = climb(Objective(form, structure), point, rules, "Gaussian KL", warn=False).state.point
+    end = climb(StructuredBound(form, structure), point, rules, "Gaussian KL", warn=False).state.point
     covariance = StructuredCovariance(form.whitening, structure, end[form.dim :])
     return Gaussian(form.weights(end[: form.dim]), covariance)
 

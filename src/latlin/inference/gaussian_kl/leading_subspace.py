@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from latlin.densities.structured.rows import Rows, one_pool
+from latlin.densities.structured.rows import ProjectionRows, one_pool
 from latlin.numerics.arrays import Array
 
 #: columns filtered at once
@@ -60,10 +60,10 @@ class Operator(Protocol):
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnProducts:
     """A = HᵀΓH."""
 
-    rows: Rows
+    rows: ProjectionRows
     weights: Array
 
     @property
@@ -84,10 +84,10 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Sites:
+class SiteProducts:
     """A = Γ½HHᵀΓ½."""
 
-    rows: Rows
+    rows: ProjectionRows
     root: Array
 
     @property
@@ -116,25 +116,25 @@ class Sites:
         return Leading(basis, found.values)
 
 
-def first_leading(rows: Rows, weights: Array, rank: int) -> Leading:
+def first_leading(rows: ProjectionRows, weights: Array, rank: int) -> Leading:
     """From random directions, always the same."""
     with one_pool(rows):
         if not rank < rows.shape[0] < rows.shape[1]:
-            return _started(Columns(rows, weights), rank)
-        sites = Sites(rows, np.sqrt(weights))
+            return _started(ColumnProducts(rows, weights), rank)
+        sites = SiteProducts(rows, np.sqrt(weights))
         return sites.columns(_started(sites, rank))
 
 
-def better_leading(rows: Rows, weights: Array, now: Leading) -> Leading:
+def better_leading(rows: ProjectionRows, weights: Array, now: Leading) -> Leading:
     """One filtered step from a basis, which is kept."""
     with one_pool(rows):
         if not len(now.values) < rows.shape[0] < rows.shape[1]:
-            operator = Columns(rows, weights)
+            operator = ColumnProducts(rows, weights)
             return _improved(operator, _turned(operator, now.basis.copy()))
-        return _better_by_sites(Sites(rows, np.sqrt(weights)), now)
+        return _better_by_sites(SiteProducts(rows, np.sqrt(weights)), now)
 
 
-def _better_by_sites(sites: Sites, now: Leading) -> Leading:
+def _better_by_sites(sites: SiteProducts, now: Leading) -> Leading:
     rows = sites.rows
     basis = np.empty((rows.shape[0], len(now.values)))
     for columns in _blocks(0, basis.shape[1]):

@@ -36,7 +36,7 @@ MEMORY = 10
 INNER_STEPS = 250
 
 
-class State(NamedTuple):
+class StructuredState(NamedTuple):
     """A point (m, θ), the bound and its gradient there, and past L-BFGS steps.
 
     Of the sites in memory their expectations are kept; of those elsewhere the diagonal of minus their Hessian.
@@ -60,7 +60,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Objective:
+class StructuredBound:
     """The bound of a form as a function of (m, θ) for one structure."""
 
     form: StructuredForm
@@ -79,7 +79,7 @@ class Objective:
         """m and θ."""
         return point[: self.form.dim], point[self.form.dim :]
 
-    def evaluate(self, point: Array) -> State | None:
+    def evaluate(self, point: Array) -> StructuredState | None:
         """Bound and gradient at a point, or None where there is no Gaussian or no finite bound."""
         m, theta = self.split(point)
         log_det = self.structure.log_det(theta)
@@ -96,9 +96,9 @@ class Objective:
         by_theta -= (self.form.prior * self.structure.trace_weights) * theta
         gradient, empty = np.concatenate([by_mean, by_theta]), np.zeros((0, len(point)))
         here = (view.x, view.variance, *view.expected)
-        return self._completed(State(point, bound, gradient, *here, np.zeros(0), steps=empty, changes=empty))
+        return self._completed(StructuredState(point, bound, gradient, *here, np.zeros(0), steps=empty, changes=empty))
 
-    def _completed(self, state: State) -> State | None:
+    def _completed(self, state: StructuredState) -> StructuredState | None:
         """With the sites in blocks of rows: one pass."""
         if self.form.elsewhere is None:
             return state
@@ -109,7 +109,7 @@ class Objective:
         gradient = state.gradient + np.concatenate(sums[1:3])
         return state._replace(bound=bound, gradient=gradient, elsewhere=np.concatenate(sums[3:]))
 
-    def curvature(self, state: State) -> Callable[[Array], Array]:
+    def curvature(self, state: StructuredState) -> Callable[[Array], Array]:
         """Exact products of minus the Hessian of the bound with a vector."""
         m, theta = self.split(state.point)
         view = SiteView(self.sites.image(theta), state.x, state.variance, state.expected)
@@ -127,7 +127,7 @@ class Objective:
 
         return product
 
-    def diagonal(self, state: State) -> Array:
+    def diagonal(self, state: StructuredState) -> Array:
         """A positive diagonal near that of minus the Hessian: site curvatures held fixed."""
         by_mean, by_theta = self.sites.energies(state.d_var)
         own = self._own_curvature(self.split(state.point)[1])
@@ -201,21 +201,21 @@ def finite_view(sites: StructuredSites, m: Array, theta: Array) -> SiteView:
 
 
 def climb(
-    objective: Objective,
+    objective: StructuredBound,
     start: Array,
     rules: Rules,
     label: str,
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
     warn: bool = True,
-) -> Ascent[State]:
+) -> Ascent[StructuredState]:
     """Climb the bound from the point `start`."""
     first = objective.evaluate(start)
     if first is None:
         raise ValueError("the start of the Gaussian KL ascent has no finite bound; start from another posterior")
     move = _newton if objective.concave else _quasi_newton
 
-    def step(state: State) -> tuple[State, Measure]:
+    def step(state: StructuredState) -> tuple[StructuredState, Measure]:
         moved = move(objective, state) or state
         gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
         if objective.concave and size > rules.gradient_tol:
@@ -229,12 +229,12 @@ def climb(
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
 
 
-def _distance(objective: Objective, state: State) -> float:
+def _distance(objective: StructuredBound, state: StructuredState) -> float:
     """About how many standard deviations the optimum is away, by the diagonal of the curvature."""
     return float(np.sqrt(np.sum(state.gradient**2 / np.maximum(np.abs(objective.diagonal(state)), TINY))))
 
 
-def _newton(objective: Objective, state: State) -> State | None:
+def _newton(objective: StructuredBound, state: StructuredState) -> StructuredState | None:
     """A Newton step, solved no better than the gradient deserves."""
     accuracy = float(np.clip(np.sqrt(np.abs(state.gradient).max()), 1e-4, 0.1))
     diagonal, product = objective.diagonal(state), objective.curvature(state)
@@ -242,7 +242,7 @@ def _newton(objective: Objective, state: State) -> State | None:
     return _search(objective, state, direction)
 
 
-def _quasi_newton(objective: Objective, state: State) -> State | None:
+def _quasi_newton(objective: StructuredBound, state: StructuredState) -> StructuredState | None:
     """An L-BFGS step; when it leads nowhere, one along the scaled gradient that forgets the past."""
     inverse = 1.0 / objective.diagonal(state)
     moved = _search(objective, state, ascent_direction(state.gradient, state.steps, state.changes, inverse))
@@ -253,8 +253,8 @@ def _quasi_newton(objective: Objective, state: State) -> State | None:
     return moved._replace(steps=steps, changes=changes)
 
 
-def _search(objective: Objective, state: State, direction: Array) -> State | None:
-    def evaluate(length: float) -> tuple[float, State | None]:
+def _search(objective: StructuredBound, state: StructuredState, direction: Array) -> StructuredState | None:
+    def evaluate(length: float) -> tuple[float, StructuredState | None]:
         trial = objective.evaluate(state.point + length * direction)
         return (-np.inf, None) if trial is None else (trial.bound, trial)
 

@@ -19,13 +19,13 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from latlin.densities.structured import subspace
 from latlin.densities.structured.base import Structure
-from latlin.densities.structured.diagonal import Diagonal
+from latlin.densities.structured.diagonal import DiagonalStructure
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.forms.structured import StructuredForm, site_precision
-from latlin.inference.gaussian_kl.climber import Climber, Fit
+from latlin.inference.gaussian_kl.climber import Climber, StructuredFit
 from latlin.inference.gaussian_kl.covariances import Structured, check_count
 from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
-from latlin.inference.gaussian_kl.structured import Objective, State
+from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredState
 from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Measure, Rules, ascend
@@ -49,14 +49,14 @@ class Round(NamedTuple):
     """A basis, as good as it is chosen, and the state fitted in it."""
 
     chosen: Leading
-    state: State
+    state: StructuredState
 
     @property
     def bound(self) -> float:
         return float(self.state.bound)
 
 
-class Choice(Protocol):
+class BasisChoice(Protocol):
     """A way to choose a basis for site precisions Γ, from nothing or from the last one."""
 
     def __call__(self, form: StructuredForm, gamma: Array, rank: int, last: Leading | None) -> Leading: ...
@@ -96,7 +96,7 @@ class Subspace(Structured):
             check_count(self.bandwidth, "bandwidth", self.name, least=0)
         check_count(self.rank, "rank", self.name)
 
-    def fit(self, climber: Climber, mean: Array, scale: Array) -> Fit:
+    def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
         form = climber.form
         if form.elsewhere is not None:
             raise ValueError(f"covariance='subspace' cannot be used: {IN_BLOCKS}")
@@ -113,14 +113,14 @@ class Subspace(Structured):
             best = self._fitted(climber, Leading(np.eye(form.dim)[:, :rank], np.zeros(rank)), mean, gamma)
         else:
             best = self._alternate(climber, rank, mean, gamma)
-        structure = subspace.Subspace(best.chosen.basis, self._inside(rank))
-        return Fit(structure, climber.final(structure, best.state.point))
+        structure = subspace.SubspaceStructure(best.chosen.basis, self._inside(rank))
+        return StructuredFit(structure, climber.final(structure, best.state.point))
 
     def _alternate(self, climber: Climber, rank: int, mean: Array, gamma: Array) -> Round:
         form = climber.form
         kind = self.basis or ("eigen" if form.dim <= DENSE else "lanczos")
         fixed = kind in ("pca", "projected")
-        choose: Choice = kept_eigenvectors if kind == "eigen" else leading_eigenvectors
+        choose: BasisChoice = kept_eigenvectors if kind == "eigen" else leading_eigenvectors
         start = choose(form, np.ones_like(gamma) if fixed else gamma, rank, None)
         if fixed and form.dim > DENSE:
             for _ in range(1, FILTERED):
@@ -142,11 +142,11 @@ class Subspace(Structured):
 
     def _inside(self, rank: int) -> Structure:
         if self.inner == "diagonal":
-            return Diagonal(rank)
+            return DiagonalStructure(rank)
         return banded_triangle(rank, rank if self.inner == "full" or self.bandwidth is None else self.bandwidth)
 
     def _fitted(self, climber: Climber, chosen: Leading, mean: Array, gamma: Array) -> Round:
-        structure = subspace.Subspace(chosen.basis, self._inside(chosen.basis.shape[1]))
+        structure = subspace.SubspaceStructure(chosen.basis, self._inside(chosen.basis.shape[1]))
         rows = structure.prepare(climber.form.rows)
         # inside: the curvature along each basis vector; outside: the mean of the remaining curvature
         inside = climber.form.prior + rows.inside.energy(gamma)
@@ -161,7 +161,7 @@ class Subspace(Structured):
         """Projected gradient ascent on the basis, (m, θ) held fixed (B.2.2, corrected)."""
         basis, state, bound, length = now.chosen.basis, now.state, now.bound, 0.1
         for _ in range(BASIS_STEPS):
-            structure = subspace.Subspace(basis, self._inside(basis.shape[1]))
+            structure = subspace.SubspaceStructure(basis, self._inside(basis.shape[1]))
             gradient = _basis_gradient(form, structure, state)
             # along the manifold: what only mixes the columns inside the subspace is left out
             gradient -= basis @ (basis.T @ gradient)
@@ -180,10 +180,10 @@ class Subspace(Structured):
 
     def _moved(
         self, form: StructuredForm, basis: Array, direction: Array, point: Array, length: float
-    ) -> tuple[float, tuple[State, Array]]:
+    ) -> tuple[float, tuple[StructuredState, Array]]:
         basis, triangle = qr(basis + length * direction, mode="economic")
         basis = basis * np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0)
-        state = Objective(form, subspace.Subspace(basis, self._inside(basis.shape[1]))).evaluate(point)
+        state = StructuredBound(form, subspace.SubspaceStructure(basis, self._inside(basis.shape[1]))).evaluate(point)
         assert state is not None  # the same θ as before: a proper Gaussian in any basis
         return state.bound, (state, basis)
 
@@ -192,7 +192,7 @@ def _still(form: StructuredForm) -> float:
     return STILL if form.dim <= DENSE else STILL_ENOUGH
 
 
-def _basis_gradient(form: StructuredForm, structure: subspace.Subspace, state: State) -> Array:
+def _basis_gradient(form: StructuredForm, structure: subspace.SubspaceStructure, state: StructuredState) -> Array:
     """∂B/∂E = Σ_n (∂⟨ψ_n⟩/∂s_n²) 2 h_n h_nᵀE (CᵀC − c²I)."""
     theta, c = structure.split(state.point[form.dim :])
     factor = structure.inner_structure.factor(theta)

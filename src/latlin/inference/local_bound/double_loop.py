@@ -30,7 +30,7 @@ ROUGH_STEPS = 20
 TINY = 1e-300
 
 
-class Fit(NamedTuple):
+class SiteFit(NamedTuple):
     """A Gaussian in site form: its mean, projections and their variances, and the log of its integral."""
 
     u: Array
@@ -39,7 +39,7 @@ class Fit(NamedTuple):
     log_integral: float
 
 
-class Family(Protocol):
+class SiteGaussians(Protocol):
     """The Gaussians in site form of one model, exact or approximate."""
 
     @property
@@ -53,12 +53,12 @@ class Family(Protocol):
         """Mean u of the Gaussian with these site parameters and its projections; None if there is no such Gaussian."""
         ...
 
-    def fit(self, parameters: SiteParameters, guess: Array) -> Fit | None:
+    def fit(self, parameters: SiteParameters, guess: Array) -> SiteFit | None:
         """The Gaussian with these site parameters."""
         ...
 
 
-class State(NamedTuple):
+class BoundState(NamedTuple):
     """Where the bounds touch, the site parameters they give, their Gaussian, the bound and its gradient's size."""
 
     xi: Array
@@ -80,34 +80,34 @@ class _Mean(NamedTuple):
 
 
 def maximise_local_bound(
-    family: Family,
+    family: SiteGaussians,
     first: tuple[Array, Array, Array],
     rules: Rules,
     label: str,
     verbose: bool = False,
     checkpoint: Checkpoint | None = None,
     warn: bool = True,
-) -> Ascent[State]:
+) -> Ascent[BoundState]:
     """Climb the local bound from (u, x, variance) of a first Gaussian."""
     centre = centres(family.sites)
     u, x, variance = first
     start = _evaluate(family, centre, _distance(x - centre, variance), u)
 
-    def step(state: State) -> tuple[State, Measure]:
+    def step(state: BoundState) -> tuple[BoundState, Measure]:
         inner = _best_mean(family, centre, state)
         moved = _evaluate(family, centre, _distance(inner.x - centre, state.variance), inner.u)
         if rules.monotone and moved.bound < state.bound - 1e-2 * rounding(state.bound):
             return state, Measure(state.bound, state.gradient)
         return moved, Measure(moved.bound, moved.gradient)
 
-    def bound(state: State) -> float:
+    def bound(state: BoundState) -> float:
         return _evaluate(family, centre, state.xi, state.u).bound
 
     again = bound if rules.monotone else None  # estimated log determinants differ from start to start
     return ascend(step, start, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=again)
 
 
-def best_start(family: Family, firsts: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+def best_start(family: SiteGaussians, firsts: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
     """The (u, x, variance) from which a few steps lead highest."""
     if len(firsts) == 1:
         return firsts[0]
@@ -134,7 +134,7 @@ def _distance(deviation: Array, variance: Array) -> Array:
     return np.sqrt(deviation**2 + variance)
 
 
-def _evaluate(family: Family, centre: Array, xi: Array, guess: Array) -> State:
+def _evaluate(family: SiteGaussians, centre: Array, xi: Array, guess: Array) -> BoundState:
     a, b, c = family.sites.quadratic_bound(xi)
     fit = family.fit(SiteParameters(a, b), guess)
     if fit is None:
@@ -142,10 +142,10 @@ def _evaluate(family: Family, centre: Array, xi: Array, guess: Array) -> State:
     # ∂B/∂log ξ = −½ (da/d log ξ) (⟨(x−l)²⟩ − ξ²), and |da/d log ξ| ≤ 2a
     excess = a * ((fit.x - centre) ** 2 + fit.variance - xi**2)
     gradient = float(np.abs(excess).max(initial=0.0))
-    return State(xi, a, b, fit.u, fit.x, fit.variance, float(c.sum()) + fit.log_integral, gradient)
+    return BoundState(xi, a, b, fit.u, fit.x, fit.variance, float(c.sum()) + fit.log_integral, gradient)
 
 
-def _best_mean(family: Family, centre: Array, state: State) -> _Mean:
+def _best_mean(family: SiteGaussians, centre: Array, state: BoundState) -> _Mean:
     """Newton's method on the inner problem, the variances held."""
     z = state.variance
 
@@ -159,13 +159,13 @@ def _best_mean(family: Family, centre: Array, state: State) -> _Mean:
     return ascend(step, first, rules, warn=False).state
 
 
-def inner_objective(family: Family, centre: Array, z: Array, u: Array, x: Array) -> float:
+def inner_objective(family: SiteGaussians, centre: Array, z: Array, u: Array, x: Array) -> float:
     """What the inner problem maximises: the expected site bounds at the best ξ, and the Gaussian factors at u."""
     a, b, c = family.sites.quadratic_bound(_distance(x - centre, z))
     return family.log_gaussian(u) + float(np.sum(-0.5 * a * (x**2 + z) + b * x + c))
 
 
-def _newton(family: Family, centre: Array, z: Array, mean: _Mean) -> _Mean:
+def _newton(family: SiteGaussians, centre: Array, z: Array, mean: _Mean) -> _Mean:
     """A step that raises the inner objective, or the mean as it is."""
     deviation = mean.x - centre
     xi = _distance(deviation, z)

@@ -17,7 +17,7 @@ from latlin.inference.evidence.engine_terms import BoundEvidence, RefusedEvidenc
 from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites, refuse_extra_variance
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.local_bound.double_loop import State, best_start, centres, maximise_local_bound
+from latlin.inference.local_bound.double_loop import BoundState, best_start, centres, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import EvidenceKind, Posterior
@@ -105,7 +105,7 @@ class LocalBound:
         )
 
 
-Outcome = tuple[Ascent[State], Any, EvidenceKind, str]
+Outcome = tuple[Ascent[BoundState], Any, EvidenceKind, str]
 
 
 def _exact(model: LatentLinearModel, start: Posterior | None, rank: int, options: dict[str, Any]) -> Outcome:

@@ -15,7 +15,7 @@ from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm
-from latlin.inference.local_bound.double_loop import Fit
+from latlin.inference.local_bound.double_loop import SiteFit
 from latlin.inference.mode import find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
@@ -43,11 +43,11 @@ class ExactFamily:
         solution = self.form.solve(parameters)
         return None if solution is None else (solution.u, solution.x)
 
-    def fit(self, parameters: SiteParameters, guess: Array) -> Fit | None:
+    def fit(self, parameters: SiteParameters, guess: Array) -> SiteFit | None:
         solution = self.form.solve(parameters)
         if solution is None:
             return None
-        return Fit(solution.u, solution.x, self.form.variances(solution), self.form.log_integral(solution))
+        return SiteFit(solution.u, solution.x, self.form.variances(solution), self.form.log_integral(solution))
 
     def firsts(self) -> list[tuple[Array, Array, Array]]:
         """Where to start: (u, x, variance) of one Gaussian, of several where the bound may have several optima.
@@ -77,7 +77,7 @@ class ExactFamily:
 STEPS = 1000
 
 
-class LowRank(NamedTuple):
+class LowRankPrecision(NamedTuple):
     """A precision in a subspace, and one number off it."""
 
     basis: Array
@@ -117,14 +117,14 @@ class LanczosFamily:
         u, _ = cg(self._precision(gamma), right, x0=guess, rtol=self.accuracy, maxiter=STEPS, M=scale)
         return u, self.form.rows.times(u)
 
-    def fit(self, parameters: SiteParameters, guess: Array) -> Fit | None:
+    def fit(self, parameters: SiteParameters, guess: Array) -> SiteFit | None:
         found = self.mean(parameters, guess)
         if found is None:
             return None
         u, x = found
         low = self.precision(parameters.gamma)
         top = self.log_gaussian(u) + float(np.sum((parameters.nu - 0.5 * parameters.gamma * x) * x))
-        return Fit(u, x, self._variances(low), top + 0.5 * (self.form.dim * LOG_2PI - low.log_det))
+        return SiteFit(u, x, self._variances(low), top + 0.5 * (self.form.dim * LOG_2PI - low.log_det))
 
     def first(self) -> tuple[Array, Array, Array]:
         """The Gaussian that the sites' typical curvature makes: (u, x, variance)."""
@@ -150,17 +150,17 @@ class LanczosFamily:
         outside = np.maximum(self.form.rows.scaled_inner(scaled, scaled) - row_dots(inside, inside), 0.0)
         return np.einsum("kn,kn->n", root, root) + structure.complement**2 * outside
 
-    def precision(self, gamma: Array) -> LowRank:
+    def precision(self, gamma: Array) -> LowRankPrecision:
         """P = prior·I + H̃ᵀΓH̃ after `rank` Lanczos steps."""
         start = np.random.default_rng(0).standard_normal(self.form.dim)
         basis, diagonal, off = lanczos(self._precision(gamma).matvec, start, self.rank)
         dim, rank = basis.shape
         inner = cholesky(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1), name="the Lanczos matrix")
         if rank == dim:
-            return LowRank(basis, inner, float(diagonal.max()))
+            return LowRankPrecision(basis, inner, float(diagonal.max()))
         trace = self.form.prior * dim + float(self.form.rows.energy(gamma).sum())
         left = (trace - float(diagonal.sum())) / (dim - rank)
-        return LowRank(basis, inner, max(left, 1e-12 * float(diagonal.max())))
+        return LowRankPrecision(basis, inner, max(left, 1e-12 * float(diagonal.max())))
 
     def density(self, parameters: SiteParameters, u: Array) -> Gaussian:
         """The Gaussian over w."""
@@ -175,7 +175,7 @@ class LanczosFamily:
 
         return LinearOperator((self.form.dim,) * 2, matvec=times, dtype=float)
 
-    def _variances(self, low: LowRank) -> Array:
+    def _variances(self, low: LowRankPrecision) -> Array:
         inside = self.form.rows.block_times(low.basis)
         root = low.inner.whiten(np.asfortranarray(inside.T))
         outside = np.maximum(self.form.rows.squares_outside(low.basis, inside), 0.0)

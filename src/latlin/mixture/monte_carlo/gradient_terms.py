@@ -14,11 +14,11 @@ from scipy.special import digamma, gammaln, log_softmax, polygamma, softmax
 
 from latlin.mixture.batched import inverse
 from latlin.mixture.euclidean import Gradient, Point
-from latlin.mixture.fixed import Fixed
+from latlin.mixture.fixed import KnownCovariance
 from latlin.mixture.incomplete_kernels import gamma_log_slopes
 from latlin.mixture.model import Belief, DirichletWeights, Mixture
-from latlin.mixture.moments import Moments
-from latlin.mixture.sweep import Rows, widen
+from latlin.mixture.moments import ComponentMoments
+from latlin.mixture.sweep import CompleteRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 
@@ -44,8 +44,8 @@ def label_cost_gradient(log_joint: Array, log_r: Array) -> Array:
 
 
 def relaxed_moments(
-    mixture: Mixture, data: Rows, belief: Belief, temperature: float, rng: np.random.Generator
-) -> Moments:
+    mixture: Mixture, data: CompleteRows, belief: Belief, temperature: float, rng: np.random.Generator
+) -> ComponentMoments:
     """Moments of the rows under one relaxed draw of all labels, from logits at their optimum."""
     values = widen(data.values)
     log_r = log_softmax(mixture.log_joint(values, belief), axis=1)
@@ -54,11 +54,11 @@ def relaxed_moments(
     return _moments(mixture.components, values, weighted)
 
 
-def _moments(structure: Fixed, values: Array, weighted: Array) -> Moments:
+def _moments(structure: KnownCovariance, values: Array, weighted: Array) -> ComponentMoments:
     counts = weighted.sum(axis=0)
     mean = weighted.T @ values / counts[:, None]
     scatter = [structure.scatter_of(values - m, w) for m, w in zip(mean, weighted.T, strict=True)]
-    return Moments(counts, mean, structure.gather(scatter))
+    return ComponentMoments(counts, mean, structure.gather(scatter))
 
 
 class NaturalGradient(NamedTuple):
@@ -99,7 +99,7 @@ def draw(point: Point, size: int, rng: np.random.Generator) -> Draws:
     return Draws(log_weights, slopes, rng.standard_normal((size, *point.mean.shape)))
 
 
-def exact_gradient(mixture: Mixture, point: Point, moments: Moments) -> CovarianceGradient:
+def exact_gradient(mixture: Mixture, point: Point, moments: ComponentMoments) -> CovarianceGradient:
     """∇L in α (3.41, corrected), m (3.42) and C (3.43).
 
     ∂/∂α_k = (N_k + α₀ − α_k) ψ′(α_k) − ψ′(Σα) Σ_j (N_j + α₀ − α_j).
@@ -113,7 +113,7 @@ def exact_gradient(mixture: Mixture, point: Point, moments: Moments) -> Covarian
     return CovarianceGradient(alpha, mean, 0.5 * (covariance - precision))
 
 
-def natural_gradient(mixture: Mixture, point: Point, moments: Moments) -> NaturalGradient:
+def natural_gradient(mixture: Mixture, point: Point, moments: ComponentMoments) -> NaturalGradient:
     """η* − η (4.12): a step of length one is coordinate ascent."""
     prior, structure = _parts(mixture)
     precision = inverse(point.root @ point.root.transpose(0, 2, 1))
@@ -166,7 +166,7 @@ def score_gradient(
     mixture: Mixture,
     point: Point,
     draws: Draws,
-    moments: Moments,
+    moments: ComponentMoments,
     control_variate: str | None = "baseline",
 ) -> Gradient:
     """One term a draw, cost times score plus the entropy's exact gradient ((5.11)–(5.14), corrected).
@@ -221,9 +221,9 @@ def _less_regression(cost: Array, score: Array) -> Array:
 CONTROL_VARIATES = {"baseline": _less_mean, "regression": _less_regression}
 
 
-def _parts(mixture: Mixture) -> tuple[DirichletWeights, Fixed]:
+def _parts(mixture: Mixture) -> tuple[DirichletWeights, KnownCovariance]:
     weights, structure = mixture.weights, mixture.components
-    if not isinstance(weights, DirichletWeights) or not isinstance(structure, Fixed):
+    if not isinstance(weights, DirichletWeights) or not isinstance(structure, KnownCovariance):
         raise ValueError(
             "gradients in (α, m, C) are for covariance='fixed' with weight_prior='dirichlet'; "
             "algorithms 'cavi', 'natural' and 'stochastic-natural' work for every covariance"
@@ -231,7 +231,7 @@ def _parts(mixture: Mixture) -> tuple[DirichletWeights, Fixed]:
     return weights, structure
 
 
-def _mean_force(structure: Fixed, counts: Array, averages: Array, mu: Array) -> Array:
+def _mean_force(structure: KnownCovariance, counts: Array, averages: Array, mu: Array) -> Array:
     """N_kΣ⁻¹(x̄_k − μ_k) − C₀⁻¹(μ_k − m₀)."""
     pull = (counts[..., None] * (averages - mu)) @ structure.precision
     return pull - (mu - structure.prior_mean) @ structure.prior_precision
@@ -246,7 +246,7 @@ def _scores(point: Point, draws: Draws) -> Gradient:
     return Gradient(alpha, mean, np.tril(back @ outer))
 
 
-def _costs(mixture: Mixture, point: Point, draws: Draws, moments: Moments) -> tuple[Array, Array, float]:
+def _costs(mixture: Mixture, point: Point, draws: Draws, moments: ComponentMoments) -> tuple[Array, Array, float]:
     """ln p(X, Z, π, μ), averaged over Z, in the parts that know π (S,), μ_k (S, K), and neither."""
     prior, structure = _parts(mixture)
     components, dim = point.mean.shape

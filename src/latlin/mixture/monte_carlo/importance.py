@@ -15,15 +15,15 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from latlin.mixture.euclidean import Gradient, Point
-from latlin.mixture.fixed import Fixed
+from latlin.mixture.fixed import KnownCovariance
 from latlin.mixture.model import Mixture
 from latlin.mixture.monte_carlo.gradient_terms import Draws, _parts, draw, path_gradient
-from latlin.mixture.sweep import Rows
+from latlin.mixture.sweep import CompleteRows
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 
 
-class Weighted(NamedTuple):
+class WeightedDraws(NamedTuple):
     """Draws with their log weights, and the moments of each draw's own responsibilities."""
 
     log_weights: Array  # (L,)  ln w
@@ -38,7 +38,7 @@ class BoundEstimate(NamedTuple):
     standard_error: float
 
 
-def weigh(mixture: Mixture, data: Rows, point: Point, draws: Draws) -> Weighted:
+def weigh(mixture: Mixture, data: CompleteRows, point: Point, draws: Draws) -> WeightedDraws:
     """ln w_l of each draw; one pass over the data a draw."""
     structure = mixture.components
     mu = draws.means(point)
@@ -49,11 +49,11 @@ def weigh(mixture: Mixture, data: Rows, point: Point, draws: Draws) -> Weighted:
     likelihood = np.array([sum_log for sum_log, _ in passes])
     log_ratio = _log_prior(mixture, draws.log_weights, mu) - _log_posterior(point, draws)
     counts = np.stack([moments.counts for _, moments in passes])
-    return Weighted(likelihood + log_ratio, counts, np.stack([moments.mean for _, moments in passes]))
+    return WeightedDraws(likelihood + log_ratio, counts, np.stack([moments.mean for _, moments in passes]))
 
 
 def importance_bound(
-    mixture: Mixture, data: Rows, point: Point, n_draws: int, repeats: int, rng: np.random.Generator
+    mixture: Mixture, data: CompleteRows, point: Point, n_draws: int, repeats: int, rng: np.random.Generator
 ) -> BoundEstimate:
     """L_IW with L = `n_draws`, averaged over `repeats` independent sets."""
     weighted = weigh(mixture, data, point, draw(point, n_draws * repeats, rng))
@@ -62,7 +62,7 @@ def importance_bound(
     return BoundEstimate(float(values.mean()), float(error))
 
 
-def importance_gradient(mixture: Mixture, data: Rows, point: Point, draws: Draws) -> Gradient:
+def importance_gradient(mixture: Mixture, data: CompleteRows, point: Point, draws: Draws) -> Gradient:
     """The doubly reparameterised gradient of L_IW from one set of L draws."""
     weighted = weigh(mixture, data, point, draws)
     share = np.exp(weighted.log_weights - logsumexp(weighted.log_weights))
@@ -79,7 +79,7 @@ def _log_prior(mixture: Mixture, log_pi: Array, mu: Array) -> Array:
     return weights + _log_normal(structure, mu)
 
 
-def _log_normal(structure: Fixed, mu: Array) -> Array:
+def _log_normal(structure: KnownCovariance, mu: Array) -> Array:
     away = mu - structure.prior_mean
     square = np.einsum("skd,de,ske->s", away, structure.prior_precision, away)
     log_det = np.linalg.slogdet(structure.prior_precision)[1] - structure.dim * LOG_2PI

@@ -25,7 +25,7 @@ class HalfMoments(NamedTuple):
     variance: Array
 
 
-class Moments(NamedTuple):
+class TruncatedMoments(NamedTuple):
     """Log mass, mean and variance."""
 
     log_z: Array
@@ -60,7 +60,7 @@ def half_normal(a: Array) -> HalfMoments:
     return HalfMoments(mean, variance)
 
 
-def two_halves(log_right: Array, right: Array, log_left: Array, left: Array) -> Moments:
+def two_halves(log_right: Array, right: Array, log_left: Array, left: Array) -> TruncatedMoments:
     """Moments of e^{log_right}·[N(right, 1) given z > 0] + e^{log_left}·[−N(left, 1) given it is negative].
 
     `right` and `left` are the means of the two halves before the cut, each counted positive away from zero.
@@ -72,4 +72,4 @@ def two_halves(log_right: Array, right: Array, log_left: Array, left: Array) -> 
     m_left, v_left = half_normal(left)
     mean = w_right * m_right - w_left * m_left
     variance = w_right * v_right + w_left * v_left + w_right * w_left * (m_right + m_left) ** 2
-    return Moments(log_z, mean, variance)
+    return TruncatedMoments(log_z, mean, variance)
