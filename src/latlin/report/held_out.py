@@ -25,8 +25,8 @@ class RunningMoments:
         """
         Examples
         --------
-        >>> Moments.of(np.array([1.0, 3.0])) + Moments.of(np.array([5.0]))
-        Moments(count=3, mean=3.0, squares=8.0)
+        >>> RunningMoments.of(np.array([1.0, 3.0])) + RunningMoments.of(np.array([5.0]))
+        RunningMoments(count=3, mean=3.0, squares=8.0)
         """
         mean = float(np.mean(values)) if len(values) else 0.0
         return cls(len(values), mean, float(np.sum((values - mean) ** 2)))

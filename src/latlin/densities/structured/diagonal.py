@@ -17,7 +17,7 @@ from latlin.numerics.stored import storable
 class DiagonalStructure(Triangular):
     """S = diag(θ²).
 
-    >>> Diagonal(3).factor(np.array([1.0, 2.0, 3.0])).diagonal().tolist()
+    >>> DiagonalStructure(3).factor(np.array([1.0, 2.0, 3.0])).diagonal().tolist()
     [1.0, 2.0, 3.0]
     """
 
