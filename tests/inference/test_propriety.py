@@ -146,10 +146,12 @@ def test_the_verdict_on_blocks_is_that_in_memory(seed, monkeypatch):
     """Nearly separable classes, of which a block gives up one row at a time."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((60, 4))
-    y = (rows @ rng.standard_normal(4) + (0.02 * (seed % 2)) * rng.standard_normal(60) > 0).astype(float)
+    y = (rows @ rng.standard_normal(4) + 0.8 * (seed % 2) * rng.standard_normal(60) > 0).astype(float)
     own = SiteFactor(None, potentials.Logit(np.ones(4)), weight=np.zeros(4))
-    monkeypatch.setattr(propriety, "LARGEST", 16 * 60)
+    opposed = propriety._opposed
+    monkeypatch.setattr(propriety, "_opposed", lambda *shared: opposed(*shared[:-1], 1))
     found = flat_direction(in_blocks(own, rows, y))
+    assert (found is None) == (seed % 2 == 1)
     assert (found is None) == (flat_direction(model(own, SiteFactor(rows, potentials.Logit(y)))) is None)
     if found is not None:
         assert np.all(np.where(y > 0, 1.0, -1.0) * (rows @ found) >= -1e-6)
