@@ -74,14 +74,6 @@ def _mixture(folder: Path) -> Array:
     return latlin.load(folder / "mixture").score_samples(X[:7])
 
 
-def _blocks(folder: Path) -> Array:
-    from latlin.distributed.opening import open_blocks
-
-    rows = linear.BayesianLogisticRegression(prior_scale=1.0).fit(open_blocks(X, (Y > 0).astype(float)))
-    rows.save(folder / "blocks")
-    return latlin.load(folder / "blocks").predict_proba(X[:7])
-
-
 TASKS: dict[str, Callable[[Path], Array]] = {
     "posterior": _posterior,
     "regression": _regression,
@@ -90,13 +82,36 @@ TASKS: dict[str, Callable[[Path], Array]] = {
     "factors": _factors,
     "mixture": _mixture,
 }
+#: fits of rows in blocks, which a cluster may hold
+BLOCK_FITS: dict[str, Callable[[Any], Any]] = {
+    "classes": lambda rows: linear.BayesianLogisticRegression(prior_scale=1.0).fit(rows),
+    "regression": lambda rows: linear.BayesianLinearRegression(prior_scale=1.0, noise_scale=0.3).fit(rows),
+    "counts": lambda rows: linear.BayesianPoissonRegression(prior_scale=1.0, engine="laplace").fit(rows),
+}
+TARGETS = {"classes": (Y > 0).astype(float), "regression": Y, "counts": np.round(np.exp(0.3 * Y))}
 Report = tuple[str, str]
 
 
-def attempt(name: str, task: Callable[[Path], Array], right: Array, folder: Path) -> Report:
-    """One task, and what came of it: its place and "right", or what is wrong."""
+def fit_blocks(name: str, client: Any, folder: Path) -> Array:
+    """What a fit of blocks predicts after it was saved and loaded; without a client the blocks are here."""
+    import dask.array as da
+
+    from latlin.distributed.opening import open_blocks
+
+    rows, y = (X, TARGETS[name]) if client is None else (da.from_array(X, (60, 5)), da.from_array(TARGETS[name], 60))
+    opened = open_blocks(rows, y) if client is None else open_blocks(rows, y, client=client)
+    BLOCK_FITS[name](opened).save(folder / name)
+    return latlin.load(folder / name).predict(X[:7])
+
+
+def attempt(
+    name: str, task: Callable[[Path], Array], right: Array, folder: Path, allowed: tuple[type[Exception], ...] = ()
+) -> Report:
+    """One task, and what came of it: its name and "right", or what is wrong."""
     try:
         found = task(folder)
+    except allowed:
+        return name, "a sentence"
     except Exception as error:
         return name, f"{type(error).__name__}: {error}"
     same = np.allclose(found, right, **CLOSE)
@@ -115,43 +130,46 @@ def work(place: str, right: dict[str, Array], seed: int, until: float, said: Any
                 return
 
 
-def work_on_cluster(right: Array, until: float, said: Any, patience: float) -> None:
-    """Fits on a cluster of this machine, whose workers are killed now and then."""
-    import dask.array as da
-
+def work_on_cluster(right: dict[str, Array], seconds: float, ready: Any, said: Any, patience: float) -> None:
+    """Fits on a cluster of this machine until the time is over; before every third a worker is told to die soon."""
     import distributed
-    from latlin.distributed.clusters import ClusterError
-    from latlin.distributed.opening import open_blocks
 
+    warnings.simplefilter("ignore")
     options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0, "threads_per_worker": 1}
-    rng = np.random.default_rng(3)
+    rng, took = np.random.default_rng(3), 1.0
     with (
-        distributed.LocalCluster(n_workers=2, processes=True, silence_logs=logging.CRITICAL, **options) as cluster,
+        tempfile.TemporaryDirectory() as folder,
+        distributed.LocalCluster(n_workers=3, processes=True, silence_logs=logging.CRITICAL, **options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
+        said.put(("cluster", *attempt_on_cluster("classes", client, right, Path(folder))))  # imports on every worker
+        ready.set()
+        until, count = time.time() + seconds, 0
         while time.time() < until:
-            killer = threading.Timer(float(rng.uniform(0.1, 2.0)), _kill_worker, (client, rng))
-            killer.start()
-            rows = open_blocks(
-                da.from_array(X, chunks=(60, 5)), da.from_array((Y > 0).astype(float), chunks=60), client=client
-            )
-            try:
-                found = linear.BayesianLogisticRegression(prior_scale=1.0).fit(rows).predict_proba(X[:7])
-                came = "right" if np.allclose(found, right, **CLOSE) else "another number"
-            except ClusterError:
-                came = "a sentence"
-            except Exception as error:
-                came = f"{type(error).__name__}: {error}"
-            killer.join()
-            said.put(("cluster", "blocks", came))
+            name, started, count = str(rng.choice(list(BLOCK_FITS))), time.time(), count + 1
+            killer = threading.Timer(float(rng.uniform(0.0, took)), _kill_worker, (cluster, rng, said))
+            if count % 3 == 0:
+                killer.start()
+            said.put(("cluster", *attempt_on_cluster(name, client, right, Path(folder))))
+            took = min(time.time() - started, 5.0)
+            if count % 3 == 0:
+                killer.join()
             client.wait_for_workers(1, timeout=patience)
 
 
-def _kill_worker(client: Any, rng: np.random.Generator) -> None:
+def attempt_on_cluster(name: str, client: Any, right: dict[str, Array], folder: Path) -> Report:
+    """One fit, and what came of it; a cluster may give up in words."""
+    from latlin.distributed.clusters import ClusterError
+
+    return attempt(name, lambda place: fit_blocks(name, client, place), right[name], folder, (ClusterError,))
+
+
+def _kill_worker(cluster: Any, rng: np.random.Generator, said: Any) -> None:
     """Kill one of the cluster's workers; its nanny starts another."""
-    pids = list(client.run(os.getpid).values())
+    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
     if pids:
         os.kill(int(rng.choice(pids)), signal.SIGKILL)
+        said.put(("cluster", "worker", "killed"))
 
 
 class Processes:
@@ -159,7 +177,6 @@ class Processes:
 
     def __init__(self, count: int, right: dict[str, Array], until: float, said: Any) -> None:
         self._right, self._until, self._said, self._started = right, until, said, 0
-        self.killed = 0
         self._alive = [self._start() for _ in range(count)]
 
     def _start(self) -> Any:
@@ -173,7 +190,6 @@ class Processes:
         place = int(rng.integers(len(self._alive)))
         self._alive[place].kill()
         self._alive[place].join()
-        self.killed += 1
         self._alive[place] = self._start()
 
     def end(self, patience: float) -> list[str]:
@@ -186,39 +202,59 @@ class Processes:
         return [f"a process did not end within {patience:g} s" for _ in late]
 
 
+#: reports of what is allowed
+ALLOWED = ("right", "a sentence", "killed")
+
+
 def soak(options: argparse.Namespace) -> tuple[Counter[str], list[str]]:
     """What was done, and what was wrong."""
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         right = {name: task(Path(folder)) for name, task in TASKS.items()}
-        alone = _blocks(Path(folder))
-    rng = np.random.default_rng(1)
+        alone = {name: fit_blocks(name, None, Path(folder)) for name in BLOCK_FITS}
     # a queue of a killed process may stay locked: each kind of worker has its own
     near: queue.Queue[Any] = queue.Queue()
     with SPAWN.Manager() as manager:
-        far, until = manager.Queue(), time.time() + options.seconds
-        processes = Processes(options.processes, right, until, far)
-        threads = [
-            threading.Thread(target=work, args=("thread", right, 100 + k, until, near), daemon=True)
-            for k in range(options.threads)
-        ]
+        far, clustered, ready = manager.Queue(), manager.Queue(), manager.Event()
+        beside = SPAWN.Process(
+            target=work_on_cluster, args=(alone, options.seconds, ready, clustered, options.patience)
+        )
         if options.cluster:
-            beside = (alone, until, near, options.patience)
-            threads.append(threading.Thread(target=work_on_cluster, args=beside, daemon=True))
-        for thread in threads:
-            thread.start()
-        while time.time() < until:
-            time.sleep(min(options.kill_every, max(until - time.time(), 0.0)))
-            if options.processes and time.time() < until:
-                processes.kill_one(rng)
-        wrong = processes.end(options.patience)
-        for thread in threads:
-            thread.join(options.patience)
-            wrong += ["a thread did not end"] * thread.is_alive()
-        reports = [*_emptied(near), *_emptied(far)]
-    done = Counter(f"{place} {name} {came}" for place, name, came in reports if came in ("right", "a sentence"))
-    done["processes killed"] = processes.killed
-    return done, wrong + [" ".join(report) for report in reports if report[2] not in ("right", "a sentence")]
+            beside.start()
+            if not ready.wait(options.patience):
+                beside.kill()
+                return Counter(), ["the cluster did not answer a first fit"]
+        wrong = _work_side_by_side(options, right, near, far)
+        if options.cluster:
+            beside.join(options.patience)
+            wrong += ["the cluster did not end"] * beside.is_alive()
+            if beside.is_alive():
+                beside.kill()
+        reports = [*_emptied(near), *_emptied(far), *_emptied(clustered)]
+    done = Counter(" ".join(report) for report in reports if report[2] in ALLOWED)
+    return done, wrong + [" ".join(report) for report in reports if report[2] not in ALLOWED]
+
+
+def _work_side_by_side(options: argparse.Namespace, right: dict[str, Array], near: Any, far: Any) -> list[str]:
+    """Threads here and processes beside, of which one is killed now and then; what did not end."""
+    rng, until = np.random.default_rng(1), time.time() + options.seconds
+    processes = Processes(options.processes, right, until, far)
+    threads = [
+        threading.Thread(target=work, args=("thread", right, 100 + k, until, near), daemon=True)
+        for k in range(options.threads)
+    ]
+    for thread in threads:
+        thread.start()
+    while time.time() < until:
+        time.sleep(min(options.kill_every, max(until - time.time(), 0.0)))
+        if options.processes and time.time() < until:
+            processes.kill_one(rng)
+            near.put(("process", "worker", "killed"))
+    late = processes.end(options.patience)
+    for thread in threads:
+        thread.join(options.patience)
+        late += ["a thread did not end"] * thread.is_alive()
+    return late
 
 
 def _emptied(said: Any) -> list[tuple[str, str, str]]:

@@ -1,11 +1,16 @@
 """Improper posteriors are refused before they are fitted; proper ones are not."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.distributed.blocks import LocalBlocks
+from latlin.inference import propriety
+from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.propriety import flat_direction
 
 ENGINES = ["gkl", "lvb", "map", "laplace", "ep", "mean-field", "ai-kl", "auto"]
@@ -83,6 +88,73 @@ def test_the_verdict_is_that_of_the_likelihood_along_many_directions(seed):
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
     separable = bool(np.any(np.all(np.where(y > 0, 1.0, -1.0) * (circle @ rows.T) >= 0.0, axis=1)))
     assert (flat_direction(model(SiteFactor(rows, potentials.Logit(y)))) is not None) == separable
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Rows with classes, or with numbers, become sites."""
+
+    family: type
+
+    def __call__(self, block):
+        return Observed(block.X, self.family(block.y), block.weight, block.offset)
+
+    def kind(self):
+        return self.family(np.zeros(()))
+
+
+def in_blocks(own, rows, y, family=potentials.Logit, weight=None):
+    return BlockModel(model(own), LocalBlocks.of(rows, y, weight, rows=2), Classes(family))
+
+
+RISING = SiteFactor(None, potentials.Logit(np.ones(2)))
+UP = np.array([[1.0, 0.2], [0.5, 1.0], [0.1, 1.5], [2.0, 0.1], [0.0, 0.0]])
+ONES, ZEROS = np.ones(5), np.zeros(5)
+IMPROPER_BLOCKS = {
+    "one logit": in_blocks(SiteFactor(None, potentials.Logit([1])), np.ones((1, 1)), np.ones(1)),
+    "one probit": in_blocks(SiteFactor(None, potentials.Probit([1])), np.ones((1, 1)), np.ones(1), potentials.Probit),
+    "separable": in_blocks(RISING, UP, ONES),
+    "sparse": in_blocks(RISING, sparse.csr_array(UP), ONES),
+    "rows on one line": in_blocks(RISING, np.outer(ONES, [1.0, -1.0]), ZEROS, potentials.Laplace),
+    "weight zero": in_blocks(RISING, -UP, ONES, weight=ZEROS),
+    "walk": in_blocks(WALK, np.eye(4)[:3], np.ones(3)),
+}
+PROPER_BLOCKS = {
+    "classes of both kinds": in_blocks(RISING, np.concatenate([UP, UP]), np.concatenate([ONES, ZEROS])),
+    "sparse": in_blocks(RISING, sparse.csr_array(-UP), ONES),
+    "rows that span": in_blocks(RISING, UP, ZEROS, potentials.Laplace),
+    "Laplace prior": in_blocks(SiteFactor(None, potentials.Laplace(np.zeros(2))), UP, ONES),
+    "walk": in_blocks(WALK, np.eye(4)[:3], [1, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("engine", ["gkl", "map", "laplace", "auto"])
+@pytest.mark.parametrize("name", IMPROPER_BLOCKS)
+def test_no_engine_fits_improper_blocks(name, engine):
+    with pytest.raises(ValueError, match="improper"):
+        infer(IMPROPER_BLOCKS[name], engine)
+
+
+@pytest.mark.parametrize("name", PROPER_BLOCKS)
+def test_proper_blocks_are_fitted(name):
+    assert flat_direction(PROPER_BLOCKS[name]) is None
+    assert infer(PROPER_BLOCKS[name], "map").converged
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_verdict_on_blocks_is_that_in_memory(seed, monkeypatch):
+    """Nearly separable classes, of which a block gives up one row at a time."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((60, 4))
+    y = (rows @ rng.standard_normal(4) + 0.8 * (seed % 2) * rng.standard_normal(60) > 0).astype(float)
+    own = SiteFactor(None, potentials.Logit(np.ones(4)), weight=np.zeros(4))
+    opposed = propriety._opposed
+    monkeypatch.setattr(propriety, "_opposed", lambda *shared: opposed(*shared[:-1], 1))
+    found = flat_direction(in_blocks(own, rows, y))
+    assert (found is None) == (seed % 2 == 1)
+    assert (found is None) == (flat_direction(model(own, SiteFactor(rows, potentials.Logit(y)))) is None)
+    if found is not None:
+        assert np.all(np.where(y > 0, 1.0, -1.0) * (rows @ found) >= -1e-6)
 
 
 def test_overlapping_gaussian_factors_are_named():

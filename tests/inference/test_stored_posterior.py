@@ -1,6 +1,7 @@
 """Posteriors on disk: the same numbers after loading, and files that are not ours are refused in words."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -138,3 +139,17 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         latlin.load(path)
     with pytest.raises(FileNotFoundError):
         latlin.load(tmp_path / "nothing.npz")
+
+
+def test_a_covariance_of_another_length_is_refused_before_it_is_used(tmp_path):
+    path = tmp_path / "posterior.npz"
+    infer(LatentLinearModel([GaussianFactor(cov=np.eye(200) + 0.3)]), "exact").save(path)
+    kind, header, arrays = read_archive(path)
+    flat = {name: array.reshape(-1) if array.ndim == 2 else array for name, array in arrays.items()}
+    write_archive(path, kind, header, flat)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="a stored covariance has dimension 40000, the mean 200"):
+        latlin.load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * path.stat().st_size

@@ -2,7 +2,9 @@
 
 import os
 import pickle
+import tracemalloc
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -181,3 +183,18 @@ def test_another_kind_is_refused(tmp_path):
     write_archive(tmp_path / "a.npz", "k", {}, {})
     with pytest.raises(ValueError, match="holds 'k', not 'other'"):
         read_archive(tmp_path / "a.npz", "other")
+
+
+def test_a_directory_that_claims_much_takes_no_memory(tmp_path):
+    """Every byte of the directory at the end of the file, where sizes and places are, made large."""
+    path = tmp_path / "a.npz"
+    write_archive(path, "k", {"n": "long" * 5000}, {"x": np.ones(2)})
+    content, largest = path.read_bytes(), 0
+    for place in range(content.index(b"PK\x01\x02"), len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :])
+        tracemalloc.start()
+        with suppress(ValueError):
+            np.testing.assert_array_equal(read_archive(path).arrays["x"], np.ones(2))
+        largest = max(largest, tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert largest < 2**20

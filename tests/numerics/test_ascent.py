@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning
+from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
 
 
@@ -140,6 +141,30 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "model A"))
     with pytest.raises(ValueError, match="belongs to another model or engine"):
         ascend(halve, START, Rules(), checkpoint=Checkpoint(path, "model B"))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"trace": np.zeros(0)},
+        {"trace": np.zeros((2, 2))},
+        {"trace": np.array(["text"])},
+        {"measure": np.zeros(3)},
+        {"measure": np.zeros((2, 2))},
+        {"state_x": np.zeros(3)},
+        {"before_x": np.zeros((2, 1))},
+        {"before_x": np.array(["text", "text"])},
+        {"state_steps": np.zeros(1)},
+    ],
+    ids=lambda parts: "".join(f"{name} {array.shape}" for name, array in parts.items()),
+)
+def test_a_forged_checkpoint_is_refused_in_a_sentence(forged, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "fit.npz", "model")
+    ascend(halve, START, Rules(), checkpoint=checkpoint)
+    kind, header, arrays = read_archive(checkpoint.path)
+    write_archive(checkpoint.path, kind, header, arrays | forged)
+    with pytest.raises(ValueError, match=r"fit\.npz is not a readable latlin archive: "):
+        ascend(halve, START, Rules(), checkpoint=checkpoint)
 
 
 def test_checkpoints_are_written_while_it_runs(tmp_path):

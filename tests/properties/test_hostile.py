@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import numpy as np
 import pytest
 
 import latlin
+from latlin.gp import journal
+from latlin.gp.choice import APPROXIMATIONS
+from latlin.numerics import archived, ascent, stored
+from latlin.numerics.archive import read_archive
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def tool(name):
     """A module of the folder `tools`."""
     spec = spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    module = module_from_spec(spec)
+    module = sys.modules[name] = module_from_spec(spec)  # a dataclass looks its module up
     spec.loader.exec_module(module)
     return module
 
@@ -30,6 +35,16 @@ def test_a_hundred_files(kind, tmp_path):
     assert sum(found.values()) == 100
     assert found["damaged refused"] >= 35
     assert found["forged refused"] >= 10
+
+
+def test_the_search_knows_every_kind_of_file(tmp_path):
+    for room in stored.ROOMS:
+        stored.import_room(room)
+    kinds = {name for name, cls in archived._KINDS.items() if name.startswith("latlin.") and not cls.__subclasses__()}
+    known = {read_archive(FILES.saved(kind, tmp_path)).kind for kind in FILES.KINDS}
+    assert kinds | {ascent.CHECKPOINT, journal.KIND} <= known
+    approximations = {latlin.load(FILES.saved(kind, tmp_path)).approximation_.name for kind in FILES.PROCESSES}
+    assert approximations == set(APPROXIMATIONS)
 
 
 def test_random_models():
@@ -50,6 +65,6 @@ latlin.load(sys.argv[1]).save(sys.argv[2])
 def test_files_travel_between_versions(kind, tmp_path):
     path, back = FILES.saved(kind, tmp_path), tmp_path / "back.latlin"
     subprocess.run([OLD, "-c", READ, path, back], check=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")})
-    numbers = FILES.KINDS[kind][1]
+    numbers = FILES.KINDS[kind].numbers
     ours, theirs = (numbers(latlin.load(file)) for file in (path, back))
     np.testing.assert_equal(theirs, ours)

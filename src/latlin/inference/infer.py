@@ -198,8 +198,7 @@ def infer(
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
-    if not isinstance(model, BlockModel):
-        check_propriety(in_memory(model))
+    check_propriety(model)
     with blas_threads_for(_multiplications(model)):
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 

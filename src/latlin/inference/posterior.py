@@ -239,7 +239,12 @@ def _check_density(density: Any, dim: Any) -> None:
     """A density from a file is over `dim` coordinates, and it answers."""
     if not isinstance(dim, int) or np.shape(density.mean) != (dim,):
         raise ValueError(f"a stored density has dimension {np.shape(density.mean)}, the model {dim}")
-    if np.shape(density.variance) != (dim,) or density.project(np.zeros((1, dim))).mean.shape != (1,):
+    # lengths first: an answer from arrays of other lengths could need any memory
+    length = getattr(density, "structure", density).dim
+    if length != dim:
+        raise ValueError(f"a stored covariance has dimension {length}, the mean {dim}")
+    found = density.project(np.zeros((1, dim)))
+    if np.shape(found.mean) != (1,) or np.shape(found.variance) != (1,):
         raise ValueError("a stored density does not answer")
 
 

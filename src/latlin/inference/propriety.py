@@ -16,7 +16,9 @@ from scipy import sparse
 from scipy.optimize import linprog
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.distributed.blocks import Block
+from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
@@ -31,7 +33,7 @@ OVERLAP = (
 )
 
 
-def check_propriety(model: LatentLinearModel) -> None:
+def check_propriety(model: Model) -> None:
     """Raise a ValueError where the posterior is improper."""
     if any(factor.H is None and _is_proper(factor) for factor in model.gaussians):
         return
@@ -51,23 +53,82 @@ def has_overlap(model: LatentLinearModel) -> bool:
     return sum(factor.H is None for factor in model.gaussians) > 1 and not model.normalise_prior
 
 
-def flat_direction(model: LatentLinearModel) -> Array | None:
+def flat_direction(model: Model) -> Array | None:
     """A direction along which no factor falls, or None where there is none or the model is too large to search."""
+    own = model.own if isinstance(model, BlockModel) else in_memory(model)
+    held = _held_rows(own)
+    if held is None:
+        return None
+    fixed, rising = held
+    free = _null_space(fixed)
+    if not free.shape[1]:
+        return None
+    if isinstance(model, BlockModel):
+        return _flat_over_blocks(model, free, rising)
+    inside = _cone_direction(rising @ free)
+    return None if inside is None else free @ inside
+
+
+def _held_rows(model: LatentLinearModel) -> tuple[Array, Array] | None:
+    """Rows R with Rd = 0, and with Rd ≥ 0, along a direction d in which nothing falls; None where they are too many."""
     fixing = [_falling_rows(factor) for factor in model.gaussians] + [constraint.A for constraint in model.constraints]
     rows = [_dense(H, model.dim) for H in (*fixing, *(factor.H for factor in model.sites))]
     if any(row is None for row in rows) or sum(len(row) for row in rows if row is not None) * model.dim > LARGEST:
         return None
     matrices = [row for row in rows if row is not None]
-    fixed, rising = matrices[: len(fixing)], []
+    none = np.zeros((0, model.dim))
+    fixed, rising = [none, *matrices[: len(fixing)]], [none]
     for factor, H in zip(model.sites, matrices[len(fixing) :], strict=True):
         left, right = _flat_sides(factor, len(H))
         fixed.append(H[~left & ~right])
         rising += [H[right & ~left], -H[left & ~right]]
-    free = _null_space(np.concatenate([np.zeros((0, model.dim)), *fixed]))
-    if not free.shape[1]:
-        return None
-    inside = _cone_direction(np.concatenate([np.zeros((0, model.dim)), *rising]) @ free)
-    return None if inside is None else free @ inside
+    return np.concatenate(fixed), np.concatenate(rising)
+
+
+def _flat_over_blocks(model: BlockModel, free: Array, rising: Array) -> Array | None:
+    """A direction among the `free` ones along which no site of the blocks falls either.
+
+    Rows against which a direction points are fetched, and the next direction is sought for those as well. When some
+    rows leave no direction, all of them leave none; a direction against which no row stands is one.
+    """
+    (gram,) = model.total(_fixing_gram, free)
+    free = free @ _null_space_of_gram(gram, model.blocks.n_blocks)
+    size = max(free.shape[1], 1)
+    most = max(1, min(20 * size, LARGEST // (size * model.blocks.n_blocks)))
+    rows = np.concatenate([rising @ free, *model.blocks.each(_opposed, model.reading, free, None, most)])
+    while free.shape[1] and rows.size <= LARGEST:
+        inside = _cone_direction(rows)
+        if inside is None:
+            return None
+        opposed = np.concatenate(model.blocks.each(_opposed, model.reading, free, inside, most))
+        if not len(opposed):
+            return free @ inside
+        rows = np.concatenate([rows, opposed])
+    return None
+
+
+def _fixing_gram(block: Block, reading: Reading, free: Array) -> tuple[Array]:
+    """RᵀR of the rows, of length one, whose sites fall on both sides, in the coordinates of `free`."""
+    gram = np.zeros((free.shape[1], free.shape[1]))
+    for observed in pieces(block, reading):
+        left, right = _flat_sides(observed, observed.rows.shape[0])
+        rows = _of_length_one(observed.rows[~left & ~right] @ free)
+        gram += rows.T @ rows
+    return (gram,)
+
+
+def _opposed(block: Block, reading: Reading, free: Array, inside: Array | None, most: int) -> Array:
+    """Rows r, turned so that their sites fall where rᵀd < 0, with rᵀ inside < 0; without `inside`, some of the rows."""
+    found = [np.zeros((0, free.shape[1]))]
+    for observed in pieces(block, reading):
+        left, right = _flat_sides(observed, observed.rows.shape[0])
+        one_sided = left != right
+        rows = _of_length_one(np.where(right, 1.0, -1.0)[one_sided, None] * (observed.rows[one_sided] @ free))
+        found.append(rows if inside is None else rows[rows @ inside < -1e-8 * np.linalg.norm(inside)])
+    rows = np.concatenate(found)
+    if inside is not None:
+        return rows[np.argsort(rows @ inside)[:most]]
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))]
 
 
 def _is_proper(factor: GaussianFactor) -> bool:
@@ -91,7 +152,7 @@ def _dense(H: Any, dim: int) -> Array | None:
     return H.toarray() if sparse.issparse(H) else np.asarray(H)
 
 
-def _flat_sides(factor: SiteFactor, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _flat_sides(factor: SiteFactor | Observed, count: int) -> tuple[np.ndarray, np.ndarray]:
     """For each site, whether its potential has a positive limit on the left, and on the right."""
     left, right = (_has_limit(factor.potential, sign, count) for sign in (-1.0, 1.0))
     if factor.weight is not None:
@@ -109,18 +170,28 @@ def _has_limit(potential: Potential, sign: float, count: int) -> np.ndarray:
         return np.isfinite(near) & np.isfinite(far) & (np.abs(far - near) <= 1e-9 * (1.0 + np.abs(near)))
 
 
+def _of_length_one(rows: Array) -> Array:
+    """Rows divided by their lengths, without those that are zero."""
+    norms = np.linalg.norm(rows, axis=1)
+    return np.asarray(rows[norms > 1e-12] / norms[norms > 1e-12, None])
+
+
 def _null_space(rows: Array) -> Array:
     """An orthonormal basis of the directions that are orthogonal to all rows."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled = rows / np.where(norms > 0.0, norms, 1.0)
-    values, vectors = np.linalg.eigh(scaled.T @ scaled)
-    return vectors[:, values <= 1e-14 * max(len(rows), 1)]
+    return _null_space_of_gram(scaled.T @ scaled, len(rows))
+
+
+def _null_space_of_gram(gram: Array, count: int) -> Array:
+    """The same from RᵀR of `count` rows of length one."""
+    values, vectors = np.linalg.eigh(gram)
+    return vectors[:, values <= 1e-14 * max(count, 1)]
 
 
 def _cone_direction(rows: Array) -> Array | None:
     """Some v ≠ 0 with rows·v ≥ 0, or None."""
-    norms = np.linalg.norm(rows, axis=1)
-    rows = rows[norms > 1e-12] / norms[norms > 1e-12, None]
+    rows = _of_length_one(rows)
     silent = _null_space(rows)
     if silent.shape[1]:
         return silent[:, 0]

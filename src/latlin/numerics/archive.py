@@ -9,6 +9,7 @@ is read; and as digests are of the bytes that are stored, they are the same for 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import struct
@@ -31,6 +32,14 @@ LARGEST_HEADER = 256 * 2**20
 KINDS = "biufcSU"
 _CHUNK = 2**20
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class _Bounded(io.BufferedReader):
+    """A file of which no more than it has is ever asked for: room is made for all that a damaged directory claims."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(os.fstat(self.fileno()).st_size - self.tell(), 0)
+        return super().read(left if size is None or size < 0 else min(size, left))
 
 
 class Archive(NamedTuple):
@@ -61,7 +70,7 @@ def read_archive(path: str | os.PathLike[str], kind: str | None = None) -> Archi
     """The content of an archive (of this kind); a ValueError of one sentence says what is wrong with a damaged one."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {os.fspath(path)}")
-    with open(path, "rb") as opened, refusing(path), zipfile.ZipFile(opened) as file:
+    with _Bounded(io.FileIO(path)) as opened, refusing(path), zipfile.ZipFile(opened) as file:
         header = _read_header(file, os.fstat(opened.fileno()).st_size)
         if kind is not None and header["kind"] != kind:
             raise ValueError(f"it holds {header['kind']!r:.80}, not {kind!r}")

@@ -303,6 +303,10 @@ def _like(template: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """What `_flattened` took apart, in the form of `template`."""
     if not hasattr(template, "_asdict"):
         value = arrays[name.rstrip(".")]
+        shape = np.shape(template)
+        grows = value.ndim > 0 and shape[:1] == (0,)  # a history is empty at first
+        if value.dtype.kind not in "biuf" or value.shape[grows:] != shape[grows:]:
+            raise ValueError(f"{name.rstrip('.')} must be an array of numbers of shape {shape}")
         return value.item() if value.ndim == 0 else value
     return type(template)(*(_like(part, f"{name}{field}.", arrays) for field, part in template._asdict().items()))
 
@@ -324,6 +328,8 @@ def _resume(
     with refusing(checkpoint.path):
         state, before = (_like(template, name, arrays) for name in ("state_", "before_"))
         measure, trace = Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()
+        if not trace or not all(isinstance(value, float) for value in (*measure, *trace)):
+            raise ValueError("its trace and measure must be arrays of numbers")
     again = float(step(before)[1].objective if evaluate is None else evaluate(state))
     if not abs(again - trace[-1]) <= SAME * (1.0 + abs(trace[-1])):
         raise other
