@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.numerics import elimination, supernodes
+from latlin.numerics import banded, elimination, supernodes
 from latlin.numerics.arrays import Array
+from latlin.numerics.banded import Band
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
 from latlin.numerics.routines import ROUTINES, desk
 from latlin.numerics.stored import storable
@@ -46,6 +47,8 @@ class Plan(NamedTuple):
     order: Index
     parent: Index
     counts: Index
+    #: the pattern of L, where that is a band
+    band: Band | None = None
 
     @property
     def entries(self) -> int:
@@ -71,6 +74,9 @@ def plan_elimination(pattern: sparse.csr_array) -> Plan:
     """
     graph = _graph(pattern)
     last = dense_nodes(graph[0])
+    banded_plan = _banded_plan(graph, last)
+    if banded_plan is not None:
+        return banded_plan
     natural = np.concatenate([np.flatnonzero(~last), np.flatnonzero(last)]).astype(np.int64)
     n = len(natural)
     most = int(NATURAL * (n + 0.5 * len(graph[1])))
@@ -88,6 +94,17 @@ def plan_elimination(pattern: sparse.csr_array) -> Plan:
         if other.entries <= best.entries and other.flops < best.flops:
             best = other
     return best
+
+
+def _banded_plan(graph: tuple[Index, Index], dense: NDArray[np.bool_]) -> Plan | None:
+    """A band, where the pattern is one but for its dense columns."""
+    found = banded.banded_order(graph, dense)
+    if found is None:
+        return None
+    order, band = found
+    n = len(order)
+    # every column has the next one as its parent but where nothing is below it
+    return Plan(order, np.where(np.arange(n) < n - 1, np.arange(1, n + 1), -1), band.heights, band)
 
 
 def _graph(pattern: sparse.csr_array) -> tuple[Index, Index]:
@@ -172,6 +189,26 @@ class Analysis:
         return self.indptr[:-1]
 
     @cached_property
+    def band(self) -> Band | None:
+        """The band that L is, with a border; None where it is none."""
+        return banded.band_of(self.first, self.begin, self.rows)
+
+    @cached_property
+    def pivot_places(self) -> Index:
+        """Where the diagonal of L stands in the panels."""
+        return self.source[self.diagonal]
+
+    @cached_property
+    def _as_it_came(self) -> tuple[bool, bool]:
+        """Whether coordinates are eliminated in their own order, and whether entries are the panels as they are."""
+        own = np.array_equal(self.order, np.arange(self.dim))
+        return own, self.numbers == len(self.source) and np.array_equal(self.source, np.arange(self.numbers))
+
+    def inwards(self, rows: Array) -> Array:
+        """The columns of a matrix in the order of elimination, always a copy."""
+        return np.array(rows, order="C") if self._as_it_came[0] else np.ascontiguousarray(rows[:, self.order])
+
+    @cached_property
     def _largest(self) -> tuple[int, int]:
         """Numbers in the largest product of two supernodes, and in the largest square below one."""
         width, height = np.diff(self.first), np.diff(self.begin)
@@ -204,8 +241,14 @@ class Analysis:
         """The factor, or None and the place in the order of elimination where the factorisation broke down."""
         if not np.all(np.isfinite(values)):
             return None, 0
-        panels = np.zeros(self.numbers)
-        panels[self.source] = values
+        if self._as_it_came[1]:
+            panels = np.array(values)
+        else:
+            panels = np.zeros(self.numbers)
+            panels[self.source] = values
+        if self.band is not None:
+            broken = banded.factorise(panels, values[self.diagonal], *self.band, self.place)
+            return (SparseCholesky(self, panels), -1) if broken < 0 else (None, int(broken))
         parts = (self.first, self.begin, self.rows, self.place, self.of)
         buffer = np.empty(self._largest[0])
         with self.threads:
@@ -234,8 +277,13 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     lower = sparse.csc_array((np.ones(int(keep.sum()), np.int8), (i[keep], j[keep])), shape=(n, n))
     lower.sort_indices()
     indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-    first = elimination.runs_of_columns(plan.parent, plan.counts, SLACK)
-    rows, begin, of = elimination.rows_of_runs(first, indptr, indices)
+    if plan.band is not None:
+        first = np.arange(n + 1)
+        of, begin = first[:-1].copy(), np.concatenate([[0], np.cumsum(plan.counts)]).astype(np.int64)
+        rows = plan.band.rows()
+    else:
+        first = elimination.runs_of_columns(plan.parent, plan.counts, SLACK)
+        rows, begin, of = elimination.rows_of_runs(first, indptr, indices)
     place = np.concatenate([[0], np.cumsum(np.diff(first) * np.diff(begin))]).astype(np.int64)
     source = elimination.places_of(indptr, indices, first, begin, rows, place, of)
     return Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
@@ -264,29 +312,29 @@ class SparseCholesky:
     @property
     def pivots(self) -> Array:
         """Squares of the diagonal of L, in the order of elimination."""
-        return self.panels[self.analysis.source[self.analysis.diagonal]] ** 2
+        return self.panels[self.analysis.pivot_places] ** 2
 
     @property
     def log_det(self) -> float:
         """log det A."""
-        return float(np.log(self.pivots).sum())
+        return 2.0 * float(np.log(self.panels[self.analysis.pivot_places]).sum())
 
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""
-        inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        self._run(supernodes.solve_rows, inner, True, True)
+        inner = self.analysis.inwards(np.atleast_2d(b.T))
+        self._solve(inner, True, True)
         return self._outwards(inner, b.ndim)
 
     def whiten(self, b: Array) -> Array:
         """L⁻¹b in the order of elimination, for one vector or the columns of a matrix: ‖L⁻¹b‖² = bᵀA⁻¹b."""
-        inner = np.ascontiguousarray(np.atleast_2d(b.T)[:, self.analysis.order])
-        self._run(supernodes.solve_rows, inner, True, False)
+        inner = self.analysis.inwards(np.atleast_2d(b.T))
+        self._solve(inner, True, False)
         return inner[0] if b.ndim == 1 else inner.T
 
     def unwhiten(self, b: Array) -> Array:
         """L⁻ᵀb for one vector or the columns of a matrix: standard normals become draws of covariance A⁻¹."""
-        inner = np.atleast_2d(b.T).copy()
-        self._run(supernodes.solve_rows, inner, False, True)
+        inner = np.array(np.atleast_2d(b.T), order="C")
+        self._solve(inner, False, True)
         return self._outwards(inner, b.ndim)
 
     def whitened_squares(self, rows: Any) -> Array:
@@ -296,14 +344,14 @@ class SparseCholesky:
         for start in range(0, rows.shape[0], block):
             part = rows[start : start + block]
             dense = part.toarray() if sparse.issparse(part) else np.asarray(part, float)
-            inner = np.ascontiguousarray(dense[:, self.analysis.order])
-            self._run(supernodes.solve_rows, inner, True, False)
+            inner = self.analysis.inwards(dense)
+            self._solve(inner, True, False)
             parts.append(np.einsum("nd,nd->n", inner, inner))
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def squares(self, rows: Array) -> Array:
         """rᵀAr for every row of a dense matrix."""
-        inner = np.ascontiguousarray(rows[:, self.analysis.order])
+        inner = self.analysis.inwards(rows)
         self._run(supernodes.times_factor_rows, inner)
         return np.einsum("nd,nd->n", inner, inner)
 
@@ -312,6 +360,9 @@ class SparseCholesky:
         """A⁻¹ on the pattern of L, in panels like those of L."""
         a = self.analysis
         found = np.zeros_like(self.panels)
+        if a.band is not None:
+            banded.invert(self.panels, found, *a.band, a.place)
+            return found
         square, turned = np.empty(a._largest[1]), np.empty(a._largest[0])
         parts = (a.first, a.begin, a.rows, a.place, a.of)
         with a.threads:
@@ -321,14 +372,15 @@ class SparseCholesky:
     @property
     def inverse_values(self) -> Array:
         """A⁻¹ on the pattern of A, in the order of `Analysis.indices`."""
-        return self.inverse[self.analysis.source]
+        a = self.analysis
+        return self.inverse.copy() if a._as_it_came[1] else self.inverse[a.source]
 
     @property
     def inverse_diagonal(self) -> Array:
         """The diagonal of A⁻¹."""
         a = self.analysis
         diagonal = np.empty(a.dim)
-        diagonal[a.order] = self.inverse[a.source[a.diagonal]]
+        diagonal[a.order] = self.inverse[a.pivot_places]
         return diagonal
 
     def inverse_entries(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Array:
@@ -368,11 +420,22 @@ class SparseCholesky:
             found[missing] = self.whitened_squares(rows[missing])
         return found
 
+    def _solve(self, rows: Array, down: bool, up: bool) -> None:
+        """b ← L⁻¹b, L⁻ᵀb or, with both, A⁻¹b for the rows of a matrix in the order of elimination, in their place."""
+        a = self.analysis
+        if a.band is None:
+            self._run(supernodes.solve_rows, rows, down, up)
+            return
+        arrays = (self.panels, *a.band, a.place, rows, down, up)
+        share_out(banded.solve_rows, len(rows), float(len(self.panels)), *arrays)
+
     def _run(self, kernel: Any, rows: Array, *words: bool) -> None:
         """A compiled loop over right-hand sides, the rows of a matrix, in their place."""
         share_out(kernel, len(rows), float(len(self.panels)), self.panels, *self._parts, rows, *words)
 
     def _outwards(self, inner: Array, ndim: int) -> Array:
+        if self.analysis._as_it_came[0]:
+            return inner[0] if ndim == 1 else inner.T
         outer = np.empty_like(inner)
         outer[:, self.analysis.order] = inner
         return outer[0] if ndim == 1 else outer.T
