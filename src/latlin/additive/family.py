@@ -389,5 +389,7 @@ def _response(
     codes = codes_of(values, classes, f"column {source!r}")
     if np.any(codes < 0):
         strange = values[int(np.argmin(codes))]
-        raise ValueError(f"column {source!r} holds {strange!r}, which is none of {', '.join(map(str, classes[:8]))}")
+        raise ValueError(
+            f"column {source!r} holds {str(strange)!r}, which is none of {', '.join(map(str, classes[:8]))}"
+        )
     return codes.astype(float), classes
