@@ -1,5 +1,7 @@
 """AdditiveModel against exact answers: evidence, hyperparameters, effects, predictions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import linalg
@@ -9,7 +11,7 @@ from sklearn.base import clone
 
 from latlin import ConvergenceWarning
 from latlin.additive import AdditiveModel, Fixed, Group, RandomWalk
-from latlin.additive.family import FAMILIES
+from latlin.additive.family import FAMILIES, ObservedResponse
 from latlin.additive.learning import learn
 from latlin.inference.diagnosis.proposals import draws_for
 from latlin.priors import Flat, HalfNormal
@@ -99,28 +101,22 @@ def test_slopes_of_the_evidence_are_those_of_differences(formula, family, engine
         assert slopes[name] == pytest.approx((up - down) / (2 * step), rel=2e-4, abs=2e-4)
 
 
-POSITIVE = ("gamma", "inverse-gaussian", "log-normal", "exponential", "weibull")
+#: numbers of families that make data about which they have something to say
+TRUE = {"sigma": 0.3, "df": 5.0, "zeros": 0.15, "gap(1)": 0.8, "gap(2)": 1.0, "precision": 8.0, "dispersion": 0.6}
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_family_fits_and_predicts_what_it_draws(family):
     rng = np.random.default_rng(3)
     g, x = np.repeat(np.arange(8), 10), rng.normal(size=80)
-    eta = 0.5 * x + rng.normal(0, 0.4, 8)[g]
-    frame = {"x": x, "g": g, "n": np.full(80, 6.0)}
-    response = "y"
-    if FAMILIES[family].link == "identity":
-        frame["y"] = eta + 0.3 * rng.standard_normal(80)
-    elif family in POSITIVE:
-        frame["y"] = np.exp(eta) * rng.gamma(3.0, 1 / 3.0, 80)
-    elif family == "beta":
-        frame["y"] = rng.beta(5 * expit(eta), 5 * expit(-eta))
-    elif FAMILIES[family].link == "log":
-        frame["y"] = rng.poisson(np.exp(eta + 1.0)) * (rng.random(80) > 0.1)
-    elif family in ("binomial", "beta-binomial"):
-        frame["y"], response = rng.binomial(6, expit(eta)), "y | trials(n)"
-    else:
-        frame["y"] = (rng.random(80) < expit(eta)).astype(float)
+    eta = 0.5 * x + rng.normal(0, 0.4, 8)[g] + (1.0 if FAMILIES[family].link == "log" else 0.0)
+    counted = family in ("binomial", "beta-binomial")
+    row = ObservedResponse(np.array([FAMILIES[family].template.observation[1]]), np.array([6.0]) if counted else None)
+    kinds = FAMILIES[family].learnt(replace(row, classes=np.arange(4)))
+    usual = {one.name: FAMILIES[family].template.free[one.parameter].start for one in kinds}
+    sites = FAMILIES[family].potential(row, {name: TRUE.get(name, value) for name, value in usual.items()})
+    frame = {"x": x, "g": g, "n": np.full(80, 6.0), "y": sites.sample(eta[:, None], rng).ravel()}
+    response = "y | trials(n)" if counted else "y"
     options = {"hyperparameters": "maximise", "priors": {"sd(g)": 0.4}}
     model = AdditiveModel(f"{response} ~ x + (1 | g)", family, **options).fit(frame)
     row = model.effects()["x"]
@@ -129,8 +125,9 @@ def test_every_family_fits_and_predicts_what_it_draws(family):
     assert row["mean"] > row["sd"]
     new = {"x": [0.0, 1.0], "g": [2, 99], "n": [6.0, 6.0], "y": [0.0, 0.0]}
     draws = model.sample_predictive(new, 20000, random_state=0)
-    expected = model.predict(new) * (6.0 if response != "y" else 1.0)
-    if family != "student-t":
+    # noise of Cauchy has no mean, and averages of draws of Student's t are slow to settle
+    if family not in ("student-t", "cauchy"):
+        expected = model.predict(new) * (6.0 if counted else 1.0)
         np.testing.assert_allclose(
             draws.mean(axis=0), expected, atol=5 * draws.std(axis=0).max() / np.sqrt(20000) + 1e-3
         )
@@ -153,7 +150,7 @@ def test_times_that_are_only_waited_for_count_as_that():
     # the maximum likelihood rate is events over time at risk
     expected = np.log(frame["time"].sum() / frame["seen"].sum())
     assert model.effects()["Intercept"]["mean"] == pytest.approx(expected, abs=0.02)
-    with pytest.raises(ValueError, match="has no events"):
+    with pytest.raises(ValueError, match=r"has no event\(…\); these have: weibull"):
         AdditiveModel("time | event(seen) ~ 1").fit(frame)
 
 

@@ -102,3 +102,29 @@ def test_gaps_of_the_columns_of_a_formula(folder):
         made = run(*words, "--missing", missing)
         assert made.exit_code == 0, made.stderr
         assert f"{rows} rows" in made.output
+
+
+def test_ordered_classes_are_predicted_by_their_labels(folder):
+    frame = pandas.read_csv(folder / "data.csv")
+    frame["grade"] = pandas.cut(frame["y"], [-np.inf, -0.7, 0.7, np.inf], labels=["a low", "b middle", "c high"])
+    frame.to_csv(folder / "grades.csv", index=False)
+    words = ("--formula", "grade ~ x + (1 | clinic)", "--out", folder / "grades.latlin")
+    made = run("fit", folder / "grades.csv", *words)
+    assert made.exit_code != 0
+    assert "'ordinal'" in made.output
+    made = run("fit", folder / "grades.csv", *words, "--family", "ordinal")
+    assert made.exit_code == 0, made.output
+    assert "gap(1)" in made.output
+    result = run("predict", folder / "grades.latlin", folder / "grades.csv", "--out", folder / "out.csv")
+    assert result.exit_code == 0, result.output
+    found = pandas.read_csv(folder / "out.csv")
+    assert list(found) == ["prediction", "low", "high", "P(a low)", "P(b middle)", "P(c high)"]
+    assert np.mean(found["prediction"].to_numpy() == frame["grade"].to_numpy(str)) > 0.6
+    assert run("report", folder / "grades.latlin", "--out", folder / "grades.html").exit_code == 0
+
+
+def test_a_hurdle_is_a_family_of_a_formula(folder):
+    words = ("--formula", "visits ~ x", "--family", "hurdle-poisson", "--out", folder / "hurdle.latlin")
+    made = run("fit", folder / "data.csv", *words)
+    assert made.exit_code == 0, made.output
+    assert "zeros" in made.output

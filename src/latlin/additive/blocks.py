@@ -8,16 +8,15 @@ default priors are wide; a table with fewer rows is taken as a whole. Everything
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.family import ObservedResponse, ResponseFamily, observe
+from latlin.additive.family import LearntParameter, ResponseFamily, observe, one_row
 from latlin.additive.formula import Formula
-from latlin.additive.frame import column
 from latlin.additive.problem import AdditiveProblem, offset_of, rows_of
 from latlin.additive.term import Part, Values
 from latlin.distributed.blocks import Block, Blocks
@@ -47,8 +46,8 @@ class AdditiveReading:
     family : Family
     values : dict
         Hyperparameters.
-    classes : ndarray of shape (2,) or None
-        The labels of a response that has two.
+    classes : ndarray of shape (classes,) or None
+        The labels of a response that has such.
     """
 
     read: Formula
@@ -59,26 +58,14 @@ class AdditiveReading:
 
     def __call__(self, block: Block) -> in_blocks.Observed:
         frame = block.X
-        observed = self._observed(frame)
+        # one block need not have all labels
+        observed = observe(self.read.response, self.family, frame, self.classes)
         offset = offset_of(self.read, frame, block.n_rows)
         design = rows_of(self.parts, frame, self.values).design
         return in_blocks.Observed(design, self.family.potential(observed, self.values), observed.weight, offset)
 
-    def _observed(self, frame: Any) -> ObservedResponse:
-        if self.classes is None:
-            return observe(self.read.response, self.family, frame)
-        # one block need not have both labels
-        second = column(frame, self.read.response.y).astype(str) == self.classes[1]
-        numbers = {**{name: frame[name] for name in frame.columns}, self.read.response.y: second.astype(float)}
-        return observe(self.read.response, self.family, numbers)
-
     def kind(self) -> Potential:
-        one = ObservedResponse(np.array([0.5 if self.family.name == "beta" else 1.0]))
-        if self.read.response.trials is not None or self.read.response.failures is not None:
-            one = replace(one, trials=np.ones(1))
-        if self.read.response.se is not None:
-            one = replace(one, se=np.ones(1))
-        return self.family.potential(one, self.values)
+        return self.family.potential(one_row(self.read.response, self.family), self.values)
 
 
 @dataclass(frozen=True)
@@ -130,24 +117,24 @@ class BlockProblem(AdditiveProblem):
     def fit(self, values: Values, engine: str | Engine, start: Posterior | None, checkpoint: Any = None) -> Posterior:
         return infer(self.model(values), engine, start=start, checkpoint=checkpoint)
 
-    def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
-        by_sums = noise_slope(posterior) if posterior.engine == "exact" and parameter == "scale" else None
+    def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
+        by_sums = noise_slope(posterior) if posterior.engine == "exact" and one.parameter == "scale" else None
         if by_sums is not None:
             return by_sums
         if posterior.engine not in ("gkl", "exact"):
             return None
         model = posterior.model
         assert isinstance(model, BlockModel)  # made by `model`
-        return float(model.total(parameter_sums, parameter, posterior.density)[0])
+        return one.slope(np.asarray(model.total(parameter_sums, one.parameter, posterior.density)[0]))
 
 
 def parameter_sums(block: Block, reading: Reading, parameter: str, density: Any) -> tuple[Any, ...]:
     """Σ weight ∂⟨ψ⟩/∂parameter of a block."""
-    total = 0.0
+    total: Any = 0.0
     for observed in pieces(block, reading):
         at, sites = density.project(sparse.csr_array(observed.rows)), observed.sites
         slopes = observed.potential.expected_parameter_derivative(parameter, at.mean + sites.offset, at.variance)
-        total += float(sites.weight @ np.broadcast_to(slopes, len(sites)))
+        total = total + np.broadcast_to(slopes, (*slopes.shape[:-1], len(sites))) @ sites.weight
     return (total,)
 
 

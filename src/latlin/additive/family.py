@@ -1,24 +1,41 @@
-"""Families of responses: a potential from what was observed, the numbers it has to learn, and the scale of its link."""
+"""Families of responses: `latlin.potentials.families` with what a formula adds, which is data beside y and priors.
+
+Every family declared there has a name here: its potential, what it can learn and within which ends, and how it is drawn
+is that declaration's knowledge. Default priors, by what is learnt:
+
+    sigma                  half Student t, 3 degrees of freedom, scale 2.5 units of the response
+    df                     gamma of shape 2 and mean 20 (Juárez and Steel, 2010)
+    dispersion of counts   exponential of mean one
+    gap(k) of classes      half Student t, 4 degrees of freedom, scale 2.5
+    between two ends       uniform
+    others                 log-normal about their usual value with a factor e² either way
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.optimize import brentq
 
-from latlin import potentials
 from latlin.additive.expression import evaluate, is_name
 from latlin.additive.formula import ResponseSide
-from latlin.additive.frame import column, is_category, n_rows, numbers
+from latlin.additive.frame import codes_of, column, is_category, n_rows, numbers, ordered_levels
 from latlin.additive.term import SD_PRIOR, Values
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
+from latlin.potentials import families
 from latlin.potentials.base import Potential
-from latlin.priors import Beta, Exponential, Gamma, HalfStudentT, LogNormal
+from latlin.potentials.binomial import Binomial
+from latlin.potentials.families import Family, Ordered
+from latlin.potentials.hurdle import Hurdle
+from latlin.potentials.logit import Logit
+from latlin.potentials.predictive import ClassPredictive, CountPredictive
+from latlin.potentials.probit import Probit
+from latlin.potentials.ranges import Between, Increasing, Range
+from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal, Uniform
 from latlin.priors.base import Prior
 
 
@@ -29,9 +46,9 @@ class ObservedResponse:
     Attributes
     ----------
     y : array of shape (n,)
-    trials, se, weight, event : array of shape (n,) or None
-    classes : array of shape (2,) or None
-        The labels of a response with two of them; y is 1 for the second.
+    trials, se, weight, event, upper : array of shape (n,) or None
+    classes : array of shape (classes,) or None
+        The labels of a response that has such, in their order; y counts them from zero.
     """
 
     y: Array
@@ -40,39 +57,72 @@ class ObservedResponse:
     weight: Array | None = None
     classes: NDArray[Any] | None = None
     event: Array | None = None
+    upper: Array | None = None
+
+    def select(self, rows: NDArray[np.int64]) -> ObservedResponse:
+        """Those of some rows."""
+        names = ("y", "trials", "se", "weight", "event", "upper")
+        held = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: value[rows] for name, value in held.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class _Described:
+    """Observations as `latlin.potentials.families` asks about them."""
+
+    y: Array
+    offset: Array
+    weight: Array | None
+
+    def mean(self) -> float:
+        return float(np.average(self.y, weights=self.weight))
+
+    def residual_moments(self) -> tuple[float, float]:
+        residual = self.y - self.offset
+        mean = np.average(residual, weights=self.weight)
+        return float(mean), float(np.sqrt(np.average((residual - mean) ** 2, weights=self.weight)))
+
+    def log_exposure(self) -> float:
+        top = float(self.offset.max(initial=0.0))
+        return float(top + np.log(np.average(np.exp(self.offset - top), weights=self.weight)))
+
+    def class_weights(self, count: int) -> Array:
+        return np.bincount(self.y.astype(int), weights=self.weight, minlength=count).astype(float)
 
 
 @dataclass(frozen=True)
 class LearntParameter:
-    """A parameter of a family that the data have to say.
+    """A number of a family that the data have to say.
 
     Attributes
     ----------
     name : str
-        In tables: "sigma", "dispersion".
+        In tables: "sigma", "dispersion", "gap(1)".
     parameter : str
         The argument of the potential.
-    prior : callable
-        unit → Prior.
-    start : float
-        In units, where `in_units`.
-    in_units : bool
-        Whether it grows with the unit of the response.
+    place : int or None
+        Of a gap between cut points: the cut above it, and all after that, move with it.
     """
 
     name: str
     parameter: str
-    prior: Callable[[float], Prior]
-    start: float = 1.0
-    in_units: bool = False
-    support: tuple[float, float] = (0.0, np.inf)
+    place: int | None = None
 
-    def hyperparameter(self, unit: float) -> Hyperparameter:
-        scale = unit if self.in_units else 1.0
-        bounds = (1e-4 * scale, 1e4 * scale) if np.isinf(self.support[1]) else None
-        if self.support[0] > 0.0:
-            bounds = None
-        return Hyperparameter(self.name, self.start * scale, self.prior(unit), self.support, bounds)
+    def slope(self, by_parameter: Array) -> float:
+        """The derivative in this number from that in the argument."""
+        return float(np.sum(by_parameter if self.place is None else by_parameter[self.place :]))
+
+
+#: names in tables of arguments whose own are not those of the field
+SHOWN = {"scale": "sigma", "probability": "zeros"}
+#: variance of the noise behind a share or an ordered class, by link
+LATENT = {"logit": np.pi**2 / 3.0, "probit": 1.0, "cloglog": np.pi**2 / 6.0}
+#: sd of the logarithm of a parameter of which nothing is known
+WIDE = 2.0
+#: linear predictors of shares
+REACH = 30.0
+#: potentials whose moments take many nodes, so that matching them is not worth its price
+SLOW = (Hurdle,)
 
 
 @dataclass(frozen=True)
@@ -82,192 +132,223 @@ class ResponseFamily:
     Attributes
     ----------
     name : str
-    build : callable
-        (Observed, values of the potential's parameters by name) → Potential.
-    link : {"identity", "log", "logit", "probit", "cloglog"}
-    learnt : tuple of Learnt
-    counts : bool
-        Whether observations are whole numbers.
-    latent_variance : callable
-        Mean response → variance of the noise on the scale of the linear predictor, for shares of variances.
-    matched : bool
-        Whether matching moments is cheap, so that expectation propagation is worth its price.
+    declared : Family
+        Of `latlin.potentials.families`.
     """
 
     name: str
-    build: Callable[..., Potential]
-    link: str
-    learnt: tuple[LearntParameter, ...] = ()
-    counts: bool = False
-    latent_variance: Callable[[float], float] = field(default=lambda mean: 0.0)
-    matched: bool = True
+    declared: Family
 
-    def unknown(self, observed: ObservedResponse) -> tuple[LearntParameter, ...]:
-        """The parameters to learn; known standard deviations leave none of "sigma"."""
-        return tuple(one for one in self.learnt if not (one.name == "sigma" and observed.se is not None))
+    @property
+    def link(self) -> str:
+        """ "identity", "log", "share" or "ordered"."""
+        return self.declared.link
+
+    @property
+    def template(self) -> Potential:
+        return self.declared.template
+
+    @property
+    def ordered(self) -> bool:
+        return self.link == "ordered"
+
+    @property
+    def binary(self) -> bool:
+        """Whether an observation is a success or none, or successes among trials."""
+        return isinstance(self.template, Logit | Probit | Binomial)
+
+    @property
+    def whole(self) -> bool:
+        """Whether observations are whole numbers."""
+        return isinstance(self.template.predictive(0.0, 1.0), CountPredictive | ClassPredictive)
+
+    @property
+    def matched(self) -> bool:
+        """Whether matching moments is cheap, so that expectation propagation is worth its price."""
+        return not isinstance(self.template, SLOW)
+
+    # --- what is learnt -----------------------------------------------------------------------------------------
+
+    def learnt(self, observed: ObservedResponse) -> tuple[LearntParameter, ...]:
+        """The numbers to learn; known standard deviations leave no "sigma"."""
+        found: list[LearntParameter] = []
+        for name, span in self.template.free.items():
+            if isinstance(span, Increasing):
+                # the first cut is zero, and the intercept takes its place
+                found += [LearntParameter(f"gap({k})", name, k) for k in range(1, _n_classes(observed) - 1)]
+            elif not (name == "scale" and observed.se is not None):
+                found.append(LearntParameter(SHOWN.get(name, name), name))
+        return tuple(found)
+
+    def hyperparameters(self, observed: ObservedResponse, offset: Array, unit: float) -> tuple[Hyperparameter, ...]:
+        """The numbers to learn with their priors and starts."""
+        declared = self.declared
+        if isinstance(declared, Ordered):
+            declared = replace(declared, n_classes=_n_classes(observed))
+        starts = declared.first(_Described(observed.y, offset, observed.weight))
+        ranges = declared.ranges(unit)
+        return tuple(
+            _gap(one, float(np.diff(starts[one.parameter])[one.place - 1]))
+            if one.place is not None
+            else self._hyperparameter(one, float(starts[one.parameter]), ranges[one.parameter], unit)
+            for one in self.learnt(observed)
+        )
+
+    def _hyperparameter(self, one: LearntParameter, start: float, span: Range, unit: float) -> Hyperparameter:
+        low, high = (float(end) for end in span.from_free(np.array(span.bounds(1)[0])))
+        support = (span.low, span.high) if isinstance(span, Between) else (0.0, np.inf)
+        if one.parameter == "df":
+            # noise without a mean has no expected response
+            low, support = 1.0 + 1e-3, (1.0, np.inf)
+        prior = self._prior(one.parameter, span, unit)
+        return Hyperparameter(one.name, float(np.clip(start, low, high)), prior, support, (low, high))
+
+    def _prior(self, parameter: str, span: Range, unit: float) -> Prior:
+        if parameter == "scale":
+            df, width = SD_PRIOR
+            return HalfStudentT(df, width * unit)
+        if parameter == "df":
+            return Gamma(2.0, 0.1)
+        if parameter == "dispersion" and self.whole:
+            return Exponential(1.0)
+        if isinstance(span, Between):
+            return Uniform(span.low, span.high)
+        return LogNormal(float(np.log(span.start or 1.0)), WIDE)
+
+    def _arguments(self, values: Values) -> dict[str, Any]:
+        """The potential's arguments at given hyperparameters."""
+        found: dict[str, Any] = {}
+        for name, span in self.template.free.items():
+            if isinstance(span, Increasing):
+                gaps = [values[f"gap({k})"] for k in range(1, 1 + sum(key.startswith("gap(") for key in values))]
+                found[name] = np.cumsum([0.0, *gaps])
+            elif SHOWN.get(name, name) in values:
+                found[name] = values[SHOWN.get(name, name)]
+        return found
+
+    # --- sites --------------------------------------------------------------------------------------------------
 
     def potential(self, observed: ObservedResponse, values: Values) -> Potential:
         """The sites of the observations at given hyperparameters."""
-        given = {one.parameter: values[one.name] for one in self.unknown(observed)}
-        return self.build(observed, **given)
+        template, arguments = self.template, self._arguments(values)
+        if self.binary:
+            return self._successes(observed)
+        if observed.se is not None:
+            arguments["scale"] = observed.se
+        data = {name: getattr(observed, name, None) for name in self.declared.columns[1:]}
+        if "trials" in data and data["trials"] is None:
+            data["trials"] = np.ones_like(observed.y)
+        beside = {name: value for name, value in data.items() if value is not None}
+        return template.replace(**arguments, **{self.declared.columns[0]: observed.y}, **beside)
+
+    def _successes(self, observed: ObservedResponse) -> Potential:
+        """Labels where there is one trial per row and the link has a potential of its own."""
+        link, known = link_of(self.template), {"logit": Logit, "probit": Probit}
+        if observed.trials is None and link in known:
+            return known[link](observed.y)
+        return Binomial(observed.y, np.ones_like(observed.y) if observed.trials is None else observed.trials, link)
 
     def unit(self, observed: ObservedResponse, offset: Array) -> float:
         """The natural size of the linear predictor."""
-        if self.link != "identity":
-            return 1.0
-        residual = observed.y - offset
-        spread = float(np.std(residual))
-        mean = float(np.mean(residual))
-        # a constant response has its own size
-        return spread if spread > 1e-10 * abs(mean) else abs(mean) or 1.0
+        return self.declared.unit(_Described(observed.y, offset, None))
 
     def centre(self, observed: ObservedResponse, offset: Array) -> float:
         """Where the linear predictor of the average row lies."""
-        y = observed.y if observed.trials is None else observed.y / observed.trials
-        mean = float(np.average(y, weights=observed.trials))
+        rows = _Described(observed.y, offset, None)
         if self.link == "identity":
-            return float(np.mean(observed.y - offset))
+            return rows.residual_moments()[0]
         if self.link == "log":
-            top = float(offset.max(initial=0.0))
-            return float(np.log(max(mean, 1e-3)) - top - np.log(np.mean(np.exp(offset - top))))
-        share = min(max(mean, 1e-3), 1.0 - 1e-3)
-        if self.link == "probit":
-            return float(ndtri(share))
-        return float(np.log(-np.log1p(-share)) if self.link == "cloglog" else np.log(share / (1.0 - share)))
+            return float(np.log(max(rows.mean(), 1e-3)) - rows.log_exposure())
+        if self.ordered:
+            share, template = float(np.mean(observed.y > 0)), self.template.replace(cuts=[0.0])
+        else:
+            y = observed.y if observed.trials is None else observed.y / observed.trials
+            share, template = float(np.average(y, weights=observed.trials)), self.template
+        share = min(max(share, 1e-3), 1.0 - 1e-3)
+        return float(brentq(lambda x: float(template.predictive(x, 0.0).mean) - share, -REACH, REACH, xtol=1e-12))
+
+    def latent_variance(self, mean: float) -> float:
+        """The variance of the noise on the scale of the linear predictor, for shares of variances."""
+        if self.link == "log":
+            return float(np.log1p(1.0 / mean)) if self.whole else 0.0
+        return LATENT[link_of(self.template)] if self.whole else 0.0
 
 
-def _sigma(unit: float) -> Prior:
-    df, width = SD_PRIOR
-    return HalfStudentT(df, width * unit)
+def link_of(template: Potential) -> str:
+    """The distribution function behind a share or an ordered class."""
+    return str(getattr(template, "link", "probit" if isinstance(template, Probit) else "logit"))
 
 
-SIGMA = LearntParameter("sigma", "scale", _sigma, 0.5, True)
-DF = LearntParameter("df", "df", lambda unit: Gamma(2.0, 0.1), 6.0, False, (1.0, np.inf))
-DISPERSION = LearntParameter("dispersion", "dispersion", lambda unit: Exponential(1.0), 0.5)
-SHAPE = LearntParameter("shape", "shape", lambda unit: LogNormal(1.0, 2.0), 2.0)
-SPREAD = LearntParameter("sigma", "scale", _sigma, 0.5)
-ZEROS = LearntParameter("zeros", "probability", lambda unit: Beta(1.0, 1.0), 0.2, False, (0.0, 1.0))
-HAZARD = LearntParameter("shape", "shape", lambda unit: LogNormal(0.0, 1.0), 1.0)
-PRECISION = LearntParameter("precision", "precision", lambda unit: LogNormal(2.0, 2.0), 10.0)
+def _n_classes(observed: ObservedResponse) -> int:
+    return 2 if observed.classes is None else len(observed.classes)
 
 
-def _location(kind: str) -> Callable[..., Potential]:
-    def build(observed: ObservedResponse, **values: Any) -> Potential:
-        scale = {"scale": observed.se} if observed.se is not None else {}
-        return getattr(potentials, kind)(loc=observed.y, **{**values, **scale})
-
-    return build
+def _gap(one: LearntParameter, start: float) -> Hyperparameter:
+    return Hyperparameter(one.name, start, HalfStudentT(4.0, 2.5), (0.0, np.inf), (1e-5, 50.0))
 
 
-def _counted(kind: str, first: str) -> Callable[..., Potential]:
-    def build(observed: ObservedResponse, **values: Any) -> Potential:
-        return getattr(potentials, kind)(**{first: observed.y}, **values)
-
-    return build
-
-
-def _binary(kind: str, link: str) -> Callable[..., Potential]:
-    def build(observed: ObservedResponse, **values: Any) -> Potential:
-        if observed.trials is None and kind:
-            return getattr(potentials, kind)(observed.y, **values)
-        trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
-        return potentials.Binomial(observed.y, trials, link, **values)
-
-    return build
-
-
-def _beta_binomial(observed: ObservedResponse, **values: Any) -> Potential:
-    trials = np.ones_like(observed.y) if observed.trials is None else observed.trials
-    build: Callable[..., Potential] = getattr(potentials, "BetaBinomial")  # noqa: B009
-    return build(observed.y, trials, **values)
-
-
-def _waiting(kind: str) -> Callable[..., Potential]:
-    def build(observed: ObservedResponse, **values: Any) -> Potential:
-        event = np.ones_like(observed.y) if observed.event is None else observed.event
-        return getattr(potentials, kind)(observed.y, event, **values)
-
-    return build
-
-
-def _inflated(observed: ObservedResponse, **values: Any) -> Potential:
-    return potentials.ZeroInflated(potentials.Poisson(observed.y), **values)
-
-
-#: variance of the noise behind a binary response, by link
-THIRD = np.pi**2 / 3.0
+#: declared names that mean something else beside a formula, where "logistic" is a regression
+RENAMED = {"logit": "bernoulli", "logistic": "logistic-noise"}
 FAMILIES: dict[str, ResponseFamily] = {
-    family.name: family
-    for family in (
-        ResponseFamily("gaussian", _location("Gaussian"), "identity", (SIGMA,)),
-        ResponseFamily("student-t", _location("StudentT"), "identity", (SIGMA, DF)),
-        ResponseFamily("laplace", _location("Laplace"), "identity", (SIGMA,)),
-        ResponseFamily("bernoulli", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
-        ResponseFamily("binomial", _binary("Logit", "logit"), "logit", (), True, lambda mean: THIRD),
-        ResponseFamily("probit", _binary("Probit", "probit"), "probit", (), True, lambda mean: 1.0),
-        ResponseFamily(
-            "cloglog", _binary("", "cloglog"), "cloglog", (), True, lambda mean: np.pi**2 / 6.0, matched=False
-        ),
-        ResponseFamily("beta-binomial", _beta_binomial, "logit", (PRECISION,), True, lambda mean: THIRD),
-        ResponseFamily("poisson", _counted("Poisson", "y"), "log", (), True, lambda mean: float(np.log1p(1.0 / mean))),
-        ResponseFamily(
-            "negative-binomial",
-            _counted("NegativeBinomial", "y"),
-            "log",
-            (DISPERSION,),
-            True,
-            lambda mean: float(np.log1p(1.0 / mean)),
-        ),
-        ResponseFamily(
-            "zero-inflated-poisson", _inflated, "log", (ZEROS,), True, lambda mean: float(np.log1p(1.0 / mean))
-        ),
-        ResponseFamily("gamma", _counted("Gamma", "y"), "log", (SHAPE,)),
-        ResponseFamily("inverse-gaussian", _counted("InverseGaussian", "y"), "log", (SHAPE,)),
-        ResponseFamily("log-normal", _counted("LogNormal", "y"), "log", (SPREAD,)),
-        ResponseFamily("exponential", _waiting("Exponential"), "log"),
-        ResponseFamily("weibull", _waiting("Weibull"), "log", (HAZARD,), matched=False),
-        ResponseFamily("beta", _counted("Beta", "y"), "logit", (PRECISION,)),
-    )
-}
-#: families of successes
-BINARY = ("bernoulli", "binomial", "probit", "cloglog")
-WAITING = ("exponential", "weibull")
-#: families of positive numbers
-POSITIVE = ("gamma", "inverse-gaussian", "log-normal", *WAITING)
+    RENAMED.get(name, name): ResponseFamily(RENAMED.get(name, name), family)
+    for name, family in families.FAMILIES.items()
+} | {"cloglog": ResponseFamily("cloglog", Family(Binomial(0.0, 1.0, "cloglog"), "share"))}
 ALIASES = {"normal": "gaussian", "logit": "bernoulli", "logistic": "bernoulli", "negbinomial": "negative-binomial"}
 
 
-def family_of(name: Any) -> ResponseFamily:
-    """A family by its name."""
-    found = FAMILIES.get(ALIASES.get(str(name), str(name)))
+def family_of(given: Any) -> ResponseFamily:
+    """A family by its name, or by a potential that stands for it with some of its arguments chosen."""
+    if isinstance(given, Potential):
+        return _like(given)
+    found = FAMILIES.get(ALIASES.get(str(given), str(given)))
     if found is None:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r:.80}")
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, or a potential, got {given!r:.80}")
     return found
 
 
-def observe(response: ResponseSide, family: ResponseFamily, frame: Any) -> ObservedResponse:
-    """What a table's rows say of the response."""
-    y, classes = _response(response.y, family, frame)
+def _like(given: Potential) -> ResponseFamily:
+    """The declared family of a potential, with this one for its template."""
+
+    def kind(potential: Potential) -> tuple[type, ...]:
+        return (type(potential), *(kind(potential.base) if hasattr(potential, "base") else ()))
+
+    for name, family in FAMILIES.items():
+        if kind(family.template) == kind(given):
+            return ResponseFamily(name, replace(family.declared, template=given))
+    if not given.location_scale:
+        raise ValueError(
+            f"family must be a potential of a declared family, or one with a location and a scale, got {given!r:.80}"
+        )
+    return ResponseFamily(type(given).__name__, Family(given))
+
+
+def observe(
+    response: ResponseSide, family: ResponseFamily, frame: Any, classes: NDArray[Any] | None = None
+) -> ObservedResponse:
+    """What a table's rows say of the response; `classes` are its labels where these are known."""
+    y, classes = _response(response.y, family, frame, classes)
     trials = None
     if response.failures is not None:
         trials = y + evaluate(response.failures, frame)
     elif response.trials is not None:
         trials = evaluate(response.trials, frame)
-    if trials is not None and family.name not in (*BINARY, "beta-binomial"):
+    if trials is not None and not (family.binary or "trials" in family.declared.columns):
         raise ValueError(f"family {family.name!r} has no trials; use family='binomial'")
     se = None if response.se is None else evaluate(response.se, frame)
     if se is not None and (family.link != "identity" or np.any(se <= 0.0)):
         raise ValueError("se(…) holds positive standard deviations of a family with an identity link")
     weight = None if response.weights is None else evaluate(response.weights, frame)
-    event = None if response.event is None else evaluate(response.event, frame)
-    if event is not None and family.name not in WAITING:
-        raise ValueError(f"family {family.name!r} has no events; {' and '.join(WAITING)} have")
-    return ObservedResponse(y, trials, se, weight, classes, event)
+    event, upper = (None if text is None else evaluate(text, frame) for text in (response.event, response.upper))
+    for option, given in (("event", event), ("upper", upper)):
+        if given is not None and option not in family.declared.columns:
+            timed = ", ".join(name for name, one in FAMILIES.items() if option in one.declared.columns)
+            raise ValueError(f"family {family.name!r} has no {option}(…); these have: {timed}")
+    return ObservedResponse(y, trials, se, weight, classes, event, upper)
 
 
 def blank(response: ResponseSide, family: ResponseFamily, frame: Any) -> ObservedResponse:
     """Rows without a response: what is known of them beside it, for predictions."""
-    y = np.full(n_rows(frame), 0.5 if family.name == "beta" else 1.0 if family.name in POSITIVE else 0.0)
+    y = np.full(n_rows(frame), family.template.observation[1])
     trials, se = None, None
     if response.failures is not None:
         trials = evaluate(response.y, frame) + evaluate(response.failures, frame)
@@ -278,29 +359,37 @@ def blank(response: ResponseSide, family: ResponseFamily, frame: Any) -> Observe
     return ObservedResponse(y, trials, se)
 
 
-def _response(source: str, family: ResponseFamily, frame: Any) -> tuple[Array, NDArray[Any] | None]:
-    """y as numbers; two labels become 0 and 1."""
+def one_row(response: ResponseSide, family: ResponseFamily) -> ObservedResponse:
+    """Some observation, for what does not depend on it."""
+    counted = response.trials is not None or response.failures is not None
+    y, one = np.array([family.template.observation[1]]), np.ones(1)
+    return ObservedResponse(y, one if counted else None, None if response.se is None else one)
+
+
+def _response(
+    source: str, family: ResponseFamily, frame: Any, classes: NDArray[Any] | None
+) -> tuple[Array, NDArray[Any] | None]:
+    """y as numbers, and its labels where it has such: they are counted from zero."""
     if not is_name(source):
-        return evaluate(source, frame), None
-    values = column(frame, source)
-    if not is_category(values):
-        return numbers(values, f"column {source!r}"), None
-    if values.dtype.kind == "b":
-        return values.astype(float), None
-    labels = np.unique(values.astype(str))
-    if len(labels) != 2 or family.name not in BINARY:
+        values, known = evaluate(source, frame), False
+    else:
+        values, known = column(frame, source), True
+        if values.dtype.kind == "b" and not family.ordered:
+            values = values.astype(float)
+    labelled = is_category(values)
+    if not labelled and not family.ordered:
+        return numbers(values, f"column {source!r}") if known else values, None
+    if classes is None:
+        classes = ordered_levels(frame, source) if known else np.unique(values)
+    if len(classes) < 2 or not (family.ordered or (family.binary and len(classes) == 2)):
         raise ValueError(
-            f"column {source!r} holds labels ({', '.join(labels[:4])} …): family='bernoulli' takes two of them, "
-            "other families take numbers"
+            f"column {source!r} holds labels ({', '.join(map(str, classes[:4]))} …): family='bernoulli' takes two of "
+            "them, 'ordinal' two or more in their order, other families take numbers"
         )
-    return (values.astype(str) == labels[1]).astype(float), labels
-
-
-def hyperparameters(family: ResponseFamily, observed: ObservedResponse, unit: float) -> tuple[Hyperparameter, ...]:
-    """Those of the family."""
-    return tuple(one.hyperparameter(unit) for one in family.unknown(observed))
-
-
-def parameter_names(family: ResponseFamily, observed: ObservedResponse) -> Mapping[str, str]:
-    """Name in tables → argument of the potential."""
-    return {one.name: one.parameter for one in family.unknown(observed)}
+    codes = codes_of(values, classes, f"column {source!r}")
+    if np.any(codes < 0):
+        strange = values[int(np.argmin(codes))]
+        raise ValueError(
+            f"column {source!r} holds {str(strange)!r}, which is none of {', '.join(map(str, classes[:8]))}"
+        )
+    return codes.astype(float), classes

@@ -40,7 +40,10 @@ class ResponseSide:
     weights : str or None
         How often each row counts.
     event : str or None
-        Of a time: 1 where the event was seen, 0 where only waiting was.
+        Of a time: 1 where the event was seen, 0 where only waiting was, 2 where it came before, 3 where it came
+        between the time and `upper`.
+    upper : str or None
+        Ends of the intervals of such times.
     """
 
     y: str
@@ -49,6 +52,7 @@ class ResponseSide:
     se: str | None = None
     weights: str | None = None
     event: str | None = None
+    upper: str | None = None
 
 
 @storable
@@ -125,8 +129,8 @@ def read_response(text: str) -> ResponseSide:
     options = {}
     for _, piece in split_sum(sides[1]) if len(sides) == 2 else []:
         name, _, inside = piece.partition("(")
-        if name not in ("se", "trials", "weights", "event") or not inside.endswith(")"):
-            raise ValueError(f"after 'y |' come se(…), trials(…), event(…) or weights(…), got {piece!r}")
+        if name not in ("se", "trials", "weights", "event", "upper") or not inside.endswith(")"):
+            raise ValueError(f"after 'y |' come se(…), trials(…), event(…), upper(…) or weights(…), got {piece!r}")
         options[name] = inside[:-1].strip()
     main = sides[0]
     if main.startswith("cbind(") and main.endswith(")"):

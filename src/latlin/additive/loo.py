@@ -149,7 +149,7 @@ def _weight(problem: AdditiveProblem) -> Array:
 def _pit(potential: Potential, at: Cavity, problem: AdditiveProblem) -> Array:
     y, described = problem.observed.y, potential.predictive(at.mean, at.variance)
     upper = described.cdf(y)
-    return np.asarray(0.5 * (upper + described.cdf(y - 1.0)) if problem.family.counts else upper)
+    return np.asarray(0.5 * (upper + described.cdf(y - 1.0)) if problem.family.whole else upper)
 
 
 def _groups_out(

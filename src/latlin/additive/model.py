@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from latlin.additive import effects, learning, predict
 from latlin.additive.blocks import block_problem
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
-from latlin.additive.family import BINARY, blank, family_of, observe
+from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
@@ -28,6 +28,7 @@ from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.potentials.base import Potential
 
 #: draws behind an interval of a response that is not Gaussian
 DRAWS = 4000
@@ -42,11 +43,14 @@ class AdditiveModel(Archived, BaseEstimator):
         `y ~ x + sex + (1 + x | clinic) + s(week) + besag(region) + offset(log(days))`. Groups are `(1 | g)`,
         `(1 + x | g)` with correlated slopes, `(1 + x || g)` without correlation, `a/b` nested; `s`, `te`, `gp`, `rw1`,
         `rw2`, `ar1`, `seasonal(t, 12)`, `besag`, `bym2` and `lattice` are terms of `latlin.additive`. The response is
-        `y`, `cbind(successes, failures)`, `y | trials(n)`, `y | se(s)`, `y | event(seen)` or `y | weights(w)`.
-    family : str
-        "gaussian", "student-t", "laplace", "bernoulli", "binomial", "probit", "cloglog", "beta-binomial", "poisson",
-        "negative-binomial", "zero-inflated-poisson", "gamma", "inverse-gaussian", "log-normal", "beta", or, for times
-        until an event, "exponential" or "weibull".
+        `y`, `cbind(successes, failures)`, `y | trials(n)`, `y | se(s)`, `y | event(seen)` (with `+ upper(end)` for
+        intervals) or `y | weights(w)`.
+    family : str or Potential
+        A family of `latlin.potentials.families`: "gaussian", "student-t", "bernoulli", "binomial", "poisson",
+        "negative-binomial", "hurdle-poisson", "tweedie", "weibull", "ordinal", …, or "cloglog"; "logistic-noise" is
+        the noise of that name. A potential stands for its family with some of its arguments chosen, as
+        `potentials.AsymmetricLaplace(0.9)` or `potentials.Ordinal(0, [0], "logit")` do. Of ordered classes the
+        intercept is minus the first cut point and "gap(1)", … are the gaps between it and the others.
     terms : list of Term, optional
         In place of a formula, with `response` and `offset`.
     response, offset : str, optional
@@ -74,6 +78,8 @@ class AdditiveModel(Archived, BaseEstimator):
     posterior_ : Posterior
         Of all coefficients: a mixture over the hyperparameters when these are integrated.
     hyperparameters_ : HyperparameterTable
+    classes_ : ndarray or None
+        The labels of the response in their order, where it has such.
     log_evidence_, evidence_kind_ : float, str
     converged_, n_iter_, message_, trace_ : bool, int, str, ndarray
 
@@ -96,6 +102,7 @@ class AdditiveModel(Archived, BaseEstimator):
         "_parts",
         "_values",
         "_average",
+        "classes_",
         "posterior_",
         "hyperparameters_",
         "n_features_in_",
@@ -104,7 +111,7 @@ class AdditiveModel(Archived, BaseEstimator):
     def __init__(
         self,
         formula: str | None = None,
-        family: str = "gaussian",
+        family: str | Potential = "gaussian",
         *,
         terms: Sequence[Term] | None = None,
         response: str | None = None,
@@ -159,6 +166,7 @@ class AdditiveModel(Archived, BaseEstimator):
         self._values = [component.values for component in learnt.components]
         self._fits = [component.fit for component in learnt.components]
         self._average = float(np.average(problem.observed.y, weights=problem.observed.weight))
+        self.classes_ = problem.observed.classes
         self.posterior_ = posterior
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
@@ -202,8 +210,7 @@ class AdditiveModel(Archived, BaseEstimator):
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
 
     def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        rows = n_rows(frame)
-        if not rows:
+        if not (rows := n_rows(frame)):
             raise ValueError("the table has no rows")
         family = family_of(self.family)
         observed = observe(read.response, family, frame)
@@ -334,6 +341,9 @@ class AdditiveModel(Archived, BaseEstimator):
         apart = self._apart(marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
+    def _blank(self, frame: Any) -> ObservedResponse:
+        return blank(self._read_.response, self._family, frame)
+
     def _apart(self, marginal: Any) -> tuple[str, ...]:
         """Labels of the terms to average over."""
         groups = tuple(part.label for part in self._parts if isinstance(part, GroupPart))
@@ -347,7 +357,8 @@ class AdditiveModel(Archived, BaseEstimator):
         return named
 
     def predict(self, frame: Any, *, marginal: Any = None) -> Array:
-        """The expected response of each row; of a binomial response the expected share of successes.
+        """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
+        the expected number of the class, counted from zero.
 
         Parameters
         ----------
@@ -356,8 +367,7 @@ class AdditiveModel(Archived, BaseEstimator):
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
         """
-        parts, _, _ = self._asked(frame, marginal)
-        return predict.expected_response(parts, self._family, blank(self._read_.response, self._family, frame))
+        return predict.expected_response(self._asked(frame, marginal)[0], self._family, self._blank(frame))
 
     def predict_latent(
         self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
@@ -365,8 +375,7 @@ class AdditiveModel(Archived, BaseEstimator):
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
-        parts = self._asked(frame, marginal)[0]
-        mean, variance = predict.pooled(parts)
+        mean, variance = predict.pooled(parts := self._asked(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
@@ -378,10 +387,12 @@ class AdditiveModel(Archived, BaseEstimator):
         return np.asarray(self.posterior_.sample(whole("n_samples", n_samples, 1), rng))
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
-        """Probabilities of the two classes, one row each; for binary families."""
+        """Probabilities of the classes, one row each, in the order of `classes_`; for binary and ordered families."""
         check_is_fitted(self, "posterior_")
-        if self._family.name not in BINARY:
+        if not (self._family.binary or self._family.ordered):
             raise AttributeError(f"family {self._family.name!r} has no classes")
+        if self._family.ordered:
+            return predict.class_probabilities(self._asked(frame, marginal)[0], self._family, self._blank(frame))
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])
 
@@ -393,14 +404,12 @@ class AdditiveModel(Archived, BaseEstimator):
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
-        parts, _, _ = self._asked(frame, marginal)
-        rows = blank(self._read_.response, self._family, frame)
         if self._family.name == "gaussian":
-            return effects.gaussian_quantiles(parts, self._family, rows, q).T
+            parts = self._asked(frame, marginal)[0]
+            return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
-        if self._family.counts:
-            return np.asarray(np.quantile(draws, q, axis=0, method="inverted_cdf").T)
-        return np.asarray(np.quantile(draws, q, axis=0).T)
+        ends = np.quantile(draws, q, axis=0, method="inverted_cdf") if self._family.whole else np.quantile(draws, q, 0)
+        return np.asarray(ends).T
 
     def sample_predictive(
         self, frame: Any, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
@@ -408,23 +417,22 @@ class AdditiveModel(Archived, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset = offset_of(self._read_, frame, n_rows(frame))
-        draws = predict.draw_predictors(
-            self._components, self._parts, frame, offset, whole("count", count, 1), rng, self._apart(marginal)
-        )
-        return predict.draw_responses(draws, self._family, blank(self._read_.response, self._family, frame), rng)
+        offset, apart = offset_of(self._read_, frame, n_rows(frame)), self._apart(marginal)
+        held = (self._components, self._parts, frame, offset)
+        draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
+        return predict.draw_responses(draws, self._family, self._blank(frame), rng)
 
     def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
         parts, _, _ = self._asked(frame, marginal)
-        return predict.log_density(parts, self._family, observe(self._read_.response, self._family, frame))
+        observed = observe(self._read_.response, self._family, frame, self.classes_)
+        return predict.log_density(parts, self._family, observed)
 
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log predictive density of the rows' own responses; larger is better."""
         check_is_fitted(self, "posterior_")
-        if y is not None:
-            frame = with_column(frame, self._read_.response.y, y)
-        return float(np.mean(self.log_predictive_density(frame)))
+        rows = frame if y is None else with_column(frame, self._read_.response.y, y)
+        return float(np.mean(self.log_predictive_density(rows)))
 
     def loo(self, group: str | None = None) -> LeaveOneOut:
         """Leave-one-out log densities without refits, of rows or of whole groups.
@@ -436,8 +444,6 @@ class AdditiveModel(Archived, BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         if not self._fits or self._frame is None:
-            raise ValueError(
-                "loo() needs the training rows in memory: a model of a file or of blocks does not have them"
-            )
+            raise ValueError("loo() needs training rows in memory: a model of a file or of blocks does not have them")
         labels = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, labels)

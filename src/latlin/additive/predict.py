@@ -86,6 +86,12 @@ def expected_response(parts: Sequence[PredictorMoments], family: ResponseFamily,
     return total if blank.trials is None else total / blank.trials
 
 
+def class_probabilities(parts: Sequence[PredictorMoments], family: ResponseFamily, blank: ObservedResponse) -> Array:
+    """P(class) of new rows, one row each."""
+    tables: Any = [family.potential(blank, part.values).predictive(part.mean, part.variance) for part in parts]
+    return np.asarray(sum(part.share * one.probabilities for part, one in zip(parts, tables, strict=True)))
+
+
 def log_density(parts: Sequence[PredictorMoments], family: ResponseFamily, observed: ObservedResponse) -> Array:
     """log p(y) of each row, its own observation."""
     logs = [

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.expression import evaluate
-from latlin.additive.family import ObservedResponse, ResponseFamily, hyperparameters, parameter_names
+from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily
 from latlin.additive.formula import Formula
 from latlin.additive.term import Part, PredictorRows, Values
 from latlin.hyper.space import Evaluation, Hyperparameter
@@ -71,7 +71,7 @@ class AdditiveProblem:
     @cached_property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         own = [hyper for part in self.parts for hyper in part.hyperparameters]
-        return (*own, *hyperparameters(self.family, self.observed, self.unit))
+        return (*own, *self.family.hyperparameters(self.observed, self.offset, self.unit))
 
     @cached_property
     def constraint(self) -> sparse.csr_array | None:
@@ -123,7 +123,7 @@ class AdditiveProblem:
     @cached_property
     def _moving(self) -> bool:
         """Whether the potential has parameters to learn."""
-        return bool(self.family.unknown(self.observed))
+        return bool(self.family.learnt(self.observed))
 
     @cached_property
     def _rank(self) -> int:
@@ -172,33 +172,33 @@ class AdditiveProblem:
                 if name in names:
                     turn = _placed(slope.precision, span, self.dim)
                     found[name] = by_precision(turn, log_det_slope=2.0 * slope.log_normaliser)
-        for name, parameter in parameter_names(self.family, self.observed).items():
-            if name in names:
-                by_parameter = self._family_slope(posterior, parameter)
+        for one in self.family.learnt(self.observed):
+            if one.name in names:
+                by_parameter = self._family_slope(posterior, one, values)
                 if by_parameter is None:
                     return None
-                found[name] = by_parameter
+                found[one.name] = by_parameter
         return found
 
-    def _family_slope(self, posterior: Posterior, parameter: str) -> float | None:
-        """Slope in a parameter of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        by_sums = noise_slope(posterior) if posterior.engine == "exact" and parameter == "scale" else None
+    def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
+        """Slope in a number of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
+        by_sums = noise_slope(posterior) if posterior.engine == "exact" and one.parameter == "scale" else None
         if by_sums is not None:
             return by_sums
         (site,) = in_memory(posterior.model).sites
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
         if posterior.engine in ("gkl", "exact"):
-            slopes = site.potential.expected_parameter_derivative(parameter, at.mean + self.offset, at.variance)
-            return float(weight @ np.broadcast_to(slopes, len(weight)))
+            slopes = site.potential.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
+            return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)
         if posterior.engine != "ep" or posterior.sites is None or posterior.power != 1.0:
             return None
         mean, variance, _ = cavities(posterior, self.design, self.mean, self.offset)
-        span, value = site.potential.free[parameter], float(np.mean(getattr(site.potential, parameter)))
-        t, step = float(span.to_free(value)), 1e-4
-        ends = [site.potential.replace(**{parameter: float(span.from_free(t + sign * step))}) for sign in (1.0, -1.0)]
+        (hyper,) = (hyper for hyper in self.hyperparameters if hyper.name == one.name)
+        u, step = hyper.coordinate(values[one.name]), 1e-4
+        ends = [self._potential({**values, one.name: float(hyper.value(u + sign * step))}) for sign in (1.0, -1.0)]
         ahead, behind = (float(np.sum(end.tilted_moments(mean, variance, weight).log_z)) for end in ends)
-        return (ahead - behind) / (2.0 * step * float(span.slope(value)))
+        return (ahead - behind) / (2.0 * step * hyper.slope(u))
 
 
 def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
@@ -209,7 +209,7 @@ def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
     # equal rows have equal products with any vector, and others have not, with probability one
     probes = np.random.default_rng(0).standard_normal((problem.dim, 2))
     none = np.zeros_like(observed.y)
-    beside = [none if part is None else part for part in (observed.trials, observed.event)]
+    beside = [none if part is None else part for part in (observed.trials, observed.event, observed.upper)]
     keys = np.stack([*(problem.design @ probes).T, problem.offset, observed.y, *beside])
     first, copies, count = _distinct_columns(keys)
     if len(first) > SAVED * keys.shape[1]:
@@ -218,13 +218,7 @@ def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
         problem,
         design=sparse.csr_array(problem.design[first]),
         offset=problem.offset[first],
-        observed=replace(
-            observed,
-            y=observed.y[first],
-            trials=None if observed.trials is None else observed.trials[first],
-            event=None if observed.event is None else observed.event[first],
-            weight=count.astype(float),
-        ),
+        observed=replace(observed.select(first), weight=count.astype(float)),
         copies=copies,
     )
 

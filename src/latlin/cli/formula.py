@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
 from latlin.additive import AdditiveModel
@@ -22,7 +23,7 @@ from latlin.report.additive import render_additive
 #: the mark of a card of an additive model
 KIND = "additive"
 #: models of the command line are exact or approximate at the same price; these names mean the same family
-FAMILIES = {"linear": "gaussian", "logistic": "bernoulli"}
+FAMILIES = {"linear": "gaussian", "logistic": "bernoulli", "robust": "student-t"}
 
 
 class Additive(NamedTuple):
@@ -127,9 +128,18 @@ def _named_columns(frame: Frame, words: str) -> list[str]:
 
 
 def predict_formula(model: Additive, frame: Frame, interval: float, keep: bool) -> Frame:
-    """Expected responses with intervals, one row per row of the table."""
-    low, high = model.estimator.predict_interval(frame, interval, random_state=0).T
-    found = {"prediction": model.estimator.predict(frame), "low": low, "high": high}
+    """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
+    estimator = model.estimator
+    low, high = estimator.predict_interval(frame, interval, random_state=0).T
+    found = {"prediction": estimator.predict(frame), "low": low, "high": high}
+    if estimator.family == "ordinal":
+        labels, p = np.asarray(estimator.classes_), estimator.predict_proba(frame)
+        found = {
+            "prediction": labels[p.argmax(axis=1)],
+            "low": labels[low.astype(int)],
+            "high": labels[high.astype(int)],
+        }
+        found |= {f"P({label})": p[:, k] for k, label in enumerate(labels)}
     return frame.assign(**found) if keep else frame.iloc[:, :0].assign(**found)
 
 
@@ -159,6 +169,7 @@ def _guess(frame: Frame, formula: str) -> str:
         return "gaussian"
     values = column(frame, response.y)
     if is_category(values) or set(values.tolist()) <= {0, 1}:
+        # more than two labels need to be said to have an order
         return "bernoulli"
     if values.dtype.kind in "iu" and values.min() >= 0 and response.se is None:
         raise ValueError(
