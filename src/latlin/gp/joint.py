@@ -41,6 +41,8 @@ from latlin.potentials.softmax import log_expected_softmax
 CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
 #: smallest precision of a stand-in as a potential
 FLAT = 1e-12
+#: gradient of the bound up to which a fit goes on the way to the best kernel
+LEARNING = 1e-4
 
 
 def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
@@ -97,14 +99,14 @@ class JointFitter:
 
     def fit(self, setting: Setting, start: JointLatent | None = None, verbose: bool = False) -> JointLatent:
         """The posteriors of all classes at fixed parameters."""
-        return self._condition(setting, setting.prior(self.X), start, verbose)
+        return self._condition(setting, setting.prior(self.X), start, self.engine.tol, verbose)
 
-    def _condition(self, setting: Setting, K: Array, start: JointLatent | None, verbose: bool = False) -> JointLatent:
+    def _condition(
+        self, setting: Setting, K: Array, start: JointLatent | None, tol: float, verbose: bool = False
+    ) -> JointLatent:
         started, (prior, jitter) = time.perf_counter(), prior_of(K, setting.mean)
         form = site_form(LatentLinearModel([prior, SiteFactor(None, Logit(np.ones(len(K))))]))
-        rules = Rules(
-            self.engine.tol, max_iter=self.engine.max_iter, monotone=True, remedy="give a smaller kernel variance"
-        )
+        rules = Rules(tol, max_iter=self.engine.max_iter, monotone=True, remedy="give a smaller kernel variance")
         sites = () if start is None else tuple(one.sites for one in start.classes)
         found = fit_classes(form, self.label, rules, sites, verbose)
         classes = []
@@ -119,7 +121,7 @@ class JointFitter:
     def fit_with_gradient(self, setting: Setting, start: JointLatent | None = None) -> tuple[JointLatent, Array]:
         """The same, and ∂ log evidence/∂theta; the kernel is evaluated once."""
         K, slopes = setting.kernel(self.X, eval_gradient=True)
-        latent = self._condition(setting, setting.amplitude**2 * K, start)
+        latent = self._condition(setting, setting.amplitude**2 * K, start, max(self.engine.tol, LEARNING))
         return latent, _pulled(latent, slopes)
 
     def gradient(self, latent: JointLatent) -> Array:
