@@ -109,11 +109,12 @@ def test_an_amplitude_at_an_end_is_said():
     assert GaussianProcessClassifier(kernel, engine="ep").fit(Z, Z[:, 0] > 0.0).hyperparameters_[0].at_bound == ()
 
 
-def test_classes_by_averages(tmp_path):
+@pytest.mark.parametrize(("multi_class", "count"), [("one-vs-rest", 3), ("joint", 1)])
+def test_classes_by_averages(tmp_path, multi_class, count):
     Z = RNG.standard_normal((40, 2))
     labels = np.digitize(Z[:, 0], [-0.5, 0.5])
-    model = GaussianProcessClassifier().fit(Z, labels)
-    assert [table.manner for table in model.hyperparameters_] == ["integrated"] * 3
+    model = GaussianProcessClassifier(multi_class=multi_class).fit(Z, labels)
+    assert [table.manner for table in model.hyperparameters_] == ["integrated"] * count
     assert model.score(Z, labels) > 0.85
     model.save(tmp_path / "classes.npz")
     np.testing.assert_allclose(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 from sklearn.datasets import load_iris, load_wine
 
-from latlin.inference.gaussian_kl.softmax import Classes, fit_softmax, tilted_log_sum
+from latlin.inference.gaussian_kl.softmax import Classes, fit_softmax
 from latlin.linear import BayesianLogisticRegression, BayesianSoftmaxRegression
-from latlin.linear.softmax import RULES, log_expected_softmax
+from latlin.linear.softmax import RULES
 from latlin.priors import Flat
 
 RNG = np.random.default_rng(0)
@@ -40,36 +40,6 @@ def test_the_evidence_is_a_lower_bound_and_near(scale: float) -> None:
     assert exact - 0.7 < fit.ascent.state.bound <= exact
     np.testing.assert_allclose([float(q.mean[0]) for q in fit.densities], means, atol=0.15 * scale)
     assert np.all(np.diff(fit.ascent.trace) > -1e-9)
-
-
-def test_the_tilted_bound_lies_above_the_expectation_and_its_slopes_are_those_of_differences() -> None:
-    rng = np.random.default_rng(1)
-    m, v = rng.standard_normal((6, 4)), rng.uniform(0.0, 4.0, (6, 4))
-    value, d_mean, d_var = tilted_log_sum(m, v)
-    draws = m + np.sqrt(v) * rng.standard_normal((200_000, 6, 4))
-    top = draws.max(axis=-1)
-    sums = top + np.log(np.exp(draws - top[..., None]).sum(axis=-1))
-    assert np.all(value > sums.mean(axis=0) - 4.0 * sums.std(axis=0) / np.sqrt(len(sums)))
-    assert np.all(value < sums.mean(axis=0) + 0.6)
-    step = 1e-5
-    for j in range(4):
-        unit = step * np.eye(4)[j]
-        by_mean = (tilted_log_sum(m + unit, v)[0] - tilted_log_sum(m - unit, v)[0]) / (2.0 * step)
-        by_var = (tilted_log_sum(m, v + unit)[0] - tilted_log_sum(m, np.maximum(v - unit, 0.0))[0]) / (2.0 * step)
-        np.testing.assert_allclose(d_mean[:, j], by_mean, atol=1e-7)
-        np.testing.assert_allclose(d_var[:, j], by_var, atol=1e-7)
-
-
-def test_expected_shares_are_those_of_a_grid() -> None:
-    mean, sd = (
-        np.array([[0.0, 1.0, -2.0], [3.0, 3.0, 0.0], [-40.0, 0.0, 1.0]]),
-        np.array([[0.5, 1.0, 2.0], [4.0, 0.1, 1.0], [1.0, 0.5, 0.5]]),
-    )
-    node, weight = np.polynomial.hermite_e.hermegauss(60)
-    z = np.stack(np.meshgrid(node, node, node, indexing="ij"), axis=-1).reshape(-1, 3)
-    w = np.prod(np.stack(np.meshgrid(weight, weight, weight, indexing="ij"), axis=-1).reshape(-1, 3), axis=1)
-    expected = np.stack([w @ softmax(m + s * z, axis=1) / w.sum() for m, s in zip(mean, sd, strict=True)])
-    np.testing.assert_allclose(np.exp(log_expected_softmax(mean, sd)), expected, rtol=2e-5)
 
 
 def test_the_prior_scale_is_that_of_the_best_evidence() -> None:

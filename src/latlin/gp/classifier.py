@@ -1,4 +1,4 @@
-"""Gaussian process classification: two classes, or one against the rest for more."""
+"""Gaussian process classification: two classes, or more by one softmax or one against the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from latlin import potentials
 from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.choice import choose
+from latlin.gp.choice import Choice, choose
+from latlin.gp.joint import Joint, by_class, log_probabilities, why_not_joint
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
@@ -31,6 +32,7 @@ from latlin.potentials.base import Potential
 
 #: share of wrong labels that "step" allows for
 EPS = 0.01
+MULTI_CLASS = ("auto", "joint", "one-vs-rest")
 LINKS: dict[str, Potential] = {
     "logit": potentials.Logit(1.0),
     "probit": potentials.Probit(1.0),
@@ -44,8 +46,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     kernel : scikit-learn kernel, default constant × RBF
-        The default starts from the spread of X. Cloned, once a class when there are more than two; the fitted ones are
-        `kernels_`.
+        The default starts from the spread of X. Cloned; the fitted ones are `kernels_`, one per class against the rest.
     link : {"logit", "probit", "step"} or Potential
         Probability of a class given the latent function. "step" says that labels are the sign of the latent function,
         up to a hundredth that are wrong; it works with engines "ep" (best as `Step(1, 0)`) and "gkl".
@@ -54,6 +55,10 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
         How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
         up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
+    multi_class : {"auto", "joint", "one-vs-rest"}
+        How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax of
+        all functions, with one evidence: exact processes, link "logit", Gaussian KL. "one-vs-rest" has one binary
+        process per class. "auto" is joint where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -74,14 +79,16 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray
-    kernels_ : list of kernels at the fitted parameters, one a binary problem
+    kernels_ : list of kernels at the fitted parameters, one per binary problem, or one for all classes together
     posteriors_ : list of Posterior
-        Over the latent functions at the training inputs: one for two classes, else one a class (against the rest).
-    log_evidence_ : float, or ndarray with one number a class
+        Over the latent functions at the training inputs: one for two classes, else one per class.
+    log_evidence_ : float, or ndarray with one number per class against the rest
         Of the labels, with every constant; `evidence_kind_` says whether it is exact, a bound or an approximation.
     jitter_ : float
         Largest jitter added to a kernel matrix.
-    hyperparameters_ : list of HyperparameterTable, one per binary problem
+    hyperparameters_ : list of HyperparameterTable, one per binary problem, or one for all classes together
+    multi_class_ : {"joint", "one-vs-rest"}
+        How more than two classes were fitted.
     approximation_ : Approximation
         The one that served; `messages_` say why "auto" took it.
     converged_, n_iter_, messages_, traces_
@@ -98,6 +105,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     _saved = (
         "processes_",
         "approximation_",
+        "multi_class_",
         "hyperparameters_",
         "classes_[C]",
         "n_features_in_",
@@ -111,6 +119,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         link: str | Potential = "logit",
         engine: str | Engine = "auto",
         approximation: str | Approximation = "auto",
+        multi_class: str = "auto",
         optimizer: str | Optimizer | None = "l-bfgs-b",
         n_restarts: int = 0,
         max_iter: int = 100,
@@ -124,6 +133,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self.link = link
         self.engine = engine
         self.approximation = approximation
+        self.multi_class = multi_class
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.max_iter = max_iter
@@ -144,8 +154,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Labels of any kind; blocks of rows hold their own.
         checkpoint : path, optional
-            Keep the best parameters so far in this file; if it exists, go on from it. Of more than two classes each has
-            a file of its own.
+            Keep the best parameters so far in this file; if it exists, go on from it. One class against the rest has a
+            file of its own.
         """
         rng = generator(self.random_state)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
@@ -160,29 +170,54 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
-        ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        tasks = [_task(data, one) for one in ones]
-        wanted = wish(self.hyperparameters, self.priors)
-        restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
         choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
-        search = Search(choice.approximation, engine, self.optimizer, restarts, steps, choice.reason)
+        self.approximation_, together = choice.approximation, self._fits_together(engine, choice)
+        self.multi_class_ = "joint" if together.approximation is not choice.approximation else "one-vs-rest"
+        tasks = self._tasks(data)
+        restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
+        search = Search(together.approximation, engine, self.optimizer, restarts, steps, together.reason)
+        wanted = wish(self.hyperparameters, self.priors)
         files = [journal_for(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
         found = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(fit_process)(setting, task, search._replace(journal=file), own, wanted, self.verbose)
-            for task, file, own in zip(tasks, files, rng.spawn(len(ones)), strict=True)
+            for task, file, own in zip(tasks, files, rng.spawn(len(tasks)), strict=True)
         )
         self.hyperparameters_ = [table for _, table in found]
-        self.approximation_ = choice.approximation
         self._store([process for process, _ in found])
         return self
+
+    def _fits_together(self, engine: Engine, choice: Choice) -> Choice:
+        """All classes in one model where that is wanted and serves, else the choice as it is, with the reason."""
+        if self.multi_class not in MULTI_CLASS:
+            raise ValueError(
+                f"multi_class must be one of {', '.join(map(repr, MULTI_CLASS))}, got {self.multi_class!r:.80}"
+            )
+        if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
+            return choice
+        refusal = why_not_joint(self.link, engine, choice.approximation)
+        if not refusal:
+            return choice._replace(approximation=Joint())
+        if self.multi_class == "joint":
+            raise ValueError(f"multi_class 'joint' cannot serve here: {refusal}; use multi_class='one-vs-rest'")
+        return choice._replace(
+            reason="; ".join(filter(None, (choice.reason, f"classes one against the rest: {refusal}")))
+        )
+
+    def _tasks(self, data: Training) -> list[Training]:
+        """One for all classes together, or one per class that counts as one."""
+        if self.multi_class_ == "joint":
+            return [data._replace(y=np.searchsorted(self.classes_, data.y).astype(float))]
+        ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [_task(data, one) for one in ones]
 
     def _store(self, processes: list[Process | AveragedProcess]) -> None:
         self.processes_ = processes
         found = [process.found for process in processes]
+        self._of_classes = by_class(processes[0]) if self.multi_class_ == "joint" else processes
         self.kernels_ = [one.setting.kernel for one in found]
-        self.posteriors_ = [process.posterior for process in processes]
+        self.posteriors_ = [process.posterior for process in self._of_classes]
         evidences = np.array([posterior.log_evidence for posterior in self.posteriors_])
-        self.log_evidence_ = float(evidences[0]) if len(evidences) == 1 else evidences
+        self.log_evidence_ = float(evidences[0]) if len(found) == 1 else evidences
         self.evidence_kind_ = self.posteriors_[0].evidence_kind
         self.jitter_ = max(one.latent.jitter for one in found)
         self.converged_ = all(one.converged for one in found)
@@ -207,9 +242,11 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities, the latent function integrated out in one dimension; shape (n_samples, n_classes).
 
-        With more than two classes those of one against the rest are normalised to sum to one.
+        Those of one class against the rest are normalised to sum to one; of a joint fit they are those of its softmax.
         """
         new = self._checked(X)
+        if self.multi_class_ == "joint":
+            return np.exp(log_probabilities(self.processes_[0], new))
         ones = [process.predictive(new).mean for process in self.processes_]
         if len(ones) == 1:
             return np.column_stack([1.0 - ones[0], ones[0]])
@@ -228,16 +265,16 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
         new = self._checked(X)
-        pairs = [process.marginals(new) for process in self.processes_]
+        pairs = [process.marginals(new) for process in self._of_classes]
         mean = _last_axis([mean for mean, _ in pairs])
         if return_std:
             return mean, _last_axis([np.sqrt(variance) for _, variance in pairs])
         if return_cov:
-            return mean, _last_axis([process.covariance(new) for process in self.processes_])
+            return mean, _last_axis([process.covariance(new) for process in self._of_classes])
         return mean
 
     def leave_one_out(self) -> Array:
-        """log P(label n | the other labels) for every training row; (n_samples,) or (n_samples, n_classes)."""
+        """log P(label n | the other labels) for every training row; one column per class against the rest."""
         check_is_fitted(self)
         columns = [process.leave_one_out() for process in self.processes_]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
@@ -245,7 +282,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     def log_marginal_likelihood(
         self, theta: ArrayLike | None = None, eval_gradient: bool = False
     ) -> float | tuple[float, Array]:
-        """Log evidence of the labels (summed over classes) at `theta`, and its gradient.
+        """Log evidence of the labels (summed over classes against the rest) at `theta`, and its gradient.
 
         Parameters
         ----------

@@ -29,17 +29,14 @@ from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.softmax import log_expected_softmax
 
 RULES = Rules(1e-4, 1e-9, 500, monotone=True, remedy="give a smaller prior_scale")
 FINE = 1e-8
 #: where the search for the prior scale begins, in its unit: wide priors on separable classes take many steps
 START = 0.3
-#: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
-STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
-#: draws of the latents for intervals
-DRAWS = 2000
-#: standard deviations of a Gaussian on either side
-REACH = 8.0
+#: draws of the latents for intervals, and numbers that are made at a time
+DRAWS, NUMBERS = 2000, 2_000_000
 CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
 
 
@@ -258,49 +255,3 @@ def _posterior(problem: LinearProblem, values: dict[str, Any], found: SoftmaxFit
         sites=found.sites[k],
         caution=("rough", CAUTION),
     )
-
-
-def log_expected_softmax(mean: Array, sd: Array) -> Array:
-    """log ⟨e^{f_k} / Σ_j e^{f_j}⟩ for independent f_k ~ N(mean, sd²), rows (n, K).
-
-    Class k has the largest f_k + g_k, g standard Gumbel noise, with the probability of its share. So it is
-
-        ∫ F_k′(t) ∏_{j≠k} F_j(t) dt,   F_j(t) = ⟨exp(−e^{f_j − t})⟩,
-
-    one integral over t by the trapezoid rule, which converges exponentially, as does that over f_j.
-
-    >>> np.exp(log_expected_softmax(np.array([[0.0, np.log(3.0)]]), np.zeros((1, 2)))).round(6).tolist()
-    [[0.25, 0.75]]
-    """
-    low, high = _ends(mean, sd)
-    heights = STEP * np.arange(int(np.ceil(np.max(high - low, initial=0.0) / STEP)) + 1)
-    z = np.arange(-REACH, REACH + 1e-9, min(0.5, STEP / max(float(np.max(sd, initial=0.0)), 1e-3)))
-    rows = max(1, NUMBERS // (mean.shape[1] * len(z) * len(heights)))
-    parts = [slice(first, first + rows) for first in range(0, len(mean), rows)]
-    tables = [_log_shares(mean[part], sd[part], low[part, None] + heights, z) for part in parts]
-    out = np.concatenate(tables) if tables else np.empty_like(mean)
-    return out - np.logaddexp.reduce(out, axis=1, keepdims=True)
-
-
-def _ends(mean: Array, sd: Array) -> tuple[Array, Array]:
-    """Between which heights the largest of all f + g lies, but for 1e-13."""
-    top = np.argmax(mean, axis=1)[:, None]
-    least = np.take_along_axis(mean - REACH * sd, top, axis=1)[:, 0]
-    return least - BELOW, np.max(mean + REACH * sd, axis=1) + ABOVE
-
-
-def _log_shares(mean: Array, sd: Array, t: Array, z: Array) -> Array:
-    """Logarithms of the integrals over heights t, (rows, heights), by nodes z of every Gaussian."""
-    log_w = -0.5 * z * z
-    log_w -= np.logaddexp.reduce(log_w)
-    # f − t by row, class, node and height
-    drop = (mean[:, :, None] + sd[:, :, None] * z)[..., None] - t[:, None, None, :]
-    log_f = log_w[:, None] - np.exp(np.minimum(drop, 700.0))
-    below = _log_sum(log_f, axis=2)
-    slope = _log_sum(log_f + drop, axis=2)
-    return _log_sum(slope - below + below.sum(axis=1, keepdims=True), axis=2)
-
-
-def _log_sum(x: Array, axis: int) -> Array:
-    top = x.max(axis=axis, keepdims=True)
-    return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))

@@ -1,12 +1,7 @@
 """Gaussian KL for several classes at once: P(y = k | x) = e^{f_k} / Σ_j e^{f_j}, f_k = hᵀw_k, w_k ~ N(μ, LLᵀ).
 
-q has one full Gaussian per class. The expectation of log Σ e^f has no closed form; the tilted bound of Knowles and
-Minka (2011) keeps a lower bound on the evidence, with one number a_k in [0, 1] per row and class:
-
-    ⟨log Σ_k e^{f_k}⟩ ≤ T = ½ Σ_k a_k² v_k + log Σ_k e^{m_k + (½ − a_k) v_k},   best at a = p, p the shares of the sum,
-
-with slopes ∂T/∂m_k = p_k and ∂T/∂v_k = ½a_k² + (½ − a_k)p_k. Steps are natural gradients, the means of all classes
-together, since they move against each other.
+q has one full Gaussian per class, and the tilted bound of `latlin.potentials.softmax` keeps a lower bound on the
+evidence. Steps are natural gradients, the means of all classes together, since they move against each other.
 """
 
 from __future__ import annotations
@@ -29,9 +24,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
 from latlin.numerics.quasi_newton import backtrack
+from latlin.potentials.softmax import shares, tilted_log_sum
 
-#: steps to the best a at most, and the difference a − p at which it is found
-STEPS, FOUND = 60, 1e-10
 #: how well the joint step of the means is solved for, and in how many products at most
 SOLVED, MOST = 1e-3, 100
 #: steps towards the mode at most, and the gain per unknown, in nat, at which it is near
@@ -73,31 +67,6 @@ class SoftmaxFit(NamedTuple):
     densities: tuple[Gaussian, ...]
     sites: tuple[SiteParameters, ...]
     scale: Array
-
-
-def tilted_log_sum(m: Array, v: Array) -> tuple[Array, Array, Array]:
-    """T of rows of means and variances (n, K), and its derivatives in both.
-
-    >>> value, d_mean, d_var = tilted_log_sum(np.zeros((1, 2)), np.zeros((1, 2)))
-    >>> float(value[0].round(4)), d_mean.tolist(), d_var.tolist()
-    (0.6931, [[0.5, 0.5]], [[0.125, 0.125]])
-    """
-    a = _shares(m)
-    for _ in range(STEPS):
-        p = _shares(m + (0.5 - a) * v)
-        if np.abs(p - a).max(initial=0.0) <= FOUND:
-            break
-        # a step of Newton's method with the diagonal of ∂p/∂a = −v(p − pp)
-        a = a + (p - a) / (1.0 + v * p * (1.0 - p))
-    inner = m + (0.5 - a) * v
-    p = _shares(inner)
-    value = 0.5 * np.sum(a * a * v, axis=1) + logsumexp(inner, axis=1)
-    return np.asarray(value), p, 0.5 * a * a + (0.5 - a) * p
-
-
-def _shares(x: Array) -> Array:
-    e = np.exp(x - x.max(axis=1, keepdims=True))
-    return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -157,7 +126,7 @@ class SoftmaxBound:
         def joint(m: Array) -> tuple[float, Array]:
             x = np.stack([self.projections.times(each) for each in m], axis=1) + self.data.offset
             value = np.sum(weight[:, 0] * (np.sum(label * x, axis=1) - logsumexp(x, axis=1)))
-            return float(value) - 0.5 * float(np.sum(m * m)), _shares(x)
+            return float(value) - 0.5 * float(np.sum(m * m)), shares(x)
 
         value, share = joint(m)
         hat = self._precisions(share * (1.0 - share))

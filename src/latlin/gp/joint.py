@@ -1,0 +1,241 @@
+"""Several classes by one likelihood: one latent function per class, all with one kernel, and the softmax of them.
+
+    P(y = k | x) = e^{f_k(x)} / Σ_j e^{f_j(x)},   f_k ~ GP(0, k_θ)
+
+The evidence is that of all labels together, a lower bound by Gaussian KL with the tilted bound of Knowles and Minka
+(2011). Given the stand-ins of its sites each class is an exact process of its own, a `Latent`; the gradients in the
+kernel add up over the classes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from latlin.gp.dense import Dense
+from latlin.gp.latent import Latent, prior_of
+from latlin.gp.learning import AveragedProcess
+from latlin.gp.process import Process
+from latlin.gp.setting import Setting
+from latlin.inference.engine import Engine
+from latlin.inference.ep.sweeps import cavity
+from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.forms.site import site_form
+from latlin.inference.forms.site_family import SiteForm
+from latlin.inference.gaussian_kl.class_sites import ClassesFit, fit_classes
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.posterior import Posterior
+from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import Rules
+from latlin.numerics.stored import storable
+from latlin.potentials.base import Potential
+from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.logit import Logit
+from latlin.potentials.softmax import log_expected_softmax
+
+CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
+#: smallest precision of a stand-in as a potential
+FLAT = 1e-12
+#: gradient of the bound up to which a fit goes on the way to the best kernel
+LEARNING = 1e-4
+
+
+def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
+    """Why classes cannot be fitted together, in one sentence; empty where they can."""
+    if link != "logit":
+        return f"the softmax of several classes has link 'logit', got link={link!r:.40}"
+    if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
+        return (
+            f"the softmax of several classes is fitted by Gaussian KL with a full covariance, got engine {engine!r:.60}"
+        )
+    if not isinstance(approximation, Dense):
+        return f"classes are fitted together by exact processes only, got approximation {approximation.name!r}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Joint:
+    """All classes in one model, by exact processes; see the module."""
+
+    name: ClassVar[str] = "exact"
+
+    def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
+        """Every kernel is taken."""
+        return ""
+
+    def prepare(
+        self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
+    ) -> JointFitter:
+        """`y` holds the numbers of the classes, 0, 1, 2, …"""
+        return JointFitter(X, y, engine)
+
+
+@storable
+@dataclass(frozen=True)
+class JointFitter:
+    """The exact posterior of all classes, by kernel parameters.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+    y : ndarray of shape (n,)
+        Numbers of the classes.
+    engine : GaussianKL
+    """
+
+    X: Array
+    y: Array
+    engine: Any
+
+    @property
+    def label(self) -> Array:
+        """One where a row has a class, else zero: shape (n, n_classes)."""
+        return (self.y[:, None] == np.arange(int(self.y.max()) + 1)).astype(float)
+
+    def fit(self, setting: Setting, start: JointLatent | None = None, verbose: bool = False) -> JointLatent:
+        """The posteriors of all classes at fixed parameters."""
+        return self._condition(setting, setting.prior(self.X), start, self.engine.tol, verbose)
+
+    def _condition(
+        self, setting: Setting, K: Array, start: JointLatent | None, tol: float, verbose: bool = False
+    ) -> JointLatent:
+        started, (prior, jitter) = time.perf_counter(), prior_of(K, setting.mean)
+        form = site_form(LatentLinearModel([prior, SiteFactor(None, Logit(np.ones(len(K))))]))
+        rules = Rules(tol, max_iter=self.engine.max_iter, monotone=True, remedy="give a smaller kernel variance")
+        sites = () if start is None else tuple(one.sites for one in start.classes)
+        found = fit_classes(form, self.label, rules, sites, verbose)
+        classes = []
+        for k, one in enumerate(found.sites):
+            precision = np.maximum(one.gamma, FLAT)
+            stand_ins = Gaussian(form.mean + one.nu / precision, 1.0 / np.sqrt(precision))
+            model = LatentLinearModel([prior, SiteFactor(None, stand_ins)])
+            posterior = _posterior(model, form, found, k, time.perf_counter() - started)
+            classes.append(Latent(self.X, setting, prior.cov, jitter, stand_ins, posterior))
+        return JointLatent(tuple(classes), self.y)
+
+    def fit_with_gradient(self, setting: Setting, start: JointLatent | None = None) -> tuple[JointLatent, Array]:
+        """The same, and ∂ log evidence/∂theta; the kernel is evaluated once."""
+        K, slopes = setting.kernel(self.X, eval_gradient=True)
+        latent = self._condition(setting, setting.amplitude**2 * K, start, max(self.engine.tol, LEARNING))
+        return latent, _pulled(latent, slopes)
+
+    def gradient(self, latent: JointLatent) -> Array:
+        """∂ log evidence/∂theta at a latent function that `fit` gave."""
+        return _pulled(latent, latent.setting.kernel(self.X, eval_gradient=True)[1])
+
+    def refined(self, latent: JointLatent) -> None:
+        """There is nothing to refine."""
+        return None
+
+
+def _pulled(latent: JointLatent, slopes: Array) -> Array:
+    total = sum(evidence_gradient(one.posterior).gaussians[0].d_cov for one in latent.classes)
+    # Σ_ij (∂ log Z/∂K_ij) ∂K_ij/∂θ
+    return latent.setting.amplitude**2 * (np.ravel(total) @ slopes.reshape(-1, slopes.shape[-1]))
+
+
+def _posterior(model: LatentLinearModel, form: SiteForm, found: ClassesFit, k: int, elapsed: float) -> Posterior:
+    """The Gaussian of a class, with the stand-ins of its sites for a model, and the evidence of all classes."""
+    solution, ascent = form.solve(found.sites[k]), found.ascent
+    assert solution is not None  # the ascent has been there
+    return Posterior(
+        model=model,
+        density=form.density(solution),
+        log_evidence=ascent.state.bound,
+        evidence_kind="lower bound",
+        engine="softmax",
+        converged=ascent.converged,
+        n_iter=ascent.n_iter,
+        trace=ascent.trace,
+        elapsed=elapsed,
+        message=f"softmax of {len(found.sites)} classes together: {ascent.message}",
+        sites=found.sites[k],
+        evidence_term=ExpectedEvidence(),
+        caution=("rough", CAUTION),
+    )
+
+
+@storable
+@dataclass(frozen=True)
+class JointLatent:
+    """The latent functions of all classes; arrays have one more axis, of classes.
+
+    Parameters
+    ----------
+    classes : tuple of Latent
+        Each given the stand-ins of its sites.
+    y : ndarray of shape (n,)
+        Numbers of the classes.
+    """
+
+    classes: tuple[Latent, ...]
+    y: Array
+
+    @property
+    def setting(self) -> Setting:
+        return self.classes[0].setting
+
+    @property
+    def posterior(self) -> Posterior:
+        """Of the first class, with the evidence of all."""
+        return self.classes[0].posterior
+
+    @property
+    def jitter(self) -> float:
+        return self.classes[0].jitter
+
+    def means(self, new: Array) -> Array:
+        """Means at new inputs, shape (n, n_classes)."""
+        return np.stack([one.means(new) for one in self.classes], axis=1)
+
+    def marginals(self, new: Array) -> tuple[Array, Array]:
+        """Means and variances at new inputs, each of shape (n, n_classes)."""
+        means, variances = zip(*(one.marginals(new) for one in self.classes), strict=True)
+        return np.stack(means, axis=1), np.stack(variances, axis=1)
+
+    def covariance(self, new: Array) -> Array:
+        """Covariances at new inputs, shape (n, n, n_classes)."""
+        return np.stack([one.covariance(new) for one in self.classes], axis=-1)
+
+    def log_probabilities(self, new: Array) -> Array:
+        """log P(y = k) at new inputs, the latent functions integrated out; shape (n, n_classes)."""
+        mean, variance = self.marginals(new)
+        return log_expected_softmax(mean, np.sqrt(variance))
+
+    def leave_one_out(self) -> Array:
+        """log P(label n | all other labels): the n-th site of every class taken out of its posterior."""
+        mean, variance = np.empty((2, len(self.y), len(self.classes)))
+        for k, one in enumerate(self.classes):
+            _, mean[:, k], variance[:, k] = cavity(
+                *one.sites, one.posterior.mean - one.mean, one.posterior.variance, 1.0
+            )
+        return log_expected_softmax(mean, np.sqrt(variance))[np.arange(len(self.y)), self.y.astype(int)]
+
+    def with_posterior(self, posterior: Posterior) -> JointLatent:
+        """The same with another word on its posteriors."""
+        message, caution = posterior.message, posterior.caution or ("rough", CAUTION)
+        each = (replace(one.posterior, message=message, caution=caution) for one in self.classes)
+        return replace(self, classes=tuple(one.with_posterior(p) for one, p in zip(self.classes, each, strict=True)))
+
+
+def by_class(process: Process | AveragedProcess) -> list[Any]:
+    """The process of every class of a joint fit."""
+    if isinstance(process, AveragedProcess):
+        each = zip(*(by_class(part) for part in process.parts), strict=True)
+        return [replace(process, parts=parts) for parts in each]
+    found: Any = process.found
+    return [replace(process, found=replace(found, latent=one)) for one in found.latent.classes]
+
+
+def log_probabilities(process: Process | AveragedProcess, new: Array) -> Array:
+    """log P(y = k) at new inputs by a joint fit, averaged over its hyperparameters where these are integrated."""
+    if isinstance(process, AveragedProcess):
+        each = np.stack([log_probabilities(part, new) for part in process.parts])
+        return np.asarray(np.logaddexp.reduce(each + np.log(process.weights)[:, None, None], axis=0))
+    latent: Any = process.found.latent
+    return np.asarray(latent.log_probabilities(new))

@@ -1,0 +1,112 @@
+"""Several classes by one softmax: the bound, its gradient, predictions and leave-one-out against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.datasets import load_iris
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+import latlin
+from latlin.gp import GaussianProcessClassifier
+from latlin.inference.gaussian_kl.softmax import Classes, fit_softmax
+from latlin.numerics.ascent import Rules
+
+KERNEL = ConstantKernel(2.0) * RBF(1.0)
+X = np.array([[0.0], [0.7], [2.0]])
+RNG = np.random.default_rng(0)
+PLANE = RNG.standard_normal((24, 2))
+LABEL = np.digitize(PLANE[:, 0] + 0.4 * RNG.standard_normal(24), [-0.4, 0.4])
+
+
+def brute_force(inputs: np.ndarray, seen: list[int], new: np.ndarray) -> tuple[float, np.ndarray]:
+    """log p(seen) and P(class at the new input | seen) of three classes, by draws of their functions."""
+    every = np.concatenate([inputs, new])
+    f = np.random.default_rng(1).standard_normal((300_000, 3, len(every))) @ np.linalg.cholesky(KERNEL(every)).T
+    log_p = f - logsumexp(f, axis=1, keepdims=True)
+    log_w = sum(log_p[:, label, n] for n, label in enumerate(seen)) - np.log(len(f))
+    total = float(logsumexp(log_w))
+    return total, np.exp(log_w - total) @ np.exp(log_p[:, :, -1])
+
+
+def fixed(inputs: np.ndarray, labels, **options) -> GaussianProcessClassifier:
+    options = {"multi_class": "joint", "optimizer": None} | options
+    return GaussianProcessClassifier(KERNEL, **options).fit(inputs, labels)
+
+
+def test_the_evidence_is_a_lower_bound_and_predictions_are_near() -> None:
+    model = fixed(X, [0, 1, 2])
+    exact, share = brute_force(X, [0, 1, 2], np.array([[1.2]]))
+    assert (model.evidence_kind_, model.multi_class_) == ("lower bound", "joint")
+    # the draws know the evidence to 0.005
+    assert exact - 0.5 < model.log_evidence_ < exact + 0.005
+    np.testing.assert_allclose(model.predict_proba([[1.2]])[0], share, atol=0.03)
+    assert len(model.posteriors_) == 3
+    assert model.predict_latent([[1.2]]).shape == (1, 3)
+
+
+def test_the_bound_is_that_of_whitened_coefficients() -> None:
+    root = np.linalg.cholesky(KERNEL(PLANE))
+    label = (LABEL[:, None] == np.arange(3)).astype(float)
+    data = Classes(root, label, np.ones((24, 1)), np.zeros((24, 3)))
+    linear = fit_softmax(data, np.zeros(24), np.ones(24), Rules(1e-6, monotone=True))
+    model = fixed(PLANE, LABEL)
+    assert model.log_evidence_ == pytest.approx(linear.ascent.state.bound, abs=1e-7)
+    for posterior, density in zip(model.posteriors_, linear.densities, strict=True):
+        np.testing.assert_allclose(posterior.mean, root @ density.mean, atol=1e-5)
+
+
+def test_the_gradient_is_that_of_differences() -> None:
+    model = fixed(PLANE, LABEL)
+    theta = KERNEL.theta
+    slope = model.log_marginal_likelihood(theta, eval_gradient=True)[1]
+    step = 1e-4 * np.eye(2)
+    differences = [
+        (model.log_marginal_likelihood(theta + h) - model.log_marginal_likelihood(theta - h)) / 2e-4 for h in step
+    ]
+    np.testing.assert_allclose(slope, differences, atol=1e-5)
+
+
+def test_leave_one_out_is_near_refitting() -> None:
+    found, again = fixed(PLANE, LABEL).leave_one_out(), []
+    for n in range(0, 24, 6):
+        others = np.arange(24) != n
+        again.append(fixed(PLANE[others], LABEL[others]).predict_log_proba(PLANE[[n]])[0, LABEL[n]])
+    assert np.abs(found[::6] - again).max() < 0.1
+
+
+def test_held_out_rows_are_predicted_as_well_as_one_against_rest(tmp_path) -> None:
+    rows, label = load_iris(return_X_y=True)
+    train, test = np.arange(0, 150, 3), np.arange(1, 150, 3)
+    joint, apart = (
+        GaussianProcessClassifier(multi_class=kind, hyperparameters="maximise").fit(rows[train], label[train])
+        for kind in ("auto", "one-vs-rest")
+    )
+    assert joint.multi_class_ == "joint"
+    assert isinstance(joint.log_evidence_, float)
+    assert len(joint.kernels_) == 1
+    scores = [np.mean(m.predict_log_proba(rows[test])[np.arange(50), label[test]]) for m in (joint, apart)]
+    assert scores[0] > scores[1] - 0.01
+    joint.save(tmp_path / "joint.npz")
+    loaded = latlin.load(tmp_path / "joint.npz")
+    np.testing.assert_allclose(loaded.predict_proba(rows), joint.predict_proba(rows), atol=1e-9)
+    np.testing.assert_allclose(loaded.leave_one_out(), joint.leave_one_out(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"link": "probit"}, "link 'logit', got link='probit'"),
+        ({"engine": "ep"}, "Gaussian KL"),
+        ({"approximation": "vecchia"}, "exact processes only, got approximation 'vecchia'"),
+        ({"multi_class": "all"}, "multi_class must be one of 'auto', 'joint', 'one-vs-rest', got 'all'"),
+    ],
+)
+def test_what_is_refused(options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        fixed(PLANE, LABEL, **options)
+    if "multi_class" not in options:
+        apart = fixed(PLANE, LABEL, **options, multi_class="auto")
+        assert apart.multi_class_ == "one-vs-rest"
+        assert "classes one against the rest" in apart.message_
