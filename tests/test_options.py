@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, linear, potentials, quadrature
-from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA
+from latlin.factor import (
+    BinaryFactorAnalysis,
+    FactorAnalysis,
+    GroupFactorAnalysis,
+    MatrixFactorization,
+    MixedFactorAnalysis,
+    NoisyICA,
+)
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.mixture import BayesianGaussianMixture
 from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_array, some_of
@@ -28,6 +35,7 @@ ESTIMATORS = {
     FactorAnalysis: None,
     BinaryFactorAnalysis: None,
     GroupFactorAnalysis: None,
+    MatrixFactorization: None,
     MixedFactorAnalysis: None,
     NoisyICA: None,
 }

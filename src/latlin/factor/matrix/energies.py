@@ -7,7 +7,7 @@ Source: Challis (2013), §4.6.1, eq. 4.6.2. Under q(u)q(v) = N(u|m, S) N(v|n, R)
 so that the energy of eq. 4.6.2 is no one-dimensional Gaussian integral. Three kinds of sites have one of their own:
 
 - a parabola ψ needs ⟨z⟩ and ⟨z²⟩ only (Gaussian sites: exact);
-- a super-Gaussian ψ lies above a parabola for every ξ (eqs. 3.8.2–3.8.3), best where ξ² = ⟨(z − middle)²⟩: a lower bound;
+- a super-Gaussian ψ lies above a parabola for every ξ (eqs. 3.8.2–3.8.3), best where ξ² = ⟨(z − middle)²⟩: a bound;
 - c + bz − Σwe^{κz} is exact: with κ = 1 (else u is stretched by κ), R = LLᵀ, M = I − LᵀSL and g = m + Sn,
 
       log⟨e^z⟩ = mᵀn + ½nᵀSn + ½gᵀLM⁻¹Lᵀg − ½ log det M,   infinite where M is not definite.
@@ -69,7 +69,10 @@ class Pull(NamedTuple):
 class Energy(Protocol):
     """⟨ψ⟩ of all observed cells."""
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """What the sum of all terms is of log p: a "lower bound" or an "approximation"."""
+        ...
 
     def values(self, cells: Cells, rows: Side, columns: Side) -> Array:
         """⟨ψ⟩, or its bound, of every cell."""
@@ -133,7 +136,7 @@ class MomentEnergy:
         # ∂/∂m = Σ ψ_μ n + 2ψ_v Rm, ∂/∂S = Σ ψ_v (R + nnᵀ)
         slope = first @ columns.mean + 2.0 * np.einsum("nde,ne->nd", spread, rows.mean)
         precision = -2.0 * (second @ columns.moments).reshape(rows.cov.shape)
-        return Pull(np.bincount(cells.row, value, shape[0]), slope, precision)
+        return Pull(np.bincount(cells.row, value, shape[0]).astype(np.float64), slope, precision)
 
 
 @dataclass(frozen=True)

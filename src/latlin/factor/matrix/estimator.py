@@ -198,7 +198,6 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
 
     # --- what the table's numbers mean
 
-
     @property
     def _family(self) -> Family:
         family = family_of(self.family)
@@ -207,7 +206,8 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
     def _learn_units(self, y: Array) -> None:
         """Noises are fitted to cells of mean 0 and standard deviation 1; ratings are counted from 0."""
         self.centre_, self.scale_ = 0.0, 1.0
-        vars(self).pop("levels_", None)
+        if hasattr(self, "levels_"):
+            del self.levels_
         if self.family == "ordinal":
             self.levels_ = np.unique(y)
             if len(self.levels_) < 2:
@@ -269,7 +269,9 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
     def _cells(self, rows: ArrayLike, columns: ArrayLike) -> Cells:
         check_is_fitted(self, "row_mean_")
         pairs = np.broadcast_arrays(np.atleast_1d(rows), np.atleast_1d(columns))
-        for name, index, most in zip(("rows", "columns"), pairs, (len(self.row_mean_), len(self.column_mean_)), strict=True):
+        for name, index, most in zip(
+            ("rows", "columns"), pairs, (len(self.row_mean_), len(self.column_mean_)), strict=True
+        ):
             if index.dtype.kind not in "iu" or index.ndim != 1 or np.any((index < 0) | (index >= most)):
                 raise ValueError(f"{name} must be whole numbers from 0 to {most - 1}, got {index!r:.80}")
         return Cells(*pairs)
@@ -311,7 +313,12 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
             check_is_fitted(self, "row_mean_")
         least = 2 if reset else 1
         found = validate_data(
-            self, visible("X", X), reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=least
+            self,
+            visible("X", X),
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=least,
         )
         return np.asarray(summable("X", found))
 

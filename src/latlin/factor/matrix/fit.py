@@ -73,9 +73,7 @@ class MatrixProblem:
         """Rows, columns, rotation, priors, likelihood; every part raises the bound."""
         energy = self.energy(state.parameters)
         rows, _ = improve(energy, self.cells, state.rows, state.columns, state.row_prior, row_free(self.rank))
-        columns, _ = improve(
-            energy, self.cells.turned, state.columns, rows, state.column_prior, column_free(self.rank)
-        )
+        columns, _ = improve(energy, self.cells.turned, state.columns, rows, state.column_prior, column_free(self.rank))
         rows, columns = rotate(rows, columns, self.rank)
         row_prior = learn_row_prior(rows, self.rank)
         column_prior = learn_column_prior(columns, self.rank)
@@ -122,9 +120,7 @@ def negative_divergence(side: Side, prior: Prior, free: list[int]) -> Array:
     return np.asarray(0.5 * (np.linalg.slogdet(cov)[1] - loss.sum(axis=1)))
 
 
-def improve(
-    energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior, free: list[int]
-) -> tuple[Side, Array]:
+def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior, free: list[int]) -> tuple[Side, Array]:
     """One natural-gradient step of every row of a side, and the rows' parts of the bound."""
     block = np.ix_(range(len(side.cov)), free, free)
     here = energy.pull(cells, side, other)
@@ -264,7 +260,9 @@ def climb(problem: MatrixProblem, start: MatrixState, rules: Rules, verbose: boo
     return ascend(problem.step, start, rules, label="matrix factorisation", verbose=verbose)
 
 
-def place_rows(problem: MatrixProblem, state: MatrixState, max_iter: int = 200, tol: float = 1e-10) -> tuple[Side, Array]:
+def place_rows(
+    problem: MatrixProblem, state: MatrixState, max_iter: int = 200, tol: float = 1e-10
+) -> tuple[Side, Array]:
     """Gaussians of new rows, the columns and all parameters being held, and these rows' bounds."""
     n, rank = problem.shape[0], problem.rank
     mean = np.zeros((n, rank + 2))
