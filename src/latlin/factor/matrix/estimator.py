@@ -93,7 +93,7 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
 
     _saved = (
         *("row_mean_[N, D]", "row_cov_[N, D, D]", "column_mean_[M, D]", "column_cov_[M, D, D]", "row_variance_[P]"),
-        *("column_prior_mean_[P]", "column_variance_[P]", "likelihood_", "levels_?[L]", "centre_", "scale_"),
+        *("column_prior_mean_[P]", "column_variance_[P]", "likelihood_", "levels_[L]", "centre_", "scale_"),
         *("trace_[*]", "lower_bound_", "evidence_kind_", "n_iter_", "converged_", "message_", "n_features_in_"),
         "feature_names_in_?[M]",
     )
@@ -206,12 +206,9 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
     def _learn_units(self, y: Array) -> None:
         """Noises are fitted to cells of mean 0 and standard deviation 1; ratings are counted from 0."""
         self.centre_, self.scale_ = 0.0, 1.0
-        if hasattr(self, "levels_"):
-            del self.levels_
-        if self.family == "ordinal":
-            self.levels_ = np.unique(y)
-            if len(self.levels_) < 2:
-                raise ValueError(f"X must hold at least two different ratings, got only {self.levels_[0]:g}")
+        self.levels_ = np.unique(y) if self.family == "ordinal" else np.zeros(0)
+        if len(self.levels_) == 1:
+            raise ValueError(f"X must hold at least two different ratings, got only {self.levels_[0]:g}")
         if self.family in REAL:
             self.centre_, spread = float(y.mean()), float(y.std())
             self.scale_ = spread if spread > 1e-10 * abs(self.centre_) else abs(self.centre_) or 1.0
