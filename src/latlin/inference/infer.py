@@ -181,8 +181,8 @@ def infer(
     ----------
     model : LatentLinearModel
     engine : str or engine object
-        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "t-kl", "ai-kl", "exact", or "auto") or an object
-        of `latlin.engines` with its options.
+        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "t-kl", "ai-kl", "exact", or "auto") or an
+        object of `latlin.engines` with its options.
     start : Posterior, optional
         Where to start, for example the posterior of a similar model.
     verbose : bool
