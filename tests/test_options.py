@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, linear, potentials, quadrature
-from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA
+from latlin.factor import (
+    BinaryFactorAnalysis,
+    FactorAnalysis,
+    GroupFactorAnalysis,
+    MatrixFactorization,
+    MixedFactorAnalysis,
+    NoisyICA,
+)
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.mixture import BayesianGaussianMixture
 from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_array, some_of
@@ -15,7 +22,7 @@ from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_
 X = np.random.default_rng(0).standard_normal((12, 3))
 Y = X.sum(axis=1)
 MODEL = LatentLinearModel([GaussianFactor(dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
-ENGINES = ["GaussianKL", "ExpectationPropagation", "LocalBound", "MAP", "Laplace", "MeanField", "AffineKL"]
+ENGINES = ["GaussianKL", "ExpectationPropagation", "LocalBound", "MAP", "Laplace", "MeanField", "AffineKL", "EllipticalKL"]
 ESTIMATORS = {
     linear.BayesianLinearRegression: Y,
     linear.BayesianLogisticRegression: Y > 0,
@@ -28,6 +35,7 @@ ESTIMATORS = {
     FactorAnalysis: None,
     BinaryFactorAnalysis: None,
     GroupFactorAnalysis: None,
+    MatrixFactorization: None,
     MixedFactorAnalysis: None,
     NoisyICA: None,
 }

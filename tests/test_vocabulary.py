@@ -49,6 +49,7 @@ OTHERS = {
     "AdditiveModel": lambda: additive.AdditiveModel("y ~ x + (1 | g)").fit(TABLE),
     "BayesianGaussianMixture": lambda: mixture.BayesianGaussianMixture(3, random_state=0).fit(MANY),
     "FactorAnalysis": lambda: factor.FactorAnalysis(2).fit(MANY),
+    "MatrixFactorization": lambda: factor.MatrixFactorization(1).fit(MANY),
     "MixedFactorAnalysis": lambda: factor.MixedFactorAnalysis(1, random_state=0).fit(MANY),
     "GroupFactorAnalysis": lambda: factor.GroupFactorAnalysis(2, random_state=0).fit([MANY[:, :3], MANY[:, 3:]]),
     "BinaryFactorAnalysis": lambda: factor.BinaryFactorAnalysis(2, random_state=0).fit(MANY),

@@ -5,6 +5,7 @@ from latlin.factor.analysis.estimator import FactorAnalysis
 from latlin.factor.binary.estimator import BinaryFactorAnalysis
 from latlin.factor.group.estimator import GroupFactorAnalysis
 from latlin.factor.ica.estimator import NoisyICA
+from latlin.factor.matrix.estimator import MatrixFactorization
 from latlin.factor.mixed.estimator import MixedFactorAnalysis
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "FactorAnalysis",
     "GroupFactorAnalysis",
     "HeywoodWarning",
+    "MatrixFactorization",
     "MixedFactorAnalysis",
     "NoisyICA",
     "choose_components",

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.blocks import BlockModel
+from latlin.inference.elliptical import EllipticalKL
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
@@ -152,7 +153,17 @@ def _structured(model: LatentLinearModel, sites: Sites) -> tuple[Engine, str]:
 #: short name → engine with its default options
 ENGINES: dict[str, type[Any]] = {
     engine.name: engine
-    for engine in (MAP, Laplace, MeanField, LocalBound, ExpectationPropagation, GaussianKL, AffineKL, Exact)
+    for engine in (
+        MAP,
+        Laplace,
+        MeanField,
+        LocalBound,
+        ExpectationPropagation,
+        GaussianKL,
+        EllipticalKL,
+        AffineKL,
+        Exact,
+    )
 }
 
 
@@ -170,8 +181,8 @@ def infer(
     ----------
     model : LatentLinearModel
     engine : str or engine object
-        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl", "exact", or "auto") or an object of
-        `latlin.engines` with its options.
+        A short name ("map", "laplace", "mean-field", "lvb", "ep", "gkl", "t-kl", "ai-kl", "exact", or "auto") or an
+        object of `latlin.engines` with its options.
     start : Posterior, optional
         Where to start, for example the posterior of a similar model.
     verbose : bool

@@ -242,3 +242,9 @@ def _by_panels(v: Array, sites: Array) -> tuple[Array, Array, Array]:
         *quadrature.tilted_nodes(log_f, np.zeros_like(v), s, regions or [(0.0, s)], True)
     )
     return log_sum, s * shift, v * spread
+
+
+def exponential_form(potential: Potential) -> Exponentials | None:
+    """ψ = c + bx − Σwe^{κx} of a family that has this form (Poisson, gamma); None of others."""
+    form = potential._form() if hasattr(potential, "_form") else None
+    return form if isinstance(form, Exponentials) else None

@@ -1,0 +1,342 @@
+"""Bayesian matrix factorisation with any scalar likelihood.
+
+Source: Challis (2013), §4.6.1; see `latlin.factor.matrix.energies` for what is exact and what is a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logit
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latlin.factor.fit import NamedEvidence
+from latlin.factor.matrix.energies import Cells, Side, product_moments
+from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
+from latlin.factor.mixed.sites import ObservedColumn, family_of
+from latlin.numerics.archived import Archived
+from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.ascent import Rules
+from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.rng import RandomState, generator
+from latlin.potentials.families import AMOUNTS, COUNTS, Family, Ordered
+from latlin.potentials.predictive import Predictive
+
+REAL = ("gaussian", "student-t", "laplace", "cauchy", "logistic", "huber")
+FAMILIES = (*REAL, "logit", "probit", "ordinal", "beta", *COUNTS, *AMOUNTS)
+ENERGIES = ("bound", "moments")
+
+
+class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A table as a product of two factors with a posterior on both; missing cells are integrated out.
+
+    A cell depends on its row and its column through z = uᵀv + b + c: K latents u and an intercept b per row, K latents
+    v and an intercept c per column. u ~ N(0, I); the variances of v (relevances), b and c are learnt, so that latents
+    that the table does not need fade away.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents K; more than needed do little harm.
+    family : str
+        Likelihood of a cell given z: "gaussian" and other noises ("student-t", "laplace", "cauchy", "logistic",
+        "huber"), "logit" and "probit" for 0 and 1, "ordinal" for ratings, "poisson", "negative-binomial" and other
+        counts with rate e^z, "gamma" and other positive amounts with mean e^z, "beta" for shares.
+    energy : {"bound", "moments"}
+        How ⟨log φ(z)⟩ is taken, z being no Gaussian. "bound": exactly for "gaussian", "poisson" and "gamma", by a
+        parabola below log φ for noises, "logit" and "negative-binomial", so that `log_evidence_` is a lower bound;
+        other families have none and use "moments". "moments": at the Gaussian with the mean and variance of z, an
+        approximation that is often closer.
+    tol : float
+        A sweep that gains less than this per observed cell, in nat, is the last.
+    max_iter : int
+        Sweeps at most.
+    random_state : int, Generator, RandomState or None
+        Used for latents beyond the smaller side of the table.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (K, columns)
+        Posterior means of v, on the scale of z; `components_std_` their standard deviations.
+    row_factors_ : ndarray of shape (rows, K)
+        Posterior means of u.
+    relevances_ : ndarray of shape (K,)
+        Learnt variances of the latents of columns, falling.
+    row_intercepts_, column_intercepts_ : ndarray
+    parameters_ : dict
+        Learnt parameters of the likelihood; a noise scale in the units of the table.
+    lower_bound_, evidence_kind_ : float, str
+        The bound on log p(X) at the learnt variances, or its approximation, every constant included.
+    trace_ : ndarray
+        The bound after each sweep.
+    n_iter_, converged_, message_ : int, bool, str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latlin.factor import MatrixFactorization
+    >>> rng = np.random.default_rng(0)
+    >>> table = rng.poisson(np.exp(rng.standard_normal((40, 1)) @ rng.standard_normal((1, 12)))).astype(float)
+    >>> table[::5, 3] = np.nan
+    >>> model = MatrixFactorization(2, family="poisson").fit(table)
+    >>> model.impute(table).shape, model.evidence_kind_
+    ((40, 12), 'lower bound')
+    >>> model.predict_cells([0, 5], [3, 3]).shape
+    (2,)
+    """
+
+    _saved = (
+        *("row_mean_[N, D]", "row_cov_[N, D, D]", "column_mean_[M, D]", "column_cov_[M, D, D]", "row_variance_[P]"),
+        *("column_prior_mean_[P]", "column_variance_[P]", "likelihood_", "levels_[L]", "centre_", "scale_"),
+        *("trace_[*]", "lower_bound_", "evidence_kind_", "n_iter_", "converged_", "message_", "n_features_in_"),
+        "feature_names_in_?[M]",
+    )
+
+    def __init__(
+        self,
+        n_components: int = 5,
+        *,
+        family: str = "gaussian",
+        energy: str = "bound",
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.family = family
+        self.energy = energy
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> MatrixFactorization:
+        """Fit to a table of shape (rows, columns); NaN marks missing cells."""
+        self._check_options()
+        X = self._validated(X, True)
+        seen = ~np.isnan(X)
+        if not seen.any():
+            raise ValueError("X must have at least one observed cell, got only NaN")
+        self._learn_units(X[seen])
+        values = self._encode(X)
+        family = self._family
+        column = ObservedColumn(values[seen])
+        parameters = family.first(column, share=1.0)
+        problem = self._problem(values)
+        start = begin(problem, _codes(values, family), parameters, generator(self.random_state))
+        remedy = "raise max_iter or tol, or use fewer components"
+        rules = Rules(self.tol, np.inf, self.max_iter, True, remedy)
+        found = climb(problem, start, rules, self.verbose)
+        self._store(found.state, problem.energy(found.state.parameters).kind, int(seen.sum()))
+        self.trace_, self.n_iter_, self.converged_ = found.trace - self._shift(seen), found.n_iter, found.converged
+        self.message_ = found.message
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Posterior means of the latents u of rows, (n, K), the columns being as fitted."""
+        return self._place(X)[0].mean[:, : self.n_components]
+
+    def score_samples(self, X: Any) -> Array:
+        """A bound on (or approximation of) log p of the observed cells of every row, the columns being as fitted."""
+        values = self._encode(self._validated(X, False))
+        return self._placed(values)[1] - (~np.isnan(values)).sum(axis=1) * np.log(self.scale_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def impute(self, X: Any, *, return_std: bool = False) -> Any:
+        """The table with its missing cells filled by their predictive means; rows are placed anew.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, columns)
+        return_std : bool
+            Also return predictive standard deviations, 0 where a cell was observed.
+
+        Returns
+        -------
+        ndarray of shape (n, columns), or a pair of them
+        """
+        X = self._validated(X, False)
+        rows, _ = self._placed(self._encode(X))
+        gaps = Cells(*np.nonzero(np.isnan(X)))
+        filled, std = X.copy(), np.zeros_like(X)
+        if len(gaps.row):
+            filled[gaps], std[gaps] = self._moments(self._predictive(gaps, rows))
+        return (filled, std) if return_std else filled
+
+    def predict_cells(self, rows: ArrayLike, columns: ArrayLike, *, return_std: bool = False) -> Any:
+        """Predictive means of cells of the fitted table, and with `return_std` their standard deviations.
+
+        Parameters
+        ----------
+        rows, columns : array-like of int, of one length
+            Positions in the fitted table.
+        """
+        mean, std = self._moments(self._predictive(self._cells(rows, columns), self._rows))
+        return (mean, std) if return_std else mean
+
+    def predict_cell_interval(self, rows: ArrayLike, columns: ArrayLike, coverage: float = 0.9) -> Array:
+        """Central predictive intervals of cells of the fitted table: columns low and high."""
+        coverage = number("coverage", coverage, above=0.0, below=1.0)
+        found = self._predictive(self._cells(rows, columns), self._rows)
+        ends = [found.quantile(0.5 * (1.0 + sign * coverage)) for sign in (-1.0, 1.0)]
+        return np.column_stack([self._decode(end) for end in ends])
+
+    def log_density_of_cells(self, rows: ArrayLike, columns: ArrayLike, y: ArrayLike) -> Array:
+        """Log predictive density (or probability) of values y of cells of the fitted table."""
+        values = self._encode(np.asarray(y, dtype=float))
+        return self._predictive(self._cells(rows, columns), self._rows).log_density(values) - np.log(self.scale_)
+
+    # --- what the table's numbers mean
+
+    @property
+    def _family(self) -> Family:
+        family = family_of(self.family)
+        return replace(family, n_classes=len(self.levels_)) if isinstance(family, Ordered) else family
+
+    def _learn_units(self, y: Array) -> None:
+        """Noises are fitted to cells of mean 0 and standard deviation 1; ratings are counted from 0."""
+        self.centre_, self.scale_ = 0.0, 1.0
+        self.levels_ = np.unique(y) if self.family == "ordinal" else np.zeros(0)
+        if len(self.levels_) == 1:
+            raise ValueError(f"X must hold at least two different ratings, got only {self.levels_[0]:g}")
+        if self.family in REAL:
+            self.centre_, spread = float(y.mean()), float(y.std())
+            self.scale_ = spread if spread > 1e-10 * abs(self.centre_) else abs(self.centre_) or 1.0
+
+    def _encode(self, X: Array) -> Array:
+        if self.family != "ordinal":
+            return (X - self.centre_) / self.scale_
+        codes = np.searchsorted(self.levels_, X).astype(np.float64)
+        known = np.minimum(codes, len(self.levels_) - 1).astype(int)
+        strange = ~np.isnan(X) & (self.levels_[known] != X)
+        if strange.any():
+            raise ValueError(f"X must hold the ratings {self.levels_.tolist()}, got {X[strange].flat[0]:g}")
+        return np.where(np.isnan(X), np.nan, codes)
+
+    def _decode(self, y: Array) -> Array:
+        return self.levels_[y.astype(int)] if self.family == "ordinal" else y * self.scale_ + self.centre_
+
+    def _moments(self, found: Any) -> tuple[Array, Array]:
+        """Means and standard deviations in the units of the table."""
+        if self.family != "ordinal":
+            return found.mean * self.scale_ + self.centre_, np.sqrt(found.variance) * self.scale_
+        mean = found.probabilities @ self.levels_
+        return mean, np.sqrt(np.maximum(found.probabilities @ self.levels_**2 - mean**2, 0.0))
+
+    def _shift(self, seen: NDArray[np.bool_]) -> float:
+        """log |dy/dcode| of all observed cells."""
+        return float(seen.sum()) * float(np.log(self.scale_))
+
+    # --- rows, columns, cells
+
+    def _problem(self, values: Array) -> MatrixProblem:
+        cells = Cells(*np.nonzero(~np.isnan(values)))
+        below = self.energy == "bound"
+        shape = (values.shape[0], values.shape[1])
+        return MatrixProblem(cells, values[cells], self._family, shape, self.n_components, below)
+
+    def _place(self, X: Any) -> tuple[Side, Array]:
+        return self._placed(self._encode(self._validated(X, False)))
+
+    def _placed(self, values: Array) -> tuple[Side, Array]:
+        return place_rows(self._problem(values), self._state)
+
+    @property
+    def _rows(self) -> Side:
+        check_is_fitted(self, "row_mean_")
+        return Side(self.row_mean_, self.row_cov_)
+
+    @property
+    def _state(self) -> MatrixState:
+        columns = Side(self.column_mean_, self.column_cov_)
+        row_prior = Prior(np.zeros_like(self.row_variance_), self.row_variance_)
+        column_prior = Prior(self.column_prior_mean_, self.column_variance_)
+        return MatrixState(self._rows, columns, row_prior, column_prior, self.likelihood_, 0.0)
+
+    def _cells(self, rows: ArrayLike, columns: ArrayLike) -> Cells:
+        check_is_fitted(self, "row_mean_")
+        pairs = np.broadcast_arrays(np.atleast_1d(rows), np.atleast_1d(columns))
+        for name, index, most in zip(
+            ("rows", "columns"), pairs, (len(self.row_mean_), len(self.column_mean_)), strict=True
+        ):
+            if index.dtype.kind not in "iu" or index.ndim != 1 or np.any((index < 0) | (index >= most)):
+                raise ValueError(f"{name} must be whole numbers from 0 to {most - 1}, got {index!r:.80}")
+        return Cells(*pairs)
+
+    def _predictive(self, cells: Cells, rows: Side) -> Predictive:
+        mean, var = product_moments(cells, rows, Side(self.column_mean_, self.column_cov_))
+        return self._family.kind(self.likelihood_).predictive(mean, var)
+
+    def _store(self, state: MatrixState, kind: str, cells: int) -> None:
+        self.row_mean_, self.row_cov_ = state.rows
+        self.column_mean_, self.column_cov_ = state.columns
+        self.row_variance_ = state.row_prior.variance
+        self.column_prior_mean_, self.column_variance_ = state.column_prior
+        self.likelihood_, self.evidence_kind_ = state.parameters, kind
+        self.lower_bound_ = state.bound - cells * float(np.log(self.scale_))
+        self._describe()
+
+    def _describe(self) -> None:
+        """What follows from the stored Gaussians."""
+        k = self.n_components
+        self.row_factors_, self.row_intercepts_ = self.row_mean_[:, :k], self.row_mean_[:, k] * self.scale_
+        self.components_ = self.column_mean_[:, :k].T * self.scale_
+        self.components_std_ = np.sqrt(np.einsum("nkk->kn", self.column_cov_)[:k]) * self.scale_
+        self.column_intercepts_ = self.column_mean_[:, k + 1] * self.scale_ + self.centre_
+        self.relevances_ = self.column_variance_[:k] * self.scale_**2
+        self.parameters_ = dict(self.likelihood_)
+        if "scale" in self.parameters_ and self.family in REAL:
+            self.parameters_["scale"] *= self.scale_
+
+    def _after_loading(self) -> None:
+        self._describe()
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _validated(self, X: Any, reset: bool) -> Array:
+        if not reset:
+            check_is_fitted(self, "row_mean_")
+        least = 2 if reset else 1
+        found = validate_data(
+            self,
+            visible("X", X),
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=least,
+        )
+        return np.asarray(summable("X", found))
+
+    def _check_options(self) -> None:
+        one_of("family", self.family, FAMILIES)
+        one_of("energy", self.energy, ENERGIES)
+        whole("n_components", self.n_components, 1)
+        number("tol", self.tol, least=0.0)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _codes(values: Array, family: Family) -> Array:
+    """Cells on the scale of z, roughly: where the climb starts."""
+    if family.link == "identity":
+        return values
+    if family.link == "ordered":
+        return (values - np.nanmean(values)) / max(float(np.nanstd(values)), 1e-12)
+    if family.link == "log":
+        return np.log(np.maximum(values, 0.0) + (0.5 if np.nanmin(values) <= 0.0 else 0.0))
+    return np.asarray(logit(0.15 + 0.7 * np.clip(values, 0.0, 1.0)))
