@@ -105,8 +105,11 @@ def fit(
 
         check_place(out)
         if formula:
-            from latlin.cli.formula import fit_formula
+            from latlin.cli.formula import fit_formula, refuse_beside_formula
 
+            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
+            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
+            refuse_beside_formula({**beside, "reference": reference, "folds": folds, "scheduler": scheduler})
             table = read_file(data, sep, decimal, missing_values)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
@@ -213,8 +216,13 @@ def compare(
         if out is not None:
             table_ending(check_place(out))
         if formula:
-            from latlin.cli.formula import compare_formulas
+            from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
+            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
+            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
+            refuse_beside_formula(
+                {**beside, "reference": reference, "group": group, "time": time, "scheduler": scheduler}
+            )
             table = read_file(data, sep, decimal, missing_values)
             rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
             if out is not None:
