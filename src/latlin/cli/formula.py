@@ -100,7 +100,9 @@ def compare_formulas(
     rows = []
     for formula, model, loo, took in tried:
         difference, error = loo.compare(best) if loo is not best else (0.0, 0.0)
+        place = "best" if loo is best else "tie" if abs(difference) <= 2.0 * error else "worse"
         found = {"formula": formula, "leave-one-out": loo.elpd, "difference": difference, "±": error}
+        found["against the best"] = place
         kind = {"log evidence": float(model.log_evidence_), "kind": model.evidence_kind_}
         rows.append({**found, **kind, "seconds": took})
     shown = [
@@ -109,6 +111,7 @@ def compare_formulas(
             decimal(row["leave-one-out"], ".2f"),
             decimal(row["difference"], ".2f"),
             decimal(row["±"], ".2f"),
+            row["against the best"],
             decimal(row["log evidence"], ".2f"),
             row["kind"],
             decimal(row["seconds"], ".2g"),
@@ -117,7 +120,8 @@ def compare_formulas(
     ]
     console.print(table(list(rows[0]), shown))
     console.print(
-        "Differences of leave-one-out log densities from the best, in pairs of rows, with their standard error."
+        "Differences of leave-one-out log densities from the best, in pairs of rows, with their standard error; "
+        "within two standard errors it is a tie."
     )
     return rows
 
