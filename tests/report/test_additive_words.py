@@ -98,7 +98,7 @@ def test_true_models_of_small_counts_and_classes_fit(family):
         frame["n"] = np.where(rng.random(N) < 1 / (1 + np.exp(-2 * frame["eta"])), "win", "loss")
     facts = describe_additive(AdditiveModel("n ~ x + flag + kind + (1 | g)", family).fit(frame), frame)
     assert facts.checks.verdict == "fits", facts.checks
-    what = "the expected n" if family == "poisson" else "the probability of n = win"
+    what = "the expected value of n" if family == "poisson" else "the probability of n = win"
     assert f"{what} rises with x" in facts.sentences[0]
 
 

@@ -24,6 +24,7 @@ from latlin.cli.options import (
     FamilyNames,
     Formula,
     Formulas,
+    Frequency,
     Graph,
     Levels,
     Missing,
@@ -80,6 +81,7 @@ def fit(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    frequency: Frequency = "",
     coding: Coding = "treatment",
     reference: Reference = None,
     missing_values: MissingValues = "",
@@ -110,7 +112,7 @@ def fit(
             beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
             beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
             refuse_beside_formula({**beside, "reference": reference, "folds": folds, "scheduler": scheduler})
-            table = read_file(data, sep, decimal, missing_values)
+            table = read_file(data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
@@ -119,12 +121,13 @@ def fit(
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
             with steps("Reading", 1, quiet):
-                table = read_file(data, sep, decimal, missing_values)
+                table = read_file(data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
             from latlin.cli.fit import fit_blocks
 
+            _refuse_frequency(frequency)
             with schedulers.scheduler(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
         save_and_tell(model, out, screen())
@@ -193,6 +196,7 @@ def compare(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    frequency: Frequency = "",
     coding: Coding = "treatment",
     reference: Reference = None,
     missing_values: MissingValues = "",
@@ -223,7 +227,7 @@ def compare(
             refuse_beside_formula(
                 {**beside, "reference": reference, "group": group, "time": time, "scheduler": scheduler}
             )
-            table = read_file(data, sep, decimal, missing_values)
+            table = read_file(data, sep, decimal, missing_values, frequency)
             rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
             if out is not None:
                 _write_rows(out, rows)
@@ -233,11 +237,12 @@ def compare(
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if scheduler is None and not _is_pattern(data):
-            table = read_file(data, sep, decimal, missing_values)
+            table = read_file(data, sep, decimal, missing_values, frequency)
             found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
+            _refuse_frequency(frequency)
             with schedulers.scheduler(scheduler or "threads"):
                 found = compare_blocks(str(data), choices, how, _answer())
         tell_comparison(found, folds, screen())
@@ -312,6 +317,12 @@ def demo(
         from latlin.cli.demo import run_demo
 
         run_demo(_folder(out), screen())
+
+
+def _refuse_frequency(frequency: str) -> None:
+    """Rows in blocks are not repeated."""
+    if frequency:
+        raise ValueError("--frequency is for one table in memory: repeat the rows of the files instead")
 
 
 def _needed(target: str) -> str:

@@ -44,6 +44,7 @@ Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . o
 Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
 Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
+Frequency = Annotated[str, typer.Option(help="The column that counts how often each row was observed.")]
 Trials = Annotated[str, typer.Option(help="The column of trials, for the family binomial.")]
 Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
 Scheduler = Annotated[
@@ -69,11 +70,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
-def read_file(data: Path, sep: str | None, decimal: str, missing_values: str) -> Any:
-    """The table of a file, as the options say."""
-    from latlin.datasets.table import read_table
+def read_file(data: Path, sep: str | None, decimal: str, missing_values: str, frequency: str = "") -> Any:
+    """The table of a file, as the options say; each row as often as it was observed."""
+    from latlin.datasets.table import read_table, repeat_rows
 
-    return read_table(data, sep=sep, decimal=decimal, missing_values=split(missing_values))
+    table = read_table(data, sep=sep, decimal=decimal, missing_values=split(missing_values))
+    return repeat_rows(table, frequency) if frequency else table
 
 
 def names_of(given: list[str] | None) -> tuple[str, ...]:

@@ -86,13 +86,13 @@ def response_words(model: Any, frame: Any = None) -> str:
     --------
     >>> from latlin.additive import AdditiveModel
     >>> response_words(AdditiveModel("visits ~ age", family="poisson"))
-    'the expected visits'
+    'the expected value of visits'
     """
     target = _response(model).partition("|")[0].strip()
     if model.family in (*BINARY, "binomial"):
         labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
         return f"the probability of {target}" + (f" = {labels[1]}" if len(labels) == 2 else "")
-    return target if model.family in ("gaussian", "linear", "student-t") else f"the expected {target}"
+    return target if model.family in ("gaussian", "linear", "student-t") else f"the expected value of {target}"
 
 
 def _response(model: Any) -> str:
