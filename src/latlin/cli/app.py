@@ -46,7 +46,8 @@ from latlin.cli.options import (
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
 
 app = typer.Typer(
-    help="Deterministic Bayesian inference in latent linear models.",
+    help="Bayesian regression, hierarchical models, curves, factors and clusters of a table. "
+    "Start with 'latlin demo', or 'latlin fit data.csv --target COLUMN'.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -54,7 +55,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def latlin_command(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version and exit.")] = False,
 ) -> None:
     """Posteriors, their evidence, and whether it is exact, a bound or an approximation."""
     if version:
@@ -94,10 +95,10 @@ def fit(
     draws: Annotated[int, typer.Option(min=200, help="Draws for the check of the approximation.")] = 4000,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", metavar="", help="Show the steps of the engine.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a Bayesian regression or classification to a table, and write the model to a file."""
+    """Fit a regression, a classification or a hierarchical model to a table, and write it to a file."""
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -144,7 +145,9 @@ def predict(
     missing: Annotated[
         str | None, typer.Option(help="error, drop, mean, …; as the model was fitted unless given.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar="", help="Keep the columns of the table beside the predictions.")
+    ] = False,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
@@ -184,7 +187,9 @@ def compare(
     formula: Formulas = None,
     graph: Graph = None,
     family: FamilyNames = "",
-    engine: Annotated[str, typer.Option(help="Engines, with commas between.")] = "",
+    engine: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Engines: map, laplace, lvb, ep, gkl, ai-kl, mean-field.")
+    ] = "",
     prior_scale: PriorScale = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
     missing: Missing = "error",
@@ -203,8 +208,12 @@ def compare(
     sep: Separator = None,
     decimal: Decimal = ".",
     folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
-    group: Annotated[str, typer.Option(help="A column: rows of one group are held out together.")] = "",
-    time: Annotated[str, typer.Option(help="A column: rows are predicted from earlier ones only.")] = "",
+    group: Annotated[
+        str, typer.Option(metavar="COLUMN", help="A column: rows of one group are held out together.")
+    ] = "",
+    time: Annotated[
+        str, typer.Option(metavar="COLUMN", help="A column: rows are predicted from earlier ones only.")
+    ] = "",
     scheduler: Scheduler = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -312,7 +321,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for what the tour writes.")] = Path("latlin-demo"),
     debug: Debug = False,
 ) -> None:
-    """The tour: fit, compare the engines, diagnose, and write the report of the breast-cancer data."""
+    """The tour in a minute: fit real data, compare engines, write a report, and pool counties with few houses."""
     with one_sentence(debug):
         from latlin.cli.demo import run_demo
 
