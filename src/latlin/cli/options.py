@@ -61,10 +61,15 @@ SafeCsv = Annotated[
     typer.Option("--safe-csv", metavar="", help="An apostrophe before texts that a spreadsheet would run (= + - @)."),
 ]
 Formula = Annotated[
-    str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
+    str,
+    typer.Option(
+        metavar="FORMULA",
+        help="A hierarchical or additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.",
+    ),
 ]
 Formulas = Annotated[
-    list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
+    list[str] | None,
+    typer.Option(metavar="FORMULA", help="Additive models to compare by leave-one-out; give it twice or more."),
 ]
 FamilyNames = Annotated[str, typer.Option(metavar="NAME,…", help="Families; those that suit the target unless given.")]
 Graph = Annotated[Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")]
