@@ -64,7 +64,7 @@ clean:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e ".[cli,parquet,dask]" \
 	  "numpy==2.0.*" "scipy==1.13.*" "scikit-learn==1.6.*" "numba==0.60.*" "pandas==2.2.*" \
-	  hypothesis mpmath pytest pytest-xdist
+	  hypothesis mpmath "pytest==8.2.*" "pytest-xdist==3.6.*"
 	touch $@
 
 $(VENV)/bin/python:

@@ -1,10 +1,11 @@
-"""Records as the page of the documentation: where latlin is ahead and where it is not, then a table a workload."""
+"""Records as the page of the documentation: where latlin is ahead and where not, then a folded table per workload."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +71,9 @@ def conditions(results: Sequence[Result]) -> str:
             here = [r for r in result.records if r.run in numbers]
             whole = "" if len(alike) == 1 else f" ({', '.join(sorted({r.workload for r in here}))})"
             lines.append(f"* Size {result.size}, {run['date']}{whole}: {described(run)}{duration(here)}")
-    return "\n".join(lines) or "No run is stored yet: `make bench` makes one."
+    if not lines:
+        return "No run is stored yet: `make bench` makes one."
+    return "\n\n".join(["<details>\n<summary>Machine, versions and dates</summary>", "\n".join(lines), "</details>"])
 
 
 def together(runs: Sequence[Mapping[str, Any]], used: Collection[int]) -> list[list[int]]:
@@ -113,7 +116,7 @@ def described(run: Mapping[str, Any]) -> str:
 
 
 def overview(records: Sequence[Record], reasons: Reasons) -> str:
-    """One row a workload: with what it is compared, the range of ratios, ahead or not, why."""
+    """One row per workload: with what it is compared, the range of ratios, ahead or not; why where it is behind."""
     rows = []
     for stem in dict.fromkeys(r.workload for r in records):
         here = [r for r in records if r.workload == stem]
@@ -124,12 +127,16 @@ def overview(records: Sequence[Record], reasons: Reasons) -> str:
                 f"[{title}](#{slug(title)})",
                 ", ".join(dict.fromkeys(base.method for _, base in leads)) or "nothing else installed does this",
                 spread([lead.ratio for lead, _ in leads]),
-                "; ".join([standing(leads), *troubles(here)]),
-                reason.get("why", "no reason is written down"),
+                "; ".join([_explained(standing(leads), reason), *troubles(here)]),
             ]
         )
-    shown = table(["workload", "against", "ratio", "latlin is", "why"], rows) if rows else ""
+    shown = table(["workload", "against", "ratio", "latlin is"], rows) if rows else ""
     return "\n\n".join(part for part in ("## Where latlin is ahead, and where it is not", shown) if part)
+
+
+def _explained(words: str, reason: Mapping[str, Any]) -> str:
+    """Where latlin is behind, with the reason; elsewhere it is in the section of the workload."""
+    return f"{words}: {reason.get('why', 'no reason is written down')}" if "**behind**" in words else words
 
 
 def leading(records: Sequence[Record]) -> list[tuple[Record, Record]]:
@@ -198,15 +205,16 @@ def unexplained(records: Sequence[Record], reasons: Reasons) -> list[str]:
 
 
 def section(stem: str, records: Sequence[Record], reason: Mapping[str, Any], question: str) -> str:
-    """Heading, question, table, text of one workload."""
+    """Heading of one workload; its question unfolds to the table and the text."""
     shown = workload_table(records) if records else "Not measured yet."
-    question = f"`{stem}.py`: {question}{duration(records)}"
-    parts = [f"## {reason.get('title', stem)}", question, shown, reason.get("text", "").strip()]
+    folded = f"<details>\n<summary>{escape(question.replace(chr(96), ''))}</summary>"
+    where = f"`{stem}.py`.{duration(records)} {reason.get('why', '')}".strip()
+    parts = [f"## {reason.get('title', stem)}", folded, where, shown, reason.get("text", "").strip(), "</details>"]
     return "\n\n".join(part for part in parts if part)
 
 
 def workload_table(records: Sequence[Record]) -> str:
-    """One row a method; columns that would be empty are left out."""
+    """One row per method; columns that would be empty are left out."""
     names = list(dict.fromkeys(name for r in records for name in r.accuracy))
     heads = ["case", "method", "first, s", "steady, s", "cost", "ratio", "memory, MiB", *names, "note"]
     rows = [row_of(r, names) for r in records]
@@ -255,13 +263,10 @@ HEAD = """# Benchmarks
 
 *Made by `make bench` from what `benchmarks/run.py` measured. Edit `benchmarks/reasons.toml`, not this page.*
 
-`benchmarks/` has one file a workload. Each method runs in a process of its own, next to its peers where they are
+`benchmarks/` has one file per workload. Each method runs in a process of its own, next to its peers where they are
 installed; speed is shown here and never tested by a clock. Take ratios seriously and seconds as an example.
 [How to run them, and what the columns mean](developer/benchmarks.md)."""
 
 HOW_TO_READ = """A ratio is latlin's cost over that of the fastest peer that is installed, or of a yardstick where there
 is no peer: *below one is faster*. A peer answers the same question; a yardstick does less (a point estimate, a pass
-through memory). In this table each case is represented by its first method of latlin. `accuracy_reference.py` is no
-benchmark: it made the long runs that `accuracy.py` compares with; `run.py` runs the files, `profiles.py` says
-[where their time goes](developer/profiles.md), and `first_use.py` prints what a user meets first: small problems on all
-threads and on one, first calls with an empty compile cache, and learnt scales and diagnoses in units of a fit."""
+through memory). Each case is represented by its first method of latlin. Open a question below for its numbers."""

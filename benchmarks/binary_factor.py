@@ -1,4 +1,4 @@
-"""Binary factors: seconds a step by size, and against a plain-loop version of the document's formulas.
+"""Binary factors: seconds per step by size, and against a plain-loop version of the document's formulas.
 
     python benchmarks/binary_factor.py [--seeds 0]
 

@@ -1,6 +1,6 @@
 """Every covariance on the logistic problems of Challis (2013), §5.2, as Tables 5.2, 5.4 and 5.5 have them.
 
-Data: w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to
+Data: w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry per row, scaled to
 unit variance; labels from the model. For D = 250, 500, 1000, N = D/2, D, 5D and K = 0.05 D, 0.1 D: seconds, bound per
 datum, ‖m − w‖ (the plain norm; the tables print another quantity), and the mean log probability of 10 D held-out labels
 (5 D at D = 1000), mean ± standard error over the seeds. Natural index order, as there. "Sub, smallest eigenvalues" has

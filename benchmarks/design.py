@@ -1,4 +1,4 @@
-"""Sequential design: seconds a step of every engine for sparse signals and small images, and what the design gains.
+"""Sequential design: seconds per step of every engine for sparse signals and small images, and what the design gains.
 
 Signals are Laplace, 40 measurements at first; images are generated, 100 measurements at first. A step is one warm
 posterior after new measurements; a suggestion is three leading eigenvectors.

@@ -1,4 +1,4 @@
-"""Large sparse Bayesian logistic regression: 50,000 × 40,000, 75 non-zeros a row, columns by Zipf's law.
+"""Large sparse Bayesian logistic regression: 50,000 × 40,000, 75 non-zeros per row, columns by Zipf's law.
 
 Diagonal, chevron and subspace Gaussian KL against the MAP of scikit-learn's lbfgs. Each runs in a process of its own on
 data read from a file, so that its peak memory is its own: what is reported is the largest resident memory less that of

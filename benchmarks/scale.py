@@ -248,11 +248,11 @@ HEADINGS = (
     "where",
     "seconds",
     "passes",
-    "s a pass",
+    "s per pass",
     "throughput ÷ in memory",
     "efficiency of 2",
     "share of dgemm",
-    "MB moved a pass",
+    "MB moved per pass",
     "peak MiB",
     "bound",
 )
@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--data", type=Path, help="folder for the rows, which stay there; a temporary one unless told")
-    parser.add_argument("--overhead", action="store_true", help="also measure what Dask costs a pass and a block")
+    parser.add_argument("--overhead", action="store_true", help="also measure what Dask costs per pass and a block")
     parser.add_argument("--write", type=Path, help="also write the tables into this page, between its marks")
     parser.add_argument("--cell", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -279,7 +279,7 @@ def main() -> None:
     said = table(HEADINGS, lines(cells, machine))
     if options.overhead:
         pass_, block = overhead()
-        said += f"\n\nDask, two processes: {1e3 * pass_:.3g} ms a pass and {1e3 * block:.3g} ms a block."
+        said += f"\n\nDask, two processes: {1e3 * pass_:.3g} ms per pass and {1e3 * block:.3g} ms a block."
         said += predicted(cells, pass_, block)
     print(said)
     if options.write:
@@ -304,7 +304,7 @@ def predicted(cells: list[dict[str, Any]], pass_: float, block: float) -> str:
         )
         for c in known
     ]
-    return "\n\n" + table(("rows", "where", "s a pass", "model"), told)
+    return "\n\n" + table(("rows", "where", "s per pass", "model"), told)
 
 
 def write_page(page: Path, said: str) -> None:
@@ -341,7 +341,7 @@ def trial(n: int, way: str) -> Trial:
             "passes": str(found["passes"]),
             "Gflop/s": rate / 1e9,
             "share of dgemm": rate / product_rate(),
-            "MB moved a pass": moved / found["passes"] / 1e6,
+            "MB moved per pass": moved / found["passes"] / 1e6,
         }
 
     calls: list[dict[str, Any]] = []
@@ -367,9 +367,9 @@ def tasks(size: str) -> list[Task]:
 
 
 def task(case: str, way: str, n: int, yardstick: str) -> Task:
-    """What is compared is a pass over the rows."""
+    """What is compared is per pass over the rows."""
     role = "yardstick" if way == yardstick else "latlin"
-    return Task(case, f"latlin, {way}", partial(trial, n, way), role=role, unit="s a pass")
+    return Task(case, f"latlin, {way}", partial(trial, n, way), role=role, unit="s per pass")
 
 
 if __name__ == "__main__":

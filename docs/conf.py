@@ -1,6 +1,8 @@
 """How the documentation is built; `make docs` runs it offline, and the pages it writes ask no network for anything."""
 
+import json
 import re
+from pathlib import Path
 
 from docutils import nodes
 
@@ -29,8 +31,10 @@ html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
 html_copy_source = False
 html_show_sourcelink = False
-# excerpts are fetched by a script, which browsers refuse for pages opened from a folder
+# Sphinx fetches excerpts, which browsers refuse for pages opened from a folder: here they come from texts.js
 html_show_search_summary = False
+#: letters of a page that excerpts can be taken from
+MOST_LETTERS = 30_000
 
 default_role = "literal"  # single backquotes in docstrings are code
 autosummary_generate = True
@@ -105,7 +109,26 @@ def describe_thumbnails(app, doctree):
             )
 
 
+def keep_text(app, pagename, templatename, context, doctree):
+    """Remember the text of a page; the page of the search gets the script that shows excerpts."""
+    if doctree is not None:
+        app.env.latlin_texts = getattr(app.env, "latlin_texts", {})
+        app.env.latlin_texts[pagename] = " ".join(doctree.astext().split())[:MOST_LETTERS]
+    if pagename == "search":
+        for name in ("texts.js", "excerpts.js"):
+            app.add_js_file(name)
+
+
+def write_texts(app, exception):
+    """The texts of all pages as a script, which a page in a folder may load."""
+    if exception is None and app.builder.format == "html":
+        texts = json.dumps(getattr(app.env, "latlin_texts", {}), ensure_ascii=False)
+        (Path(app.outdir) / "_static" / "texts.js").write_text(f"window.pageTexts = {texts};\n", encoding="utf8")
+
+
 def setup(app):
+    app.connect("html-page-context", keep_text)
+    app.connect("build-finished", write_texts)
     # after numpydoc, which has priority 500
     app.connect("autodoc-process-docstring", escape_docstring, priority=900)
     app.connect("autodoc-skip-member", skip_requests)

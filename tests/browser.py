@@ -71,18 +71,19 @@ class Browser:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
 
-    def open(self, path, width, height=900):
+    def open(self, path, width, height=900, query=""):
         """Load a file at a width in CSS pixels and wait until it is there."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.ask("Emulation.setDeviceMetricsOverride", **size)
         seen = len(self.events)
-        self.ask("Page.navigate", url=Path(path).resolve().as_uri())
+        self.ask("Page.navigate", url=Path(path).resolve().as_uri() + query)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events[seen:]):
             self.events.append(self._next())
 
-    def evaluate(self, expression):
-        """The value of an expression in the page."""
-        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+    def evaluate(self, expression, wait=False):
+        """The value of an expression in the page; of a promise, if it is waited for."""
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
+        return self.ask("Runtime.evaluate", **asked)["result"].get("value")
 
     def screenshot(self, path):
         """The whole page as PNG."""

@@ -4,6 +4,7 @@ import fnmatch
 import importlib.util
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -49,7 +50,9 @@ def test_the_commands_of_the_tour_run(tmp_path, monkeypatch):
 
     tour = PAGES["docs/tour.md"]
     monkeypatch.chdir(tmp_path)
-    exec(compile(tour.blocks("python")[0], "docs/tour.md", "exec"), {})
+    names = {}
+    for block in tour.blocks("python")[:2]:  # the two that write tables
+        exec(compile(block, "docs/tour.md", "exec"), names)
     commands = [line for block in tour.blocks("sh") for line in block.splitlines()]
     printed = {}
     for command in commands:
@@ -57,16 +60,30 @@ def test_the_commands_of_the_tour_run(tmp_path, monkeypatch):
         assert name == "latlin"
         result = CliRunner().invoke(app, words, env={"COLUMNS": "120"})
         assert result.exit_code == 0, f"{command}: {result.output}"
-        printed[words[0]] = result.output
-    assert {"fit", "compare", "report", "predict"} <= set(printed)
-    assert {"diabetes.latlin", "report.html", "predictions.csv"} <= {path.name for path in tmp_path.iterdir()}
+        printed[words[0], Path(words[1]).stem] = result.output
+    done = {("fit", "diabetes"), ("compare", "diabetes"), ("report", "diabetes"), ("predict", "diabetes")}
+    assert done | {("fit", "radon"), ("compare", "radon")} <= set(printed)
+    assert {"diabetes.latlin", "radon.latlin", "report.html", "predictions.csv"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
     # what the page shows is what is printed
     for claim in ("-2418.4794 (approximation)", "-5.4201 ± 0.0305", "R² 0.4979"):
         assert claim in tour.text
-        assert claim in " ".join(printed["fit"].split())
+        assert claim in " ".join(printed["fit", "diabetes"].split())
     for claim in ("-2418.479", "-2433.511", "-2433.536"):
         assert claim in tour.text
-        assert claim in printed["compare"]
+        assert claim in printed["compare", "diabetes"]
+    fitted, shown = (" ".join(words.split()) for words in (printed["fit", "radon"], tour.text))
+    for claim in (
+        "Given the other terms, log_radon falls with floor, rises with log_uranium.",
+        "The 85 levels of county differ (standard deviation 0.15, 90 % interval 0.072 to 0.23).",
+        "Model: fits (checked: coverage, hyperparameters, baseline)",
+        "floor -0.6383 0.06664 -0.748 -0.5288 0",
+    ):
+        assert claim in shown
+        assert claim in fitted
+    assert "-9.83 5.23 tie" in shown
+    assert "-9.83 5.23 tie" in " ".join(printed["compare", "radon"].split())
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -403,3 +403,10 @@ def test_frames_of_polars_and_arrow_give_the_numbers_of_pandas():
     expected = fits[0].predict(pandas.DataFrame(columns))
     for fit, make in zip(fits[1:], (polars.DataFrame, arrow.table), strict=True):
         np.testing.assert_allclose(fit.predict(make(columns)), expected, rtol=1e-10)
+
+
+def test_probabilities_of_a_sign_are_probabilities():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    rows = AdditiveModel("y ~ x").fit({"x": x, "y": -5.0 * x + 0.1 * rng.normal(size=200)}).effects().rows
+    assert all(0.0 <= row["p_positive"] <= 1.0 for row in rows)

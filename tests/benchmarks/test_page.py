@@ -50,12 +50,21 @@ def test_the_page_says_where_it_comes_from():
 
 def test_the_first_table_says_ahead_level_and_behind_and_why():
     (row,) = rows(made([OURS, PEER]), "[Quick")
-    assert row == "| [Quick things](#quick-things) | peer | 0.1 | ahead in 1 of 1 | compiled |"
+    assert row == "| [Quick things](#quick-things) | peer | 0.1 | ahead in 1 of 1 |"
+    assert "`quick.py`. compiled" in made([OURS, PEER])
     level = replace(OURS, case="N = 30", cost=1.0), replace(PEER, case="N = 30")
     (row,) = rows(made([OURS, PEER, *level]), "[Quick")
     assert "0.1 to 1 | ahead in 1 of 2, level in N = 30" in row
     (row,) = rows(made(behind()), "[Slow")
-    assert "ahead in 0 of 1, **behind** in N = 20 | no reason is written down" in row
+    assert "ahead in 0 of 1, **behind** in N = 20: no reason is written down" in row
+
+
+def test_numbers_are_folded_under_their_question():
+    text = made([OURS, PEER])
+    assert "<summary>How quick?</summary>\n\n`quick.py`" in text
+    assert text.count("<details>") == text.count("</details>") == 3
+    # a table inside raw markup needs blank lines around it to be a table
+    assert re.search(r"\n\n\| case \|.*?\|\n\n", text, re.S)
 
 
 def test_without_a_peer_nobody_is_ahead():
@@ -108,7 +117,7 @@ def test_every_file_has_a_section_even_without_numbers():
     text = page([], REASONS, QUESTIONS)
     assert "No run is stored yet" in text
     assert text.count("Not measured yet.") == 2
-    assert "`quick.py`: How quick?" in text
+    assert "<summary>How quick?</summary>\n\n`quick.py`." in text
 
 
 def test_a_case_of_two_sizes_is_shown_once_as_the_larger_has_it():
@@ -131,8 +140,8 @@ def test_a_run_that_was_resumed_is_one_run_and_says_how_long_it_took():
     (line,) = [line for line in text.splitlines() if line.startswith("* Size")]
     assert "latlin 0.1.0, other 2.0, third 3.0" in line
     assert line.endswith("It took 1.6 minutes.")
-    assert "`quick.py`: How quick? It took 1.5 minutes." in text
-    assert "`slow.py`: How slow? It took 6 s." in text
+    assert "`quick.py`. It took 1.5 minutes." in text
+    assert "`slow.py`. It took 6 s." in text
     assert "It took" not in made([OURS, PEER])
 
 

@@ -526,3 +526,18 @@ def test_all_problems_of_a_file_are_in_one_message(frame, tmp_path):
     table.drop(columns="name").assign(age=frame["age"].where(frame.index > 1)).to_csv(tmp_path / "t.csv", index=False)
     told = run("fit", tmp_path / "t.csv", "--target", "weight")
     assert_told(told, "missing values: 'age' 2 of 120 rows", "the target 'weight' is missing in 1 of 120 rows")
+
+
+def test_a_table_of_frequencies_is_a_table_of_its_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pandas.DataFrame({"sex": rng.choice(["f", "m"], 90), "answer": rng.choice(["no", "yes"], 90)})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.value_counts().rename("n").reset_index().to_csv(tmp_path / "table.csv", index=False)
+    evidence = []
+    for name, more in (("rows", ()), ("table", ("--frequency", "n"))):
+        words = ("fit", tmp_path / f"{name}.csv", "--target", "answer", "--folds", 0, "--out", tmp_path / name, *more)
+        result = run(*words)
+        assert result.exit_code == 0, result.output
+        assert "90 rows, 1 features" in result.output or "90 rows, 1 feature," in result.output
+        evidence.append(latlin.load(tmp_path / name).log_evidence_)
+    assert evidence[0] == pytest.approx(evidence[1], abs=1e-6)

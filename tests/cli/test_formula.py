@@ -59,6 +59,29 @@ def test_formulas_are_compared_in_pairs(folder):
     found = pandas.read_csv(folder / "compared.csv")
     assert found["formula"][0] == "y ~ x + (1 | clinic)"
     assert found["difference"][1] < -2 * found["±"][1] < 0
+    assert found["against the best"].tolist() == ["best", "worse"]
+
+
+def test_formulas_that_predict_alike_are_a_tie(folder):
+    result = run("compare", folder / "data.csv", "--formula", "y ~ x", "--formula", "y ~ 1 + x")
+    assert result.exit_code == 0, result.output
+    assert " tie " in result.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "instead"),
+    [("--exposure", "x", "offset(log(COLUMN))"), ("--categorical", "clinic", "C(COLUMN)"), ("--folds", "3", "one by")],
+)
+def test_options_that_a_formula_does_not_take_are_refused(folder, option, value, instead):
+    result = run("fit", folder / "data.csv", "--formula", "visits ~ x", "--family", "poisson", option, value)
+    assert result.exit_code == 1
+    assert f"{option} cannot be used with --formula" in result.stderr
+    assert instead in result.stderr
+
+
+def test_a_conclusion_comes_before_the_numbers(folder):
+    said = (folder / "said.txt").read_text()
+    assert said.index("y rises with x") < said.index("Model: fits") < said.index("log evidence")
 
 
 def test_the_summary_and_the_page_show_every_term(folder):
@@ -102,6 +125,7 @@ def test_gaps_of_the_columns_of_a_formula(folder):
         made = run(*words, "--missing", missing)
         assert made.exit_code == 0, made.stderr
         assert f"{rows} rows" in made.output
+        assert "Missing cells: 5 in 'y', 6 in 'x'" in made.output
 
 
 def test_ordered_classes_are_predicted_by_their_labels(folder):

@@ -46,3 +46,18 @@ def test_every_command_is_in_the_guide():
     text = PAGE.read_text("utf8")
     for command in app.registered_commands:
         assert f"latlin {command.callback.__name__}" in text
+
+
+@pytest.mark.parametrize(
+    "command", ["fit", "predict", "compare", "report", "summary", "cluster", "factors", "smooth", "demo"]
+)
+def test_help_shows_flags_as_flags_and_names_columns(command):
+    from typer.testing import CliRunner
+
+    from latlin.cli.app import app
+
+    said = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+    lines = [line for line in said.splitlines() if "--" in line and "--help" not in line]
+    assert not [line for line in lines if "<bool>" in line or "list[str]" in line or "TEXT  " in line]
+    if "--target" in said:
+        assert "COLUMN" in said

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from latlin.datasets import read_table, write_table
+from latlin.datasets.table import repeat_rows
 
 pandas = pytest.importorskip("pandas")
 
@@ -67,3 +68,18 @@ def test_what_is_no_table_is_said(tmp_path):
             read_table(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         write_table(tmp_path / "nowhere" / "t.csv", pandas.DataFrame({"a": [1]}))
+
+
+def test_rows_are_repeated_as_often_as_they_were_observed():
+    frame = pandas.DataFrame({"a": list("xyz"), "n": [2, 0, 1]})
+    assert repeat_rows(frame, "n").equals(pandas.DataFrame({"a": ["x", "x", "z"]}))
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"), [([1.5, 1, 1], "got 1.5 in row 1"), ([1, -1, 1], "row 2"), (["a", "b", "c"], "holds texts")]
+)
+def test_frequencies_that_are_no_counts_are_named(counts, words):
+    with pytest.raises(ValueError, match=words):
+        repeat_rows(pandas.DataFrame({"n": counts}), "n")
+    with pytest.raises(ValueError, match="must be a column"):
+        repeat_rows(pandas.DataFrame({"n": counts}), "m")

@@ -118,7 +118,7 @@ def test_an_image_with_two_kinds_of_filters():
         (lambda d: d.observe(np.ones((2, 3)), [1.0, 2.0]), "24 columns"),
         (lambda d: SequentialDesign(None, potentials.Laplace(), -1.0, dim=3), "noise_variance"),
         (lambda d: SequentialDesign(None, potentials.Laplace(), 1.0), "length of w"),
-        (lambda d: SequentialDesign([None, None], [potentials.Laplace()], 1.0, dim=3), "one a filter"),
+        (lambda d: SequentialDesign([None, None], [potentials.Laplace()], 1.0, dim=3), "one per filter"),
     ],
 )
 def test_bad_input_gets_a_sentence(call, match):

@@ -114,7 +114,7 @@ def effects_of(
     if len(known):
         ends = np.asarray(at.quantile(np.array([[0.5 - 0.5 * coverage], [0.5 + 0.5 * coverage]])))
         low[known], high[known] = ends[0][known], ends[1][known]
-        positive[known] = 1.0 - np.asarray(at.cdf(np.zeros(len(sd))))[known]
+        positive[known] = np.clip(1.0 - np.asarray(at.cdf(np.zeros(len(sd))))[known], 0.0, 1.0)
     columns = zip(mean, sd, low, high, positive, strict=True)
     table = [{"name": n, **dict(zip(COLUMNS, map(float, c), strict=True))} for n, c in zip(names, columns, strict=True)]
     return Effects(table, coverage, title, note)

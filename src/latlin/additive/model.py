@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
 from latlin.additive.blocks import block_problem
+from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
@@ -34,7 +35,7 @@ from latlin.potentials.base import Potential
 DRAWS = 4000
 
 
-class AdditiveModel(Archived, BaseEstimator):
+class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters
@@ -379,12 +380,6 @@ class AdditiveModel(Archived, BaseEstimator):
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
-
-    def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
-        """Draws of all coefficients of all terms, in the order of `posterior_`, of shape (n_samples, unknowns)."""
-        check_is_fitted(self, "posterior_")
-        rng = generator(self.random_state if random_state is None else random_state)
-        return np.asarray(self.posterior_.sample(whole("n_samples", n_samples, 1), rng))
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
         """Probabilities of the classes, one row each, in the order of `classes_`; for binary and ordered families."""

@@ -24,6 +24,7 @@ from latlin.cli.options import (
     FamilyNames,
     Formula,
     Formulas,
+    Frequency,
     Graph,
     Levels,
     Missing,
@@ -45,7 +46,8 @@ from latlin.cli.options import (
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
 
 app = typer.Typer(
-    help="Deterministic Bayesian inference in latent linear models.",
+    help="Bayesian regression, hierarchical models, curves, factors and clusters of a table. "
+    "Start with 'latlin demo', or 'latlin fit data.csv --target COLUMN'.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -53,7 +55,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def latlin_command(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version and exit.")] = False,
 ) -> None:
     """Posteriors, their evidence, and whether it is exact, a bound or an approximation."""
     if version:
@@ -80,6 +82,7 @@ def fit(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    frequency: Frequency = "",
     coding: Coding = "treatment",
     reference: Reference = None,
     missing_values: MissingValues = "",
@@ -92,10 +95,10 @@ def fit(
     draws: Annotated[int, typer.Option(min=200, help="Draws for the check of the approximation.")] = 4000,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", metavar="", help="Show the steps of the engine.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a Bayesian regression or classification to a table, and write the model to a file."""
+    """Fit a regression, a classification or a hierarchical model to a table, and write it to a file."""
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -105,9 +108,12 @@ def fit(
 
         check_place(out)
         if formula:
-            from latlin.cli.formula import fit_formula
+            from latlin.cli.formula import fit_formula, refuse_beside_formula
 
-            table = read_file(data, sep, decimal, missing_values)
+            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
+            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
+            refuse_beside_formula({**beside, "reference": reference, "folds": folds, "scheduler": scheduler})
+            table = read_file(data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
@@ -116,12 +122,13 @@ def fit(
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if scheduler is None and not _is_pattern(data):
             with steps("Reading", 1, quiet):
-                table = read_file(data, sep, decimal, missing_values)
+                table = read_file(data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
             from latlin.cli.fit import fit_blocks
 
+            _refuse_frequency(frequency)
             with schedulers.scheduler(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
         save_and_tell(model, out, screen())
@@ -138,7 +145,9 @@ def predict(
     missing: Annotated[
         str | None, typer.Option(help="error, drop, mean, …; as the model was fitted unless given.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar="", help="Keep the columns of the table beside the predictions.")
+    ] = False,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
@@ -178,7 +187,9 @@ def compare(
     formula: Formulas = None,
     graph: Graph = None,
     family: FamilyNames = "",
-    engine: Annotated[str, typer.Option(help="Engines, with commas between.")] = "",
+    engine: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Engines: map, laplace, lvb, ep, gkl, ai-kl, mean-field.")
+    ] = "",
     prior_scale: PriorScale = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
     missing: Missing = "error",
@@ -190,14 +201,19 @@ def compare(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    frequency: Frequency = "",
     coding: Coding = "treatment",
     reference: Reference = None,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
     folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
-    group: Annotated[str, typer.Option(help="A column: rows of one group are held out together.")] = "",
-    time: Annotated[str, typer.Option(help="A column: rows are predicted from earlier ones only.")] = "",
+    group: Annotated[
+        str, typer.Option(metavar="COLUMN", help="A column: rows of one group are held out together.")
+    ] = "",
+    time: Annotated[
+        str, typer.Option(metavar="COLUMN", help="A column: rows are predicted from earlier ones only.")
+    ] = "",
     scheduler: Scheduler = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -213,9 +229,14 @@ def compare(
         if out is not None:
             table_ending(check_place(out))
         if formula:
-            from latlin.cli.formula import compare_formulas
+            from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
-            table = read_file(data, sep, decimal, missing_values)
+            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
+            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
+            refuse_beside_formula(
+                {**beside, "reference": reference, "group": group, "time": time, "scheduler": scheduler}
+            )
+            table = read_file(data, sep, decimal, missing_values, frequency)
             rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
             if out is not None:
                 _write_rows(out, rows)
@@ -225,11 +246,12 @@ def compare(
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if scheduler is None and not _is_pattern(data):
-            table = read_file(data, sep, decimal, missing_values)
+            table = read_file(data, sep, decimal, missing_values, frequency)
             found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
+            _refuse_frequency(frequency)
             with schedulers.scheduler(scheduler or "threads"):
                 found = compare_blocks(str(data), choices, how, _answer())
         tell_comparison(found, folds, screen())
@@ -299,11 +321,17 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for what the tour writes.")] = Path("latlin-demo"),
     debug: Debug = False,
 ) -> None:
-    """The tour: fit, compare the engines, diagnose, and write the report of the breast-cancer data."""
+    """The tour in a minute: fit real data, compare engines, write a report, and pool counties with few houses."""
     with one_sentence(debug):
         from latlin.cli.demo import run_demo
 
         run_demo(_folder(out), screen())
+
+
+def _refuse_frequency(frequency: str) -> None:
+    """Rows in blocks are not repeated."""
+    if frequency:
+        raise ValueError("--frequency is for one table in memory: repeat the rows of the files instead")
 
 
 def _needed(target: str) -> str:

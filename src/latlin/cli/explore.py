@@ -94,8 +94,8 @@ def factors(
 
 def smooth(
     data: Data,
-    target: Annotated[str, typer.Option("--target", "-t", help="The column that goes up and down.")],
-    along: Annotated[str, typer.Option(help="The column along which it does: numbers or dates.")],
+    target: Annotated[str, typer.Option("--target", "-t", metavar="COLUMN", help="The column that goes up and down.")],
+    along: Annotated[str, typer.Option(metavar="COLUMN", help="The column along which it does: numbers or dates.")],
     out: Page = Path("curve.html"),
     table: TableOut = None,
     model: ModelOut = None,

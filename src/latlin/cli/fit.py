@@ -101,7 +101,7 @@ def _held_out(prepared: Prepared, how: Fitting, chosen: str) -> str:
         estimator = make_estimator(replace(prepared.target, family=family), how.engine, how.prior_scale)
         score, _ = held_out_score(estimator, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
         scores.append(f"{family} {score:.3f}")
-    return f"; held out, nat per row: {', '.join(scores)}"
+    return f"; mean log probability per held-out row: {', '.join(scores)}"
 
 
 def assessed(

@@ -19,6 +19,7 @@ from latlin.datasets.encoding import checked_missing, fill_missing
 from latlin.datasets.table import Frame, read_table
 from latlin.numerics.archived import load_with_card, save_with_card
 from latlin.report.additive import render_additive
+from latlin.report.additive_words import AdditiveFacts, describe_additive
 
 #: the mark of a card of an additive model
 KIND = "additive"
@@ -26,11 +27,23 @@ KIND = "additive"
 FAMILIES = {"linear": "gaussian", "logistic": "bernoulli", "robust": "student-t"}
 
 
+#: what an option that a formula does not take is written as
+INSTEAD = {
+    "exposure": "write offset(log(COLUMN)) in the formula",
+    "trials": "write 'y | trials(COLUMN) ~ …'",
+    "event": "write 'y | event(COLUMN) ~ …'",
+    "categorical": "write C(COLUMN) in the formula",
+    "drop": "a formula uses only the columns that it names",
+    "group": "in Python, loo(group) leaves out whole groups",
+    "folds": "rows are left out one by one, without folds",
+}
+
+
 class Additive(NamedTuple):
-    """A model of a formula, and what leave-one-out said of it."""
+    """A model of a formula, and what is said of it."""
 
     estimator: AdditiveModel
-    loo: str
+    facts: AdditiveFacts
 
 
 def fit_formula(
@@ -43,14 +56,22 @@ def fit_formula(
     console: Console,
     missing: str = "error",
 ) -> None:
-    """Fit, say what was found, and write the model."""
-    frame = filled(table, formula, missing)
+    """Fit, print what was found, and write the model."""
+    frame, notes = filled(table, formula, missing)
     model = _fitted(frame, formula, family, engine, graph)
+    facts = describe_additive(model, frame)
+    console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes, *facts.conclusion(), ""])))
     console.print(plain_lines(repr(model.summary())))
-    said = repr(model.loo())
-    console.print(plain_lines(f"leave-one-out: {said}"))
-    save_with_card(out, model, {"kind": KIND, "loo": said})
+    console.print(plain_lines(f"leave-one-out: {facts.loo}") if facts.loo else "")
+    save_with_card(out, model, {"kind": KIND, **facts.to_card()})
     console.print(f"Saved {plain(out)}")
+
+
+def refuse_beside_formula(given: dict[str, Any]) -> None:
+    """Options that a formula does not take are refused, never passed over in silence."""
+    for name in (name for name, value in given.items() if value):
+        instead = INSTEAD.get(name, "prepare the column in the table first")
+        raise ValueError(f"--{name} cannot be used with --formula: {instead}")
 
 
 def compare_formulas(
@@ -66,9 +87,10 @@ def compare_formulas(
     if len(formulas) < 2:
         raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
     # one table for all formulas, so that rows are the same
-    frame = filled(
+    frame, notes = filled(
         frame, formulas[0] + " + " + " + ".join(formula.partition("~")[2] for formula in formulas[1:]), missing
     )
+    console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes])))
     tried = []
     for formula in formulas:
         start = time.perf_counter()
@@ -79,7 +101,9 @@ def compare_formulas(
     rows = []
     for formula, model, loo, took in tried:
         difference, error = loo.compare(best) if loo is not best else (0.0, 0.0)
+        place = "best" if loo is best else "tie" if abs(difference) <= 2.0 * error else "worse"
         found = {"formula": formula, "leave-one-out": loo.elpd, "difference": difference, "±": error}
+        found["against the best"] = place
         kind = {"log evidence": float(model.log_evidence_), "kind": model.evidence_kind_}
         rows.append({**found, **kind, "seconds": took})
     shown = [
@@ -88,6 +112,7 @@ def compare_formulas(
             decimal(row["leave-one-out"], ".2f"),
             decimal(row["difference"], ".2f"),
             decimal(row["±"], ".2f"),
+            row["against the best"],
             decimal(row["log evidence"], ".2f"),
             row["kind"],
             decimal(row["seconds"], ".2g"),
@@ -96,7 +121,8 @@ def compare_formulas(
     ]
     console.print(table(list(rows[0]), shown))
     console.print(
-        "Differences of leave-one-out log densities from the best, in pairs of rows, with their standard error."
+        "Differences of leave-one-out log densities from the best, in pairs of rows, with their standard error; "
+        "within two standard errors it is a tie."
     )
     return rows
 
@@ -109,17 +135,36 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
         raise ValueError(f"{os.fspath(path)} is not a model written by 'latlin fit': {error}") from error
     if not isinstance(estimator, AdditiveModel):
         return None
-    return Additive(estimator, str(card["loo"]) if isinstance(card, dict) and card.get("kind") == KIND else "")
+    known = card if isinstance(card, dict) and card.get("kind") == KIND else {}
+    return Additive(estimator, AdditiveFacts.from_card(known))
 
 
-def filled(frame: Frame, formula: str, missing: str) -> Frame:
-    """The columns that a formula names, without gaps as the policy says; rows without a response are left out."""
-    if checked_missing(missing) == "error":
-        return frame
+def filled(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[str]]:
+    """The columns that a formula names, without gaps as the policy says, and what was done about these.
+
+    Rows without a response are left out unless the policy is "error".
+    """
+    if checked_missing(missing) == "indicator":
+        raise ValueError("--missing indicator cannot be used with --formula, which names its columns: use drop or mean")
     goal, _, rest = formula.partition("~")
     response, others = _named_columns(frame, goal), _named_columns(frame, rest)
-    known = frame[[*response, *(name for name in others if name not in response)]].dropna(subset=response)
-    return fill_missing(known.drop(columns=response), missing).join(known[response])
+    named = frame[[*response, *(name for name in others if name not in response)]]
+    gaps = {name: int(count) for name, count in named.isna().sum().items() if count}
+    counts = ", ".join(f"{count} in {name!r}" for name, count in gaps.items())
+    if missing == "error":
+        if gaps:
+            raise ValueError(
+                f"the columns of the formula have missing cells: {counts}. Leave these rows out with --missing drop, "
+                "or fill the cells with --missing mean or model"
+            )
+        return frame, []
+    known = named.dropna(subset=response)
+    made = fill_missing(known.drop(columns=response), missing).join(known[response])
+    left = len(frame) - len(made)
+    did = f"{left} of {len(frame)} rows were left out" if left else ""
+    if missing != "drop" and any(name not in response for name in gaps):
+        did += f"{'; ' if did else ''}gaps in columns that explain were filled (--missing {missing})"
+    return made, [f"Missing cells: {counts}; {did}."] if gaps else []
 
 
 def _named_columns(frame: Frame, words: str) -> list[str]:
@@ -145,8 +190,7 @@ def predict_formula(model: Additive, frame: Frame, interval: float, keep: bool) 
 
 def report_formula(model: Additive, title: str | None) -> str:
     """The page of a model."""
-    note = f"Rows left out one by one: {model.loo}." if model.loo else ""
-    return render_additive(model.estimator, title, note)
+    return render_additive(model.estimator, title, model.facts)
 
 
 def _fitted(frame: Frame, formula: str, family: str, engine: str, graph: Path | None) -> AdditiveModel:

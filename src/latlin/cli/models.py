@@ -293,7 +293,9 @@ def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> lis
     """What became of missing values and of columns that say nothing."""
     notes = []
     if gaps and encoding.missing == "drop":
-        notes.append(f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}).")
+        notes.append(
+            f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}). Row numbers count the others."
+        )
     if gaps and encoding.missing in FILLED:
         notes.append(f"Missing values {FILLED[encoding.missing]}: {listed_gaps(gaps)}.")
     if encoding.left_out:

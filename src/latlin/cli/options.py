@@ -11,7 +11,9 @@ Data = Annotated[
     Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by 'latlin fit'.")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="The column to explain; a formula names it itself.")]
+TargetName = Annotated[
+    str, typer.Option("--target", "-t", metavar="COLUMN", help="The column to explain; a formula names it itself.")
+]
 Missing = Annotated[
     str,
     typer.Option(
@@ -19,12 +21,12 @@ Missing = Annotated[
         "other columns)."
     ),
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between.")]
-Categorical = Annotated[list[str] | None, typer.Option(help="Columns whose numbers are levels, with commas between.")]
-Dates = Annotated[list[str] | None, typer.Option(help="Columns of dates to make features of, with commas between.")]
+Drop = Annotated[list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns to leave out.")]
+Categorical = Annotated[list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns whose numbers are levels.")]
+Dates = Annotated[list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of dates to make features of.")]
 Numbers = Annotated[
     list[str] | None,
-    typer.Option(help="Columns of numbers written like $12.30, 1,234 or 12 %, with commas between."),
+    typer.Option(metavar="COLUMN,…", help="Columns of numbers written like $12.30, 1,234 or 12 %."),
 ]
 Coding = Annotated[
     str,
@@ -34,46 +36,62 @@ Coding = Annotated[
 ]
 Reference = Annotated[
     list[str] | None,
-    typer.Option(help="COLUMN=LEVEL: the level that others are compared with, the first unless given; with commas."),
+    typer.Option(metavar="COLUMN=LEVEL,…", help="The level that others are compared with, the first unless given."),
 ]
-MissingValues = Annotated[str, typer.Option(help="Texts that mean a missing value, with commas between: 'n/a,?'.")]
+MissingValues = Annotated[str, typer.Option(metavar="TEXT,…", help="Texts that mean a missing value, such as 'n/a,?'.")]
 Separator = Annotated[
     str | None, typer.Option(help="What separates columns of a text file; by its ending unless given.")
 ]
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . or ,")]
-Levels = Annotated[str, typer.Option(help="Ordered levels of the target, lowest first, with commas between.")]
+Levels = Annotated[str, typer.Option(metavar="LEVEL,…", help="Ordered levels of the target, lowest first.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
-Exposure = Annotated[str, typer.Option(help="The column of exposures of counts or amounts.")]
-Trials = Annotated[str, typer.Option(help="The column of trials, for the family binomial.")]
-Event = Annotated[str, typer.Option(help="The column of events (1 seen, 0 censored), for survival times.")]
+Exposure = Annotated[str, typer.Option(metavar="COLUMN", help="The column of exposures of counts or amounts.")]
+Frequency = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column that counts how often each row was observed.")
+]
+Trials = Annotated[str, typer.Option(metavar="COLUMN", help="The column of trials, for the family binomial.")]
+Event = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column of events (1 seen, 0 censored), for survival times.")
+]
 Scheduler = Annotated[
     str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
 ]
 SafeCsv = Annotated[
-    bool, typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @).")
+    bool,
+    typer.Option("--safe-csv", metavar="", help="An apostrophe before texts that a spreadsheet would run (= + - @)."),
 ]
 Formula = Annotated[
-    str, typer.Option(help="An additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.")
+    str,
+    typer.Option(
+        metavar="FORMULA",
+        help="A hierarchical or additive model, such as 'y ~ x + (1 | g) + s(t)', in place of a target.",
+    ),
 ]
 Formulas = Annotated[
-    list[str] | None, typer.Option(help="Additive models to compare by leave-one-out; give it twice or more.")
+    list[str] | None,
+    typer.Option(metavar="FORMULA", help="Additive models to compare by leave-one-out; give it twice or more."),
 ]
-FamilyNames = Annotated[
-    str, typer.Option(help="Families, with commas between; those that suit the target unless given.")
-]
+FamilyNames = Annotated[str, typer.Option(metavar="NAME,…", help="Families; those that suit the target unless given.")]
 Graph = Annotated[Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")]
 FamilyName = Annotated[
-    str, typer.Option(help="auto, linear, robust, logistic, poisson, negative-binomial, gamma, beta, weibull, …")
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="auto (by the values of the target), linear, robust, sparse; logistic, probit, ordinal; poisson, "
+        "negative-binomial, generalised-poisson, zero-inflated-…, hurdle-…; binomial, beta-binomial, beta; gamma, "
+        "inverse-gaussian, log-normal, tweedie; weibull, exponential, log-logistic.",
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress bars.")]
+Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show where an error came from.")]
 
 
-def read_file(data: Path, sep: str | None, decimal: str, missing_values: str) -> Any:
-    """The table of a file, as the options say."""
-    from latlin.datasets.table import read_table
+def read_file(data: Path, sep: str | None, decimal: str, missing_values: str, frequency: str = "") -> Any:
+    """The table of a file, as the options say; each row as often as it was observed."""
+    from latlin.datasets.table import read_table, repeat_rows
 
-    return read_table(data, sep=sep, decimal=decimal, missing_values=split(missing_values))
+    table = read_table(data, sep=sep, decimal=decimal, missing_values=split(missing_values))
+    return repeat_rows(table, frequency) if frequency else table
 
 
 def names_of(given: list[str] | None) -> tuple[str, ...]:

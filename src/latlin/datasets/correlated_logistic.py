@@ -1,6 +1,6 @@
 """The logistic problems of Challis (2013), §5.2: correlated covariates, weights and labels from the model.
 
-w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry a row, scaled to unit
+w ~ N(0, I); covariates standard normal, mixed by the identity plus one standard normal entry per row, scaled to unit
 variance; labels y = ±1 with probability σ(y wᵀx). The text does not say whether labels are drawn from the covariates
 as they are after the scaling (here, unless given) or before it.
 """

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from latlin.numerics.atomic import replacing
 from latlin.numerics.options import listed
 
@@ -70,6 +72,39 @@ def read_table(
     if not len(frame):
         raise ValueError(f"{source} has column names but no rows")
     return frame
+
+
+#: rows of a table of frequencies at most, written out
+MOST_REPEATED = 10_000_000
+
+
+def repeat_rows(frame: Frame, frequency: str) -> Frame:
+    """A table in which every row comes as often as a column says; that column is gone.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> repeat_rows(pandas.DataFrame({"city": ["Rome", "Oslo"], "n": [2, 1]}), "n")["city"].tolist()
+    ['Rome', 'Rome', 'Oslo']
+    """
+    if frequency not in frame.columns:
+        raise ValueError(f"frequency must be a column of the table, got {frequency!r:.80}")
+    try:
+        counts = frame[frequency].to_numpy(float)
+    except (TypeError, ValueError):
+        raise ValueError(f"column {frequency!r} holds texts; frequencies are whole numbers") from None
+    wrong = np.flatnonzero(~(np.isfinite(counts) & (counts >= 0.0) & (counts == np.floor(counts))))
+    if len(wrong):
+        raise ValueError(
+            f"column {frequency!r} must hold whole numbers from 0 on, got {counts[wrong[0]]:g} in row {wrong[0] + 1}"
+        )
+    if counts.sum() > MOST_REPEATED:
+        raise ValueError(
+            f"column {frequency!r} counts {counts.sum():.3g} rows, more than {MOST_REPEATED:,}; in Python, use "
+            "sample_weight"
+        )
+    rows = np.repeat(np.arange(len(frame)), counts.astype(int))
+    return frame.drop(columns=frequency).iloc[rows].reset_index(drop=True)
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:

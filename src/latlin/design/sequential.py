@@ -32,7 +32,7 @@ class SequentialDesign:
     ----------
     filters : matrix, sparse matrix, LinearOperator, None, or a sequence of these
         B: rows whose responses are sparse; None is the identity. See `finite_differences` and `wavelet_transform`.
-    prior : Potential, or a sequence with one a filter
+    prior : Potential, or a sequence with one per filter
         Of the responses, such as `potentials.Laplace(scale=0.1)`.
     noise_variance : float
         ν² of a measurement.
@@ -173,7 +173,7 @@ def _site_factors(filters: Any, prior: Potential | Sequence[Potential]) -> list[
     if not matrices:
         raise ValueError("filters must be a matrix or a list of matrices, got none")
     if len(priors) != len(matrices):
-        raise ValueError(f"prior must be one potential or one a filter, got {len(priors)} for {len(matrices)} filters")
+        raise ValueError(f"prior must be one potential or one per filter, got {len(priors)} for {len(matrices)} filters")
     try:
         return [SiteFactor(matrix, potential) for matrix, potential in zip(matrices, priors, strict=True)]
     except ValueError as error:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
+from latlin.diagnostics.inference_data import inference_data
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.sites import Sites
@@ -167,18 +168,6 @@ def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str
     }
 
 
-def inference_data(posterior: Posterior, design: Design, names: list[str], w: Array) -> Any:
-    """An `arviz.InferenceData`; of ArviZ 1 and later the `DataTree` that took its place."""
-    try:
-        import arviz
-    except ImportError as error:
-        raise ImportError("to_arviz() needs ArviZ: pip install 'latlin[arviz]'") from error
-    groups: dict[str, Any] = dict(inference_groups(posterior, design, w))
-    named: dict[str, Any] = {"coords": {"feature": names}, "dims": {"coef": ["feature"]}}
-    is_one = int(getattr(arviz, "__version__", "0").partition(".")[0]) >= 1
-    return arviz.from_dict(groups, **named) if is_one else arviz.from_dict(**groups, **named)
-
-
 #: unknowns whose names are kept with a posterior
 MOST_NAMES = 10_000
 
@@ -276,5 +265,6 @@ class Description:
         found = []
         for fit in self._fits:
             w = fit.posterior.sample(n_samples, rng)
-            found.append(inference_data(fit.posterior, self._design, self._feature_names(), w))
+            groups = inference_groups(fit.posterior, self._design, w)
+            found.append(inference_data(groups, {"feature": self._feature_names()}, {"coef": ["feature"]}))
         return found[0] if len(found) == 1 else found

@@ -180,7 +180,12 @@ def checks_of_searches(
 def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
     if fit.posterior.caution is not None:
-        return Check("hyperparameters", False, fit.posterior.caution[1], "Give it a number, or integrate over it")
+        return Check(
+            "hyperparameters",
+            False,
+            fit.posterior.caution[1],
+            "Use hyperparameters='integrate', or give the prior scale a number",
+        )
     spans = ranges_of(problem)
     for name in learnt:
         value = np.atleast_1d(np.asarray(fit.values[name], float))

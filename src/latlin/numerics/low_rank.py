@@ -1,6 +1,6 @@
 """The Gaussian N(c, FFᵀ + Ψ) with K factors and a diagonal Ψ, without ever forming a d×d matrix.
 
-Loadings are stored as Fᵀ, one factor a row (K×d), so that long vectors are contiguous. Every sum over the d
+Loadings are stored as Fᵀ, one factor per row (K×d), so that long vectors are contiguous. Every sum over the d
 coordinates runs over blocks in float64, whatever the storage. Woodbury's identity with M = I + FᵀΨ⁻¹F gives
 
     (FFᵀ + Ψ)⁻¹ = Ψ⁻¹ − Ψ⁻¹F M⁻¹ FᵀΨ⁻¹,    log det(FFᵀ + Ψ) = log det M + Σ_i log ψ_i.

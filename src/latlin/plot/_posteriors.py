@@ -1,4 +1,4 @@
-"""Coefficients with their intervals, one a line: the forest plot."""
+"""Coefficients with their intervals, one per line: the forest plot."""
 
 from __future__ import annotations
 

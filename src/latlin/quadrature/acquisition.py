@@ -73,7 +73,7 @@ def resolve_score(acquisition: str, ucb_weight: float) -> Score:
 def spread(measure: Standard, n: int, rng: np.random.Generator) -> Array:
     """n low-discrepancy points of the measure."""
     size = 1 << max(n - 1, 0).bit_length()
-    return measure.place(_inside(qmc.Sobol(measure.dim + 1, rng=rng).random(size)[:n]))
+    return measure.place(_inside(qmc.Sobol(measure.dim + 1, seed=rng).random(size)[:n]))
 
 
 def choose(belief: Belief, score: Score, measure: Standard, count: int, rng: np.random.Generator) -> Array:

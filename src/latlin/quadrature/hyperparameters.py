@@ -203,7 +203,7 @@ def _draws(posterior: HyperparameterPosterior, theta: Array) -> tuple[Array, Arr
     precision, axes = np.linalg.eigh(-_hessian(posterior, theta))
     precision = np.maximum(precision, 0.25)
     count = DRAWS if len(posterior.likelihood.values) < MANY else DRAWS_OF_MANY
-    sobol = qmc.Sobol(len(theta), rng=np.random.default_rng(0)).random(count)
+    sobol = qmc.Sobol(len(theta), seed=np.random.default_rng(0)).random(count)
     white = ndtri(np.clip(sobol, 1e-6, 1.0 - 1e-6))
     white[0] = 0.0
     draws = np.clip(theta + (white / np.sqrt(precision)) @ axes.T, *posterior.bounds.T)

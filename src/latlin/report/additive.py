@@ -1,4 +1,4 @@
-"""The page of an additive model: coefficients, hyperparameters, and every term with its picture."""
+"""The page of an additive model: a conclusion, the coefficients, every term with its picture, the checks."""
 
 from __future__ import annotations
 
@@ -7,44 +7,53 @@ from typing import Any
 import numpy as np
 
 import latlin
+from latlin.report.additive_words import AdditiveFacts, describe_additive, response_words
 from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, paragraph, section, table, text, tiles
+from latlin.report.markup import figure, number, opening, paragraph, section, table, text
 from latlin.report.page import page_of
+from latlin.report.sections import checks_table
+from latlin.report.technical import technical_part
+from latlin.report.words import coefficient_words
 
 #: levels of a term shown at most
 MOST = 40
 
 
-def render_additive(model: Any, title: str | None = None, note: str = "") -> str:
+def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts | None = None) -> str:
     """The page of a fitted `AdditiveModel`, as text.
 
     Parameters
     ----------
     model : AdditiveModel
     title : str, optional
-    note : str
-        A sentence for the head, such as what `loo()` says.
+    facts : AdditiveFacts, optional
+        What is said of it, of `describe_additive`; made here unless given.
     """
+    facts = describe_additive(model) if facts is None else facts
     heading = title or str(model.formula or "additive model")
-    parts = [_head(model, heading, note)]
+    parts = [_head(model, heading, facts)]
     if "fixed" in model.term_names_:
-        parts.append(section("Coefficients", _effects(model.effects().rows)))
-    if len(model.hyperparameters_):
-        parts.append(section("Hyperparameters", hyperparameter_table(model.hyperparameters_)))
+        family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
+        meaning = coefficient_words(family, response_words(model), "the second class")
+        parts.append(section("Coefficients", paragraph(meaning), _effects(model.effects().rows)))
     parts += [_term(model, name) for name in model.term_names_ if name != "fixed"]
-    parts.append(section("The fit", paragraph(model.message_)))
+    if facts.checks.checks:
+        parts.append(section(f"Model: {facts.checks.verdict}", checks_table(facts.checks.checks)))
+    parts.append(technical_part(model))
+    if facts.loo:
+        parts.append(section("Technical part: leave-one-out", paragraph(f"Rows left out one by one: {facts.loo}.")))
     return page_of(heading, "".join(parts), latlin.__version__)
 
 
-def _head(model: Any, title: str, note: str) -> str:
-    kind = "" if model.evidence_kind_ == "none" else model.evidence_kind_
+def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
     entries = [
         ("Family", str(model.family), f"{len(model.term_names_)} terms"),
-        ("Log evidence", number(float(model.log_evidence_), 6), kind or "a prior is flat"),
-        ("Fit", "converged" if model.converged_ else "not converged", model.posterior_.engine),
+        ("Fit", "converged" if model.converged_ else "not converged", ""),
     ]
-    lead = f"An additive model by latlin {latlin.__version__}. {note}"
-    return f"<header><h1>{text(title)}</h1>{paragraph(lead, 'lead')}{tiles(entries)}</header>"
+    if facts.checks.checks:
+        entries.append(("Model", facts.checks.verdict, ""))
+    lead = f"An additive model by latlin {latlin.__version__}."
+    return opening(title, lead, facts.conclusion(), entries)
 
 
 def _effects(rows: list[dict[str, Any]]) -> str:
@@ -61,16 +70,6 @@ def _effects(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     return table("coefficients", headings, lines)
-
-
-def hyperparameter_table(found: Any) -> str:
-    """Name, mean, standard deviation, ends and prior of what was learnt."""
-    headings = [("name", ""), ("mean", "num"), ("sd", "num"), ("5 %", "num"), ("95 %", "num"), ("prior", "")]
-    lines = [
-        (text(row["name"]), *(number(row[key]) for key in ("mean", "sd", "5%", "95%")), text(row["prior"]))
-        for row in found.rows
-    ]
-    return table("learnt", headings, lines)
 
 
 def _term(model: Any, name: str) -> str:

@@ -187,7 +187,7 @@ def trace_chart(trace: list[float]) -> str:
     """The objective after each step."""
     steps = [(float(step + 1), value) for step, value in enumerate(trace)]
     alt = f"The objective rose from {trace[0]:.6g} to {trace[-1]:.6g} in {len(trace)} steps shown."
-    chart = Chart((1.0, float(max(len(trace), 2))), (min(trace), max(trace)), "step", "objective, nat", alt=alt)
+    chart = Chart((1.0, float(max(len(trace), 2))), (min(trace), max(trace)), "step", "objective", alt=alt)
     chart.line(steps, "curve")
     chart.marks(steps if len(steps) <= 40 else steps[-1:], "mark", 2.5)
     return chart.render()

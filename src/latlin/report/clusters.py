@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, number, paragraph, section, table, text, tiles
+from latlin.report.markup import figure, number, opening, section, table, text
 from latlin.report.page import page_of
+from latlin.report.technical import technical_part
 
 #: clusters that have a colour of their own, rows drawn, and features listed per cluster, at most
 COLOURS, MOST_ROWS, MOST_FEATURES = 6, 1500, 4
@@ -36,11 +37,10 @@ def render_clusters(model: Any, X: Any, names: list[str], title: str = "Clusters
     label, size = ranked_labels(shares)
     apart = differences(X, label, len(size))
     parts = [
-        _head(model, title, X, size),
-        section("What was found", *[paragraph(words) for words in conclusion(size, shares, apart, names)]),
+        _head(model, title, X, size, conclusion(size, shares, apart, names)),
         section("The clusters", _table(X, label, size, apart, names), _picture(X, label, apart, names)),
         section("How sure the rows are", figure(_certainty(shares), "Rows by the probability of their own cluster.")),
-        section("The fit", paragraph(model.message_)),
+        technical_part(model),
     ]
     return page_of(title, "".join(parts), latlin.__version__)
 
@@ -96,15 +96,14 @@ def _mean(rows: Array) -> Array:
     return np.asarray(np.nansum(rows, axis=0) / seen)
 
 
-def _head(model: Any, title: str, X: Array, size: NDArray[np.intp]) -> str:
+def _head(model: Any, title: str, X: Array, size: NDArray[np.intp], found: list[str]) -> str:
     entries = [
         ("Clusters", str(len(size)), f"of at most {model.n_components}"),
         ("Rows", str(len(X)), f"{X.shape[1]} features"),
-        ("Log evidence", number(float(model.lower_bound_), 6), model.bound_kind_),
         ("Fit", "converged" if model.converged_ else "not converged", f"{model.n_iter_} steps"),
     ]
     lead = f"A Bayesian Gaussian mixture by latlin {latlin.__version__}."
-    return f"<header><h1>{text(title)}</h1>{paragraph(lead, 'lead')}{tiles(entries)}</header>"
+    return opening(title, lead, found, entries)
 
 
 def _table(X: Array, label: NDArray[np.intp], size: NDArray[np.intp], apart: Array, names: list[str]) -> str:

@@ -53,9 +53,11 @@ def count_words(facts: Facts) -> str:
     if facts.evidence_kind == "none" or not found.total:
         return ""
     levels = ", a column of levels counted once" if facts.factors else ""
+    weak = any(check.name == "baseline" and not check.passed for check in facts.checks)
+    but = ", but together they do not clearly predict held-out rows better" if weak and found.n_clear else ""
     return (
         f"{found.n_clear} of {found.total} features {'has' if found.n_clear == 1 else 'have'} a clear effect "
-        f"({100 * facts.coverage:.0f} % probability{levels})."
+        f"({100 * facts.coverage:.0f} % probability{levels}){but}."
     )
 
 

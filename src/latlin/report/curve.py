@@ -9,10 +9,10 @@ from scipy.special import ndtri
 
 import latlin
 from latlin.numerics.arrays import Array
-from latlin.report.additive import hyperparameter_table
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, number, paragraph, section, text, tiles
+from latlin.report.markup import figure, number, opening, section
 from latlin.report.page import page_of
+from latlin.report.technical import technical_part
 
 #: places of a curve, rows drawn at most, and coverage of the band
 PLACES, MOST_ROWS, COVERAGE = 160, 1500, 0.9
@@ -44,15 +44,11 @@ def render_curves(
     target, title : str
     """
     heading = title or f"{target} along {', '.join(curve.name for curve in curves)}"
-    parts = [_head(model, heading, rows)]
-    parts.append(section("What was found", *[paragraph(conclusion(curve, target)) for curve in curves]))
+    parts = [_head(model, heading, rows, [conclusion(curve, target) for curve in curves])]
     for curve in curves:
         drawn = figure(_chart(curve, rows if len(curves) == 1 else None, target), _caption(len(curves)))
         parts.append(section(f"{target} by {curve.name}", drawn))
-    learnt = getattr(model, "hyperparameters_", ())
-    if len(learnt) and not isinstance(learnt, list):
-        parts.append(section("Hyperparameters", hyperparameter_table(learnt)))
-    parts.append(section("The fit", paragraph(str(getattr(model, "message_", "")))))
+    parts.append(technical_part(model))
     return page_of(heading, "".join(parts), latlin.__version__)
 
 
@@ -102,15 +98,13 @@ def _caption(count: int) -> str:
     return f"Mean and {100 * COVERAGE:.0f} % interval of the curve itself, at each place; dots are rows.{others}"
 
 
-def _head(model: Any, title: str, rows: tuple[Array, Array] | None) -> str:
-    kind = str(getattr(model, "evidence_kind_", ""))
+def _head(model: Any, title: str, rows: tuple[Array, Array] | None, found: list[str]) -> str:
     entries = [
         ("Rows", str(len(rows[1])) if rows is not None else "–", ""),
-        ("Log evidence", number(float(np.sum(model.log_evidence_)), 6), kind),
         ("Fit", "converged" if getattr(model, "converged_", True) else "not converged", ""),
     ]
     lead = f"A smooth curve by latlin {latlin.__version__}."
-    return f"<header><h1>{text(title)}</h1>{paragraph(lead, 'lead')}{tiles(entries)}</header>"
+    return opening(title, lead, found, entries)
 
 
 def _chart(curve: Curve, rows: tuple[Array, Array] | None, target: str) -> str:

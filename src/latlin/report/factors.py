@@ -9,8 +9,9 @@ import numpy as np
 import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, paragraph, section, table, text, tiles
+from latlin.report.markup import figure, number, opening, paragraph, section, table, text
 from latlin.report.page import page_of
+from latlin.report.technical import technical_part
 
 #: rows drawn, and columns named per factor, at most; correlation from which on a column belongs to a factor
 MOST_ROWS, MOST_NAMED, CLEAR = 1500, 5, 0.4
@@ -29,11 +30,10 @@ def render_factors(model: Any, X: Any, title: str = "Factors") -> str:
     names, loadings = correlations(model)
     scores = np.asarray(model.transform(X))
     parts = [
-        _head(model, title, len(scores), loadings),
-        section("What was found", *[paragraph(words) for words in conclusion(names, loadings)]),
+        _head(title, len(scores), loadings, conclusion(names, loadings)),
         section("Loadings", _loadings(names, loadings)),
         section("The rows", _rows(scores)),
-        section("The fit", paragraph(model.message_)),
+        technical_part(model, _meaning(model)),
     ]
     return page_of(title, "".join(parts), latlin.__version__)
 
@@ -97,16 +97,24 @@ def _listed(names: list[str], column: Array, places: list[Any]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _head(model: Any, title: str, rows: int, loadings: Array) -> str:
-    value = float(getattr(model, "log_evidence_", np.nan))
+def _head(title: str, rows: int, loadings: Array, found: list[str]) -> str:
     entries = [
         ("Factors", str(loadings.shape[1]), f"of {len(loadings)} columns"),
         ("Rows", str(rows), ""),
         ("Explained", f"{100 * np.mean(np.sum(loadings**2, axis=1)):.0f} %", "of the variance of the columns"),
-        ("Log evidence", number(value, 6), str(getattr(model, "evidence_kind_", ""))),
     ]
     lead = f"A factor analysis by latlin {latlin.__version__}."
-    return f"<header><h1>{text(title)}</h1>{paragraph(lead, 'lead')}{tiles(entries)}</header>"
+    return opening(title, lead, found, entries)
+
+
+def _meaning(model: Any) -> str | None:
+    """Of plain factor analysis: its loadings are a point estimate, so that the number is no marginal likelihood."""
+    if hasattr(model, "table_"):
+        return None
+    return (
+        "The number is the log likelihood of the rows at the fitted loadings and noise, the factors integrated out: "
+        "compare numbers of factors by BIC or held-out rows, not by this number alone."
+    )
 
 
 def _loadings(names: list[str], loadings: Array) -> str:

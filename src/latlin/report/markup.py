@@ -133,6 +133,12 @@ def tiles(entries: Sequence[tuple[str, str, str]]) -> str:
     return f'<dl class="tiles">{cells}</dl>'
 
 
+def opening(title: str, lead: str, found: Iterable[str], entries: Sequence[tuple[str, str, str]]) -> str:
+    """The head of a page: title, lead, a conclusion in plain words, and the numbers to see first."""
+    said = section("Conclusion", bullets(found))
+    return f"<header><h1>{text(title)}</h1>{paragraph(lead, 'lead')}{said}{tiles(entries)}</header>"
+
+
 def figure(drawing: str, caption: str) -> str:
     return f"<figure>{drawing}<figcaption>{text(caption)}</figcaption></figure>"
 

@@ -58,7 +58,7 @@ def write_report(
         Of `latlin.linear`, an `AdditiveModel`, a `GaussianProcessRegressor`, a `BayesianGaussianMixture`, a
         `FactorAnalysis` or a `MixedFactorAnalysis`.
     X, y : arrays or data frames
-        The training data; an additive model needs none, and a mixture or a factor model has no y.
+        The training data; of an additive model X is the table or nothing, and a mixture or a factor model has no y.
     folds : int
         Of regressions and classifications, for which clones are fitted to folds of the rows; 0 leaves that out.
     **options
@@ -93,11 +93,11 @@ def write_report(
 
 def _other_page(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> str | None:
     """The page of a model that is no regression or classification of `latlin.linear`."""
-    from latlin.report import additive, clusters, curve, factors  # they use this page's frame
+    from latlin.report import additive, additive_words, clusters, curve, factors  # they use this page's frame
 
     kind, title = type(estimator).__name__, options.get("title")
     if kind == "AdditiveModel":
-        return additive.render_additive(estimator, title)
+        return additive.render_additive(estimator, title, additive_words.describe_additive(estimator, X))
     if kind == "BayesianGaussianMixture":
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
     if kind in ("FactorAnalysis", "MixedFactorAnalysis"):

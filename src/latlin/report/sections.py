@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from latlin.diagnostics.model_checks import Check
 from latlin.report import words
 from latlin.report.assess import Assessment
 from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, trace_chart
 from latlin.report.conclusion import conclusion, count_words
 from latlin.report.facts import Facts, is_intercept
-from latlin.report.markup import bullets, figure, number, paragraph, section, table, text, tiles
+from latlin.report.markup import bullets, figure, number, opening, paragraph, section, table, text
 
 MOST_COEFFICIENTS = 60
 
@@ -27,8 +28,7 @@ def head(facts: Facts) -> str:
     if facts.assessment is not None:
         entries += _score_tiles(facts.assessment)
     lead = f"{facts.model} by latlin {facts.version}. {count_words(facts)}"
-    said = section("Conclusion", bullets(conclusion(facts)))
-    return f"<header><h1>{text(facts.title)}</h1>{paragraph(lead, 'lead')}{said}{tiles(entries)}</header>"
+    return opening(facts.title, lead, conclusion(facts), entries)
 
 
 def _checked(facts: Facts) -> str:
@@ -40,12 +40,16 @@ def checks(facts: Facts) -> str:
     """Whether the model describes the data, check by check."""
     if not facts.checks:
         return ""
+    return section(f"Model: {facts.model_checks.verdict}", checks_table(facts.checks))
+
+
+def checks_table(checks: Iterable[Check]) -> str:
+    """One line per check: what was found, and what to do."""
     rows = [
         (text(check.name), "passed" if check.passed else "failed", text(check.sentence), text(check.remedy))
-        for check in facts.checks
+        for check in checks
     ]
-    headings = [("check", ""), ("", ""), ("finding", ""), ("what to do", "")]
-    return section(f"Model: {facts.model_checks.verdict}", table("checks", headings, rows))
+    return table("checks", [("check", ""), ("", ""), ("finding", ""), ("what to do", "")], rows)
 
 
 def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:

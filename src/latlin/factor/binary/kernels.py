@@ -5,7 +5,7 @@ on the features and J (`coupling`) their inner products, both over the noise var
 
     λ_i ← σ(o_i + b_i − Σ_{j≠i} J_ij λ_j),   o_i = log π_i/(1 − π_i) − ½ J_ii,
 
-Lau (2020), eqs. 10 and 35. The projections cost O(K·D) a row, once; a sweep then costs O(K²) at most, because
+Lau (2020), eqs. 10 and 35. The projections cost O(K·D) per row, once; a sweep then costs O(K²) at most, because
 the sum is kept up to date. Rows are independent: blocks of them are swept side by side, so that loops over rows
 vectorise, and blocks are shared out over the threads.
 """

@@ -70,7 +70,7 @@ def joint_rows(begin, end, field, precision, weights, means, variances, spread, 
     means, variances : ndarray of shape (N, K)
         Out: S_n b_n and the diagonals of S_n.
     spread : ndarray of shape (runs, K, K)
-        Out: sums of S_n, one a run.
+        Out: sums of S_n, one per run.
     log_dets : ndarray of shape (runs,)
         Out: sums of log det S_n.
     """

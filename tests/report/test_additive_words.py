@@ -1,0 +1,119 @@
+"""What is said of hierarchical and additive models: clear effects, groups, predictions, verdicts."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from latlin.additive import AdditiveModel
+from latlin.report import additive_words, write_report
+from latlin.report.additive_words import AdditiveFacts, describe_additive
+
+pandas = pytest.importorskip("pandas")
+N = 160
+
+
+def table(seed=0, spread=1.0, level=0.8):
+    rng = np.random.default_rng(seed)
+    g, kind = rng.integers(0, 8, N), rng.choice(["a", "b", "c"], N)
+    frame = pandas.DataFrame({"x": rng.normal(size=N), "g": [f"g{k}" for k in g], "kind": kind})
+    frame["flag"] = rng.choice(["no", "yes"], N)
+    eta = 0.5 * frame["x"] - 0.6 * (frame["flag"] == "yes") + level * (kind == "b") + spread * rng.normal(size=8)[g]
+    frame["y"] = eta + 0.5 * rng.normal(size=N)
+    frame["eta"] = eta
+    return frame
+
+
+@pytest.fixture(scope="module")
+def plain():
+    frame = table()
+    model = AdditiveModel("y ~ x + flag + kind + (1 | g)").fit(frame)
+    return frame, model, describe_additive(model, frame)
+
+
+def test_clear_effects_groups_and_verdicts_are_said(plain):
+    _, _, facts = plain
+    said = " ".join(facts.conclusion())
+    assert "y rises with x" in said
+    assert "is lower for flag yes than for no" in said
+    assert "differs between the levels of kind (joint p = " in said
+    assert "The 8 levels of g differ (standard deviation " in said
+    assert "predicted better than by a model without these terms" in said
+    assert "Model: fits (checked: coverage, hyperparameters, baseline)" in said
+    assert "Approximation: accurate" in said
+
+
+def test_the_joint_probability_is_that_of_the_coefficients(plain):
+    """Against the covariance of draws of the two coefficients."""
+    frame, _, _ = plain
+    frame = frame.assign(y=frame["y"] + 0.1 * (frame["kind"] == "c") - 0.75 * (frame["kind"] == "b"))
+    model = AdditiveModel("y ~ kind", hyperparameters="maximise").fit(frame)
+    draws = model.sample_posterior(100_000, random_state=0)[:, 1:]
+    d, C = draws.mean(axis=0), np.cov(draws.T)
+    expected = chi2.sf(d @ np.linalg.solve(C, d), 2)
+    assert expected > 1e-4
+    assert additive_words._joint(model, "kind") == pytest.approx(expected, rel=0.05)
+
+
+def test_collapsed_groups_are_not_said_to_differ():
+    frame = table(1, spread=0.0)
+    said = " ".join(describe_additive(AdditiveModel("y ~ x + flag + kind + (1 | g)").fit(frame)).sentences)
+    assert "Whether the 8 levels of g differ at all is not clear" in said
+
+
+def test_no_effect_is_said_to_be_none():
+    frame = table(2, spread=0.0)
+    rng = np.random.default_rng(5)
+    frame["noise"], frame["r"] = rng.normal(size=N), rng.normal(size=N)
+    facts = describe_additive(AdditiveModel("r ~ noise").fit(frame), frame)
+    assert facts.sentences[0] == "No clear effect: noise."
+    assert "not clearly better" in facts.sentences[-1]
+    assert facts.checks.verdict == "does not fit"
+
+
+def test_an_interaction_forbids_to_read_one_effect_alone():
+    frame = table(3)
+    frame["y"] += frame["x"] * (frame["kind"] == "c")
+    said = describe_additive(AdditiveModel("y ~ x * kind + flag").fit(frame)).sentences[0]
+    assert "rises with x" not in said
+    assert "kind, x interact (clear: x:kind c)" in said
+
+
+def test_overdispersed_counts_do_not_fit_and_the_remedy_fits():
+    frame = table(4, spread=0.3)
+    rng = np.random.default_rng(6)
+    frame["n"] = rng.poisson(np.exp(1.5 + 0.3 * frame["x"]) * rng.gamma(0.7, 1 / 0.7, N))
+    wrong = describe_additive(AdditiveModel("n ~ x + (1 | g)", "poisson").fit(frame))
+    assert wrong.checks.verdict == "does not fit"
+    assert "too narrow: choose a family with more variance" in str(wrong.checks)
+    right = describe_additive(AdditiveModel("n ~ x + (1 | g)", "negative-binomial").fit(frame))
+    assert right.checks.verdict == "fits"
+
+
+@pytest.mark.parametrize("family", ["poisson", "bernoulli"])
+def test_true_models_of_small_counts_and_classes_fit(family):
+    frame, rng = table(7, spread=0.5), np.random.default_rng(8)
+    if family == "poisson":
+        frame["n"] = rng.poisson(np.exp(-0.5 + frame["eta"]))
+    else:
+        frame["n"] = np.where(rng.random(N) < 1 / (1 + np.exp(-2 * frame["eta"])), "win", "loss")
+    facts = describe_additive(AdditiveModel("n ~ x + flag + kind + (1 | g)", family).fit(frame), frame)
+    assert facts.checks.verdict == "fits", facts.checks
+    what = "the expected value of n" if family == "poisson" else "the probability of n = win"
+    assert f"{what} rises with x" in facts.sentences[0]
+
+
+def test_the_page_opens_with_the_conclusion_and_keeps_the_evidence_for_the_technical_part(plain, tmp_path):
+    frame, model, facts = plain
+    write_report(tmp_path / "page.html", model, frame)
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert page.index("Conclusion") < page.index("rises with x") < page.index("Technical part") < page.index("evidence")
+    assert "<script" not in page
+    assert AdditiveFacts.from_card(facts.to_card()) == facts
+
+
+def test_a_curve_is_said_to_change_or_not():
+    frame, rng = table(9), np.random.default_rng(11)
+    frame["t"] = np.linspace(0, 10, N)
+    frame["wave"], frame["level"] = np.sin(frame["t"]) + 0.3 * rng.normal(size=N), rng.normal(size=N)
+    for name, words in (("wave", "s(t) is highest near 7."), ("level", "a level line lies within the band")):
+        assert words in describe_additive(AdditiveModel(f"{name} ~ s(t)").fit(frame)).sentences[-1]
