@@ -184,6 +184,13 @@ class CurvedTerm(_Differenced):
         curved = potential.log_density(x) + 0.5 * self.variance[span] * second + self.move[span] * first
         return self.weight[span] * curved
 
+    def slope(self, potential: Potential, name: str, span: slice) -> Array:
+        exact = potential._parameter_slopes(name, self.at[span])
+        if exact is None:
+            return super().slope(potential, name, span)
+        value, first, second = exact
+        return self.weight[span] * (value + 0.5 * self.variance[span] * second + self.move[span] * first)
+
     def motion(self, potential: Potential, span: slice) -> Motion:
         x, v, c, weight = self.at[span], self.variance[span], self.move[span], self.weight[span]
         first, second, third = potential.derivatives(x)
