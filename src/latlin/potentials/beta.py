@@ -73,6 +73,22 @@ class Beta(Potential):
         )
         return through_mean(x, slopes, one, one)
 
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        from latlin.potentials.kernels.gamma_sites import share_points  # loads the compiler: when first needed
+
+        if x.ndim != 1:
+            return super()._expansion(x)
+        constant, *parameters = self._gamma_form()
+        value, first, second = share_points(x, *parameters)
+        return value + constant, first, second
+
+    def _gamma_form(self) -> tuple[Array, Array, Array, Array, Array]:
+        """What the gamma functions leave of ψ, and the parameters that they take in `mean_link`."""
+        s, none = self.precision, np.full((), -1.0)
+        # (a − 1) log y + (b − 1) log(1 − y) = a·log odds + s·log(1 − y) − log y − log(1 − y)
+        constant = gammaln(s) + 2 * np.log(s) - np.log(self.y) + (s - 1) * np.log1p(-self.y)
+        return np.asarray(constant), s, none, none, self._log_odds()
+
     def _parameter_derivative(self, name: str, x: Array) -> Array:
         return self._parameter_slopes(name, x)[0]
 
@@ -88,18 +104,16 @@ class Beta(Potential):
         return value, one * w, two * w**2 + one * w * (q - p)
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
-        s, none = self.precision, np.full((), -1.0)
-        found = expected_size_slope(m, v, SHARES, s, none, none, self._log_odds())
+        s, parameters = self.precision, self._gamma_form()[1:]
+        found = expected_size_slope(m, v, SHARES, *parameters)
         return None if found is None else digamma(s) + 2.0 / s + np.log1p(-self.y) + found
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.zeros(()), np.ones(())), (self._log_odds(), 1 / np.sqrt(1 + self.precision)))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        s, none = self.precision, np.full((), -1.0)
-        # (a − 1) log y + (b − 1) log(1 − y) = a·log odds + s·log(1 − y) − log y − log(1 − y)
-        constant = gammaln(s) + 2 * np.log(s) - np.log(self.y) + (s - 1) * np.log1p(-self.y)
-        return expected_log(self, m, v, constant, SHARES, s, none, none, self._log_odds())
+        constant, *parameters = self._gamma_form()
+        return expected_log(self, m, v, constant, SHARES, *parameters)
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._in_blocks(mean_moments, m, v)

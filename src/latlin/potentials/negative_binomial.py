@@ -6,6 +6,7 @@ logistic regression. With the variance (1 + dispersion)·μ the mean sits inside
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.options import one_of
+from latlin.numerics.special import by_count
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
@@ -78,8 +80,15 @@ class NegativeBinomial(Potential):
 
     def _form(self) -> Sigmoids:
         r = 1.0 / self.dispersion
-        constant = log_rising(r, self.y) - gammaln(self.y + 1)
-        return Sigmoids(constant, self.y, r, np.log(self.dispersion), np.ones(()))
+
+        def constant(y: Array) -> Array:
+            return log_rising(r, y) - gammaln(y + 1)
+
+        return Sigmoids(self._by_count(constant), self.y, r, np.log(self.dispersion), np.ones(()))
+
+    def _by_count(self, f: Callable[[Array], Array]) -> Array:
+        """A function of a site's count and dispersion; once per count where the dispersion is one number."""
+        return f(self.y) if self.dispersion.ndim else by_count(f, self.y)
 
     def _walled(self) -> Walled:
         """φ = Γ(y + r)/(Γ(r) y!) (α/(1+α))^y (1 + α)^{−r}, r = e^x/α."""
@@ -145,7 +154,7 @@ class NegativeBinomial(Potential):
     def _by_dispersion(self, log_rest: Array, slope: Array) -> Array:
         """∂ψ/∂α = −r²(F(y + r) − F(r) + log(1 − p)) + rψ′ with F the digamma function, r = 1/α."""
         r = 1.0 / self.dispersion
-        return np.asarray(r * slope - r * r * (digamma(self.y + r) - digamma(r) + log_rest))
+        return np.asarray(r * slope - r * r * (self._by_count(lambda y: digamma(y + r)) - digamma(r) + log_rest))
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         mean, a = expected_rate(m, v, RATE), self.dispersion

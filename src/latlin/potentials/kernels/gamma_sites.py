@@ -24,13 +24,16 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 @njit(cache=True, error_model="numpy")
 def log_gamma_three(z: float) -> tuple[float, float, float]:
     """log Γ(z), its first and its second derivative, z > 0: Stirling's series beyond 10, after as many steps up."""
-    product, first, second = 1.0, 0.0, 0.0
+    # P = z(z + 1)(z + 2) … with two derivatives: (log P)′ = P′/P, (log P)″ = P″/P − (P′/P)²
+    product, product_first, product_second = 1.0, 0.0, 0.0
     while z < 10.0:
+        product_second = product_second * z + 2.0 * product_first
+        product_first = product_first * z + product
         product *= z
-        first -= 1.0 / z
-        second += 1.0 / (z * z)
         z += 1.0
-    log_z, r = math.log(z), 1.0 / z
+    log_z, r, part = math.log(z), 1.0 / z, 1.0 / product
+    first = -product_first * part
+    second = first * first - product_second * part
     q = r * r
     series = r * (1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0))))
     value = (z - 0.5) * log_z - z + _HALF_LOG_2PI + series - math.log(product)
@@ -98,6 +101,24 @@ def _share_site(x: float, size: float, up: float, down: float, slope: float) -> 
     return value + log_ends, first * w + log_slope, second * w * w + first * w * (q - p) + log_bend, by_size
 
 
+@njit(cache=True, error_model="numpy", nogil=True)
+def _share_points(x: Array, sites: Array, out: Array) -> None:
+    for i in range(x.size):
+        found = _share_site(x[i], sites[i, 0], sites[i, 1], sites[i, 2], sites[i, 3])
+        out[0, i], out[1, i], out[2, i] = found[0], found[1], found[2]
+
+
+def share_points(x: Array, *parameters: Array) -> Array:
+    """ψ, ψ′ and ψ″ at points x of shape (sites,), for the parameters of SHARES."""
+    out, sites = np.empty((3, x.size)), _one_row_per_site(x, parameters)
+    _share_points(np.ascontiguousarray(x), sites, out)
+    return out
+
+
+def _one_row_per_site(x: Array, parameters: tuple[Array, ...]) -> Array:
+    return np.stack([np.broadcast_to(part, x.shape) for part in parameters], axis=-1).astype(float)
+
+
 @njit(cache=True, error_model="numpy")
 def _rate_site(x: float, size: float, count: float) -> tuple[float, float, float, float]:
     """ψ, ψ′, ψ″ and ∂ψ/∂size of log r(r + 1) … (r + count − 1), r = size·e^x, without the log size in it."""
@@ -141,5 +162,4 @@ def expected_gamma_ratios(kind: int, m: Array, v: Array, *parameters: Array) -> 
     kind : int
         SHARES with the parameters size, up, down and slope (counts of −1: no numerator), or RATES with size and count.
     """
-    sites = np.stack([np.broadcast_to(part, m.shape) for part in parameters], axis=-1).astype(float)
-    return _expected(kind, m, np.sqrt(v), sites, rule_table(), len(HERMITE) + len(TRAPEZOID))
+    return _expected(kind, m, np.sqrt(v), _one_row_per_site(m, parameters), rule_table(), len(HERMITE) + len(TRAPEZOID))
