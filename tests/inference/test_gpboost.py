@@ -2,8 +2,8 @@
 
 The numbers are those of `R-package/tests/testthat/test_GPModel_non_Gaussian_data.R` of GPBoost: one grouped effect of
 variance 0.9 (ten groups of ten rows), or a process with covariance 0.9·exp(−distance/0.2), on 100 rows. Shapes that its
-tests leave out have the values with which it starts (precision 1 for beta and 20 for beta-binomial sites, dispersion and
-log variance 0.5).
+tests leave out have the values with which it starts (precision 1 for beta and 20 for beta-binomial sites, dispersion
+and log variance 0.5).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from latlin.potentials import (
     BetaBinomial,
     Binomial,
     Gamma,
-    LogNormal,
     Logit,
+    LogNormal,
     NegativeBinomial,
     Poisson,
     Potential,

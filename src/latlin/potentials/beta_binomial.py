@@ -93,7 +93,7 @@ class BetaBinomial(Potential):
         return self._parameter_slopes(name, x)[0]
 
     def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array]:
-        """g = ∂ψ/∂s, with U and V the slopes of log Γ(k + a)/Γ(1 + a) and of its other side: μU + (1 − μ)V + constant."""
+        """g = ∂ψ/∂s = μU + (1 − μ)V + constant, with U the slope of log Γ(k + a)/Γ(1 + a) and V that of failures."""
         s, k, n = self.precision, self.successes, self.trials - self.successes
         p, q = expit(x), expit(-x)
         (f, f1, f2), (h, h1, h2) = self._slopes(k, s * p), self._slopes(n, s * q)

@@ -65,10 +65,14 @@ def centre_of(potential: Potential) -> Array:
 
 
 class Movement(NamedTuple):
-    """How a mode moves: the pull τ of every site's curvature, where sites are in memory, and S Hᵀτ, in w."""
+    """How a mode moves: the pull τ of every site's curvature, where sites are in memory, and S Hᵀτ, in w.
+
+    `known` holds the rows of a model in memory, with the marginals of their projections.
+    """
 
     pull: Array
     move: Array
+    known: tuple[Any, Any] | None = None
 
 
 class FittedPosterior(Protocol):
