@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import simpson
+from scipy.special import polygamma
 
+from latlin.numerics.differences import three_derivatives
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials import (
     AsymmetricLaplace,
@@ -358,6 +360,26 @@ def test_parameter_derivatives_by_differences(name: str, parameter: str):
                 for k in (1, 2)
             )
             np.testing.assert_allclose(line, (8 * one - two) / (12 * h), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "parameter"), FREE)
+def test_parameter_slopes_are_derivatives_of_the_parameter_derivative(name: str, parameter: str):
+    block = BLOCKS[name]
+    found = block._parameter_slopes(parameter, MEAN)
+    if found is None:
+        assert name not in ("beta", "beta_binomial", "negative_binomial")
+        return
+    first, second, _ = three_derivatives(lambda x: block.parameter_derivative(parameter, x), MEAN, 1.0)
+    for got, wanted in zip(found, (block.parameter_derivative(parameter, MEAN), first, second), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-8)
+
+
+def test_gamma_slopes_are_polygamma_functions():
+    from latlin.potentials.kernels.gamma_sites import gamma_slopes
+
+    z = np.geomspace(1e-3, 1e9, 300).reshape(100, 3)
+    for order, got in enumerate(gamma_slopes(z)):
+        np.testing.assert_allclose(got, polygamma(order, z), rtol=2e-14, atol=2e-15)
 
 
 def test_only_declared_parameters_have_derivatives():

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.densities.whitening import Whitening
+from latlin.densities.whitening import DiagonalWhitening, Whitening
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky, gram, whitened_squares
 from latlin.numerics.stored import storable
@@ -60,6 +60,10 @@ class PrecisionCovariance:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _project_block(self, rows: Any) -> Array:
+        if isinstance(self.whitening, DiagonalWhitening) and isinstance(rows, np.ndarray):
+            # ‖C⁻ᵀ(h∘scale)‖ = ‖(C diag(scale)⁻¹)⁻ᵀh‖
+            factor = np.asfortranarray(self.precision.factor / self.whitening.scale)
+            return whitened_squares(factor, np.ascontiguousarray(rows, float))
         whitened = self.whitening.rows(rows)
         dense = whitened.toarray() if sparse.issparse(whitened) else np.ascontiguousarray(whitened, float)
         return whitened_squares(self.precision.factor, dense)

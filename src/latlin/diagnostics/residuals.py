@@ -96,12 +96,11 @@ def check_neighbours(residual: Array, X: Array, names: Sequence[str]) -> Check |
     """
     r = residual - residual.mean()
     size = float(r @ r)
-    usable = [j for j in range(X.shape[1]) if len(np.unique(X[:, j])) > 0.5 * len(r)]
-    for j in usable:
-        sorted_r = r[np.argsort(X[:, j], kind="stable")]
-        correlation = float(sorted_r[1:] @ sorted_r[:-1]) / max(size, 1e-300)
+    found = [_correlation_along(X[:, j], r) / max(size, 1e-300) for j in range(X.shape[1])]
+    usable = np.count_nonzero(np.isfinite(found))
+    for j, correlation in enumerate(found):
         # residuals of a fit are a little less alike than noise is
-        if ndtr(-correlation * np.sqrt(len(r))) * len(usable) < CHANCE and correlation > 0.15:
+        if correlation > 0.15 and ndtr(-correlation * np.sqrt(len(r))) * usable < CHANCE:
             return Check(
                 "residuals",
                 False,
@@ -110,6 +109,19 @@ def check_neighbours(residual: Array, X: Array, names: Sequence[str]) -> Check |
                 f"Add a smooth term s({names[j]}) of an additive model, or a Gaussian process",
             )
     return None
+
+
+def _correlation_along(column: Array, r: Array) -> float:
+    """Σ r_i r_{i+1} of rows in the order of a column; NaN where half of its values are equal to others."""
+    order = np.argsort(column)
+    distinct = 1 + np.count_nonzero(np.diff(column[order]))
+    if distinct <= 0.5 * len(r):
+        return np.nan
+    if distinct < len(r):
+        # equal values keep the order of their rows
+        order = np.argsort(column, kind="stable")
+    sorted_r = r[order]
+    return float(sorted_r[1:] @ sorted_r[:-1])
 
 
 def check_noise(residual: Array, fitted: Array) -> Check:

@@ -210,7 +210,7 @@ def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain
     objective.n_fits = early.n_fits
     # its fit is where the next one starts; its density is no match for those of fits to the end
     objective.points = [near.point._replace(log_density=-np.inf)]
-    return find_optimum(objective, near.u, gradient=gradient, gain=gain, worth=worth)
+    return find_optimum(objective, near.u, gradient=gradient, gain=gain, worth=worth, pairs=near.pairs)
 
 
 def _method(method: str, count: int) -> str:

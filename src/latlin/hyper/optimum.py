@@ -21,7 +21,7 @@ CURVED = 8
 #: longest step in a coordinate, and the longest one from which curvature is learnt
 LONGEST, LOCAL = 1.0, 0.5
 #: most steps to the optimum of a held fit
-INNER = 6
+INNER = 8
 #: least share of the rise that the slope promises, and most shorter trials of a step
 RISE, HALVINGS = 1e-4, 20
 #: nearer to an end of the search than this, in coordinates, is at the end
@@ -50,6 +50,8 @@ class Optimum:
         −1 or +1 where a coordinate stands at its lower or upper end, else 0.
     converged : bool
     n_fits : int
+    pairs : tuple of pairs of ndarray
+        Steps near the end, and by how much the gradient fell along each.
     """
 
     point: Point
@@ -57,6 +59,7 @@ class Optimum:
     at_bound: Array
     converged: bool
     n_fits: int
+    pairs: tuple[tuple[Array, Array], ...] = ()
 
     @property
     def u(self) -> Array:
@@ -75,6 +78,7 @@ def find_optimum(
     gradient: float = 1e-3,
     gain: float = 1e-10,
     worth: float = 0.0,
+    pairs: Iterable[tuple[Array, Array]] = (),
 ) -> Optimum:
     """Climb within the box of the space: by steps with the curvature of held fits where there is one, else by L-BFGS.
 
@@ -88,30 +92,43 @@ def find_optimum(
         Least relative gain that is worth another step.
     worth : float
         Least gain in nat that is worth another step, where Newton's steps follow or a centre is enough.
+    pairs : iterable of pairs of ndarray
+        Steps and falls of the gradient from an earlier search near by.
     """
     box = objective.space.box
     u = np.clip(objective.space.start if start is None else start, box[:, 0], box[:, 1])
     first = objective.with_gradient(u)
-    curved = len(u) <= CURVED and first[0].held is not None
-    climb = _climb_curved if curved else _climb_flat
-    point, slope, arrived = climb(objective, first, gradient, gain, worth)
-    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits)
+    known = deque(pairs, maxlen=len(u) + 2)
+    if len(u) <= CURVED and first[0].held is not None:
+        point, slope, arrived = _climb_curved(objective, first, known, gradient, gain, worth)
+    else:
+        point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
+    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits, tuple(known))
 
 
 def _climb_curved(
-    objective: Objective, first: tuple[Point, Array], gradient: float, gain: float, worth: float
+    objective: Objective,
+    first: tuple[Point, Array],
+    pairs: deque[tuple[Array, Array]],
+    gradient: float,
+    gain: float,
+    worth: float,
 ) -> tuple[Point, Array, bool]:
     """Quasi-Newton steps: the curvature of the held fit, corrected by the changes of the gradient near by.
 
-    The first step goes to where the held fit has its optimum.
+    The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled.
     """
-    (point, slope), pairs = first, deque[tuple[Array, Array]](maxlen=len(first[1]) + 2)
+    point, slope = first
     while objective.n_fits < MOST:
         if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
             return point, slope, True
-        step = _step(objective, point, point.u, slope, pairs)
+        # in one dimension a pair says all
+        held = np.eye(1) if pairs and len(slope) == 1 else objective.held_curvature(point, point.u, slope)
+        step = _step(objective.space, _corrected(held, pairs), point.u, slope)
+        if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
+            return point, slope, True
         if not pairs:
-            step = _held_optimum(objective, point, point.u + step, gradient) - point.u
+            step = _held_optimum(objective, point, held, slope, step, gradient) - point.u
         moved = _risen(objective, point, slope, step)
         if moved is None:
             # nothing better within rounding: arrived
@@ -132,27 +149,33 @@ def _inside(space: Space, u: Array, slope: Array) -> NDArray[np.intp]:
     return np.flatnonzero(~((u <= low) & (slope < 0.0)) & ~((u >= high) & (slope > 0.0)))
 
 
-def _step(
-    objective: Objective, point: Point, u: Array, slope: Array, pairs: Iterable[tuple[Array, Array]] = ()
-) -> Array:
+def _step(space: Space, curvature: Array, u: Array, slope: Array) -> Array:
     """B⁻¹ slope within the coordinates that may move, of limited length."""
-    step, free = np.zeros(len(u)), _inside(objective.space, u, slope)
+    step, free = np.zeros(len(u)), _inside(space, u, slope)
     if len(free):
-        curvature = _corrected(objective.held_curvature(point, u, slope), pairs)
         step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
         step /= max(1.0, np.abs(step).max() / LONGEST)
     return step
 
 
-def _held_optimum(objective: Objective, point: Point, u: Array, gradient: float) -> Array:
-    """Where the fit of a point, held, has its optimum, or near it: some steps from u that need no fits."""
+def _held_optimum(
+    objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float
+) -> Array:
+    """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
     low, high = objective.space.box.T
+    low, high = np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR)
+    u = point.u
     for _ in range(INNER):
-        u = np.clip(u, np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR))
-        slope = objective.held_gradient(point, u)
-        if not np.all(np.isfinite(slope)) or np.abs(slope).max() <= gradient:
+        ahead = np.clip(u + step, low, high)
+        found = objective.held_gradient(point, ahead)
+        move, fall = ahead - u, slope - found
+        u = ahead
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient:
             break
-        u = u + _step(objective, point, u, slope)
+        if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
+            curvature = _corrected(curvature, [(move, fall)])
+        slope = found
+        step = _step(objective.space, curvature, u, slope)
     return u
 
 

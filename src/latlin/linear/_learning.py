@@ -53,7 +53,7 @@ class Accuracy(NamedTuple):
     """
 
     gradient: float = 1e-2
-    gain: float = 1e-10
+    gain: float = 1e-9
 
 
 PLAIN = Accuracy()

@@ -139,6 +139,19 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 
 
+def by_count(f: Callable[[Array], Array], y: Array) -> Array:
+    """f at counts y, evaluated once for each number up to the largest one where these are fewer than the counts.
+
+    >>> by_count(np.sqrt, np.array([4.0, 1.0, 4.0, 0.0, 1.0, 1.0])).tolist()
+    [2.0, 1.0, 2.0, 0.0, 1.0, 1.0]
+    """
+    if y.ndim and (most := y.max(initial=0.0)) < y.size:
+        whole = y.astype(np.intp)
+        if np.array_equal(whole, y):
+            return f(np.arange(most + 1.0))[whole]
+    return f(y)
+
+
 def log_normal(z: ArrayLike) -> Array:
     """log N(z | 0, 1)."""
     z = np.asarray(z, dtype=float)

@@ -152,6 +152,10 @@ class Potential(ABC):
         block: Any = self
         return np.asarray(-(1.0 + (x - block.loc) * self.derivatives(x).first) / block.scale)
 
+    def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array] | None:
+        """∂ψ/∂parameter, ∂ψ′/∂parameter and ∂ψ″/∂parameter at x in closed form; None where differences serve."""
+        return None
+
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
         """⟨∂ψ/∂parameter⟩ in closed form; None where the family leaves it to differences."""
         if not self.location_scale or name != "scale":

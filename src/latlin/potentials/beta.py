@@ -6,12 +6,19 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, expit, gammaln
+from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.checks import fractions, positive
-from latlin.potentials.mean_link import SHARES, expected_log, gamma_slopes, mean_moments, through_mean
+from latlin.potentials.mean_link import (
+    SHARES,
+    expected_log,
+    expected_size_slope,
+    gamma_slopes,
+    mean_moments,
+    through_mean,
+)
 from latlin.potentials.predictive import UNIT, ContinuousPredictive, Predictive
 from latlin.potentials.ranges import Positive
 
@@ -66,14 +73,47 @@ class Beta(Potential):
         )
         return through_mean(x, slopes, one, one)
 
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        from latlin.potentials.kernels.gamma_sites import share_points  # loads the compiler: when first needed
+
+        if x.ndim != 1:
+            return super()._expansion(x)
+        constant, *parameters = self._gamma_form()
+        value, first, second = share_points(x, *parameters)
+        return value + constant, first, second
+
+    def _gamma_form(self) -> tuple[Array, Array, Array, Array, Array]:
+        """What the gamma functions leave of ψ, and the parameters that they take in `mean_link`."""
+        s, none = self.precision, np.full((), -1.0)
+        # (a − 1) log y + (b − 1) log(1 − y) = a·log odds + s·log(1 − y) − log y − log(1 − y)
+        constant = gammaln(s) + 2 * np.log(s) - np.log(self.y) + (s - 1) * np.log1p(-self.y)
+        return np.asarray(constant), s, none, none, self._log_odds()
+
+    def _parameter_derivative(self, name: str, x: Array) -> Array:
+        return self._parameter_slopes(name, x)[0]
+
+    def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array]:
+        """g = ∂ψ/∂s = F(s) + 2/s − μF(1 + a) − (1 − μ)F(1 + b) + μ log y + (1 − μ) log(1 − y) and its slopes in x."""
+        s, p, q = self.precision, expit(x), expit(-x)
+        (f, f1, f2), (h, h1, h2) = (gamma_slopes(np.ones(()), s * share) for share in (p, q))
+        value = digamma(s) + 2.0 / s + p * (np.log(self.y) - f) + q * (np.log1p(-self.y) - h)
+        # in μ: da/dμ = s, db/dμ = −s
+        one = self._log_odds() - f + h + s * (q * h1 - p * f1)
+        two = -2.0 * s * (f1 + h1) - s**2 * (p * f2 + q * h2)
+        w = p * q
+        return value, one * w, two * w**2 + one * w * (q - p)
+
+    def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
+        s, parameters = self.precision, self._gamma_form()[1:]
+        found = expected_size_slope(m, v, SHARES, *parameters)
+        return None if found is None else digamma(s) + 2.0 / s + np.log1p(-self.y) + found
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.zeros(()), np.ones(())), (self._log_odds(), 1 / np.sqrt(1 + self.precision)))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        s, none = self.precision, np.full((), -1.0)
-        # (a − 1) log y + (b − 1) log(1 − y) = a·log odds + s·log(1 − y) − log y − log(1 − y)
-        constant = gammaln(s) + 2 * np.log(s) - np.log(self.y) + (s - 1) * np.log1p(-self.y)
-        return expected_log(self, m, v, constant, SHARES, s, none, none, self._log_odds())
+        constant, *parameters = self._gamma_form()
+        return expected_log(self, m, v, constant, SHARES, *parameters)
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._in_blocks(mean_moments, m, v)

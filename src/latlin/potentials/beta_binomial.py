@@ -6,13 +6,20 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
+from scipy.special import digamma, expit
 
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.binomial import check_trials, log_choices
 from latlin.potentials.checks import positive
-from latlin.potentials.mean_link import SHARES, expected_log, gamma_slopes, mean_moments, through_mean
+from latlin.potentials.mean_link import (
+    SHARES,
+    expected_log,
+    expected_size_slope,
+    gamma_slopes,
+    mean_moments,
+    through_mean,
+)
 from latlin.potentials.negative_binomial import log_rising
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import Positive
@@ -65,10 +72,10 @@ class BetaBinomial(Potential):
         return through_mean(x, slopes, np.sign(k), np.sign(n))
 
     @staticmethod
-    def _slopes(count: Array, argument: Array) -> list[Array]:
+    def _slopes(count: Array, argument: Array) -> Array:
         """Derivatives of log Γ(count + a)/Γ(1 + a) in a; none where the count is zero."""
-        pairs = zip(gamma_slopes(count, argument), gamma_slopes(np.ones(()), argument), strict=True)
-        return [np.where(count > 0, above - below, 0.0) for above, below in pairs]
+        above, below = gamma_slopes(np.maximum(count, 1.0), argument), gamma_slopes(np.ones(()), argument)
+        return np.where(count > 0, above - below, 0.0)
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         zero, one = np.zeros(()), np.ones(())
@@ -81,6 +88,29 @@ class BetaBinomial(Potential):
         ends = (np.sign(k) + np.sign(n - k)) * np.log(s)
         constant = log_choices(k, n) - log_rising(s, n) + ends
         return expected_log(self, m, v, constant, SHARES, s, k, n - k, np.zeros(()))
+
+    def _parameter_derivative(self, name: str, x: Array) -> Array:
+        return self._parameter_slopes(name, x)[0]
+
+    def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array]:
+        """g = ∂ψ/∂s = μU + (1 − μ)V + constant, with U the slope of log Γ(k + a)/Γ(1 + a) and V that of failures."""
+        s, k, n = self.precision, self.successes, self.trials - self.successes
+        p, q = expit(x), expit(-x)
+        (f, f1, f2), (h, h1, h2) = self._slopes(k, s * p), self._slopes(n, s * q)
+        one = f - h + s * (p * f1 - q * h1)
+        two = 2.0 * s * (f1 + h1) + s**2 * (p * f2 + q * h2)
+        w = p * q
+        return self._constant_slope() + p * f + q * h, one * w, two * w**2 + one * w * (q - p)
+
+    def _constant_slope(self) -> Array:
+        """Of (number of outcomes that occur)·log s − log Γ(s + n)/Γ(s) in s."""
+        k, n, s = self.successes, self.trials, self.precision
+        return np.asarray((np.sign(k) + np.sign(n - k)) / s - digamma(s + n) + digamma(s))
+
+    def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
+        k, n, s = self.successes, self.trials, self.precision
+        found = expected_size_slope(m, v, SHARES, s, k, n - k, np.zeros(()))
+        return None if found is None else self._constant_slope() + found
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._in_blocks(mean_moments, m, v)

@@ -128,7 +128,7 @@ class Binomial(Potential):
         return np.asarray(expit(x) if self.link == "logit" else ndtr(x))
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
-        first, second = self._in_blocks(_probability_moments, m, v)
+        first, second = self._in_blocks(_probability_moments, m, v) if np.any(v) else _point_moments(self, m)
         n = self.trials
         # var y = n⟨p(1 − p)⟩ + n² var p
         spread = n * (first - second) + n * n * np.maximum(second - first * first, 0.0)
@@ -165,6 +165,12 @@ def check_trials(successes: ArrayLike, trials: ArrayLike) -> tuple[Array, Array]
 def log_choices(k: Array, n: Array) -> Array:
     """log (n choose k)."""
     return np.asarray(-np.log1p(n) - betaln(n - k + 1, k + 1))
+
+
+def _point_moments(block: Binomial, x: Array) -> tuple[Array, Array]:
+    """p and p² at x."""
+    p = block.probability(x)
+    return p, p * p
 
 
 def _probability_moments(block: Binomial, m: Array, v: Array) -> tuple[Array, Array]:

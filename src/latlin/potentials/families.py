@@ -132,7 +132,8 @@ class Family:
         found: dict[str, Any] = {name: float(v) if v.ndim == 0 else v for name, v in values.items()}
         if self.link == "identity" and self.template.location_scale:
             found["scale"] = share * self.unit(targets)
-        if self.link == "log" and len(found) == 1 and not self.template.location_scale:
+        one = len(found) == 1 and not self.template.location_scale
+        if one and (self.link == "log" or (self.link == "share" and len(self.columns) == 1)):
             found |= self._matched(targets)
         return found
 
@@ -140,10 +141,10 @@ class Family:
         """The only parameter at which an observation at the mean of y varies as much as y does, if there is one."""
         ((name, span),) = self.template.free.items()
         mean, sd = targets.mean(), targets.residual_moments()[1]
-        if not (mean > 0.0 and sd > 0.0):
+        if not (mean > 0.0 and sd > 0.0) or (self.link == "share" and mean >= 1.0):
             return {}
         grid = span.from_free(np.linspace(*span.bounds(1)[0], MATCHED))
-        x = np.full(MATCHED, np.log(mean))
+        x = np.full(MATCHED, np.log(mean if self.link == "log" else mean / (1.0 - mean)))
         found = self.template.replace(**{name: grid}).predictive(x, np.zeros(MATCHED)).variance
         best = int(np.argmin(np.abs(np.log(found) - 2.0 * np.log(sd))))
         return {name: float(grid[best])} if 0 < best < MATCHED - 1 else {}

@@ -7,7 +7,7 @@ its derivatives in μ stay moderate however near μ is to an end.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, polygamma
+from scipy.special import expit
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
@@ -34,21 +34,31 @@ def through_mean(x: Array, slopes: tuple[Array, Array, Array], up: Array, down: 
     )
 
 
-def gamma_slopes(offset: Array, argument: Array, count: int = 3) -> list[Array]:
-    """log Γ(offset + argument), differentiated one to `count` times in the argument."""
-    return [polygamma(k, offset + argument) for k in range(count)]
+def gamma_slopes(offset: Array, argument: Array) -> Array:
+    """log Γ(offset + argument), differentiated one to three times in the argument."""
+    from latlin.potentials.kernels import gamma_sites  # loads the compiler: when first needed
+
+    return gamma_sites.gamma_slopes(np.asarray(offset + argument))
 
 
 def expected_log(block: Potential, m: Array, v: Array, constant: Array, kind: int, *parameters: Array) -> ExpectedLog:
     """constant + the expected log of gamma functions, compiled; by the nodes of `strip` where the sd is large."""
     from latlin.potentials.kernels.gamma_sites import expected_gamma_ratios  # loads the compiler: when first needed
 
-    out = expected_gamma_ratios(kind, m, v, *parameters)
+    out = expected_gamma_ratios(kind, m, v, *parameters)[:3]
     out[0] += constant
     wide = np.flatnonzero(np.isnan(out[0]))
     if wide.size:
         out[:, wide] = strip.expected_log(block.select(wide), m[wide], v[wide], np.pi)
     return ExpectedLog(*out)
+
+
+def expected_size_slope(m: Array, v: Array, kind: int, *parameters: Array) -> Array | None:
+    """⟨∂ψ/∂size⟩ of the gamma functions in `expected_log`; None where the sd of a site is large."""
+    from latlin.potentials.kernels.gamma_sites import expected_gamma_ratios  # loads the compiler: when first needed
+
+    found = expected_gamma_ratios(kind, m, v, *parameters)[3]
+    return None if np.any(np.isnan(found)) else found
 
 
 def mean_moments(block: Potential, m: Array, v: Array) -> tuple[Array, Array]:

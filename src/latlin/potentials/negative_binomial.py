@@ -6,17 +6,19 @@ logistic regression. With the variance (1 + dispersion)·μ the mean sits inside
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, digamma, expit, gammaln, polygamma
+from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.options import one_of
+from latlin.numerics.special import by_count
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
-from latlin.potentials.mean_link import RATES, expected_log
+from latlin.potentials.mean_link import RATES, expected_log, gamma_slopes
 from latlin.potentials.poisson import RATE, draw_counts
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import Positive
@@ -78,8 +80,15 @@ class NegativeBinomial(Potential):
 
     def _form(self) -> Sigmoids:
         r = 1.0 / self.dispersion
-        constant = log_rising(r, self.y) - gammaln(self.y + 1)
-        return Sigmoids(constant, self.y, r, np.log(self.dispersion), np.ones(()))
+
+        def constant(y: Array) -> Array:
+            return log_rising(r, y) - gammaln(y + 1)
+
+        return Sigmoids(self._by_count(constant), self.y, r, np.log(self.dispersion), np.ones(()))
+
+    def _by_count(self, f: Callable[[Array], Array]) -> Array:
+        """A function of a site's count and dispersion; once per count where the dispersion is one number."""
+        return f(self.y) if self.dispersion.ndim else by_count(f, self.y)
 
     def _walled(self) -> Walled:
         """φ = Γ(y + r)/(Γ(r) y!) (α/(1+α))^y (1 + α)^{−r}, r = e^x/α."""
@@ -124,6 +133,15 @@ class NegativeBinomial(Potential):
         t = form.place(x)
         return self._by_dispersion(-np.logaddexp(0.0, t), form.derivatives(x).first)
 
+    def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array] | None:
+        if self.variance == "linear":
+            return None
+        form, r = self._form(), 1.0 / self.dispersion
+        t, (first, second, third) = form.place(x), form.derivatives(x)
+        p, q = expit(t), expit(-t)
+        value = self._by_dispersion(-np.logaddexp(0.0, t), first)
+        return value, r * second + r * r * p, r * third + r * r * p * q
+
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
         from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed
 
@@ -136,7 +154,7 @@ class NegativeBinomial(Potential):
     def _by_dispersion(self, log_rest: Array, slope: Array) -> Array:
         """∂ψ/∂α = −r²(F(y + r) − F(r) + log(1 − p)) + rψ′ with F the digamma function, r = 1/α."""
         r = 1.0 / self.dispersion
-        return np.asarray(r * slope - r * r * (digamma(self.y + r) - digamma(r) + log_rest))
+        return np.asarray(r * slope - r * r * (self._by_count(lambda y: digamma(y + r)) - digamma(r) + log_rest))
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         mean, a = expected_rate(m, v, RATE), self.dispersion
@@ -200,9 +218,8 @@ class LogRising(Potential):
     def derivatives(self, x: ArrayLike) -> Derivatives:
         r, y = self._size(x)[0], self.y
         # log r + log Γ(y + r)/Γ(1 + r), differentiated in log r
-        one, two, three = (
-            np.where(y > 0, r**k * (polygamma(k - 1, y + r) - polygamma(k - 1, 1.0 + r)), 0.0) for k in (1, 2, 3)
-        )
+        above, below = gamma_slopes(np.maximum(y, 1.0), r), gamma_slopes(np.ones(()), r)
+        one, two, three = (np.where(y > 0, r**k * (above[k - 1] - below[k - 1]), 0.0) for k in (1, 2, 3))
         return Derivatives(np.sign(y) + one, one + two, one + 3 * two + three)
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:

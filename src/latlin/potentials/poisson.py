@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammaln, xlogy
 
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.special import by_count
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, expected_rate
@@ -42,7 +43,8 @@ class Poisson(Potential):
         self._store(y=counts("y", y))
 
     def _form(self) -> Exponentials:
-        return Exponentials(-gammaln(self.y + 1), self.y, (RATE,), log_most_probable(self.y))
+        log_factorial, peak = (by_count(f, self.y) for f in (lambda y: gammaln(y + 1), log_most_probable))
+        return Exponentials(-log_factorial, self.y, (RATE,), peak)
 
     def log_density(self, x: ArrayLike) -> Array:
         return self._form().log_density(np.asarray(x, dtype=float))

@@ -127,12 +127,14 @@ class CurvedEvidence:
         model, density = posterior.model, posterior.density
         held = model.own if isinstance(model, BlockModel) else in_memory(model)
         rows = stacked_rows(held)
-        pull = _pull(density, rows, Sites.of(held))
+        marginals = density.project(rows)
+        pull = _pull(marginals, Sites.of(held))
         total = np.asarray(rows.T @ pull)
         if isinstance(model, BlockModel):
             total = total + model.total(pull_sums, density)[0]
         assert isinstance(density, Gaussian)  # the Laplace approximation is one
-        return Movement(pull, density.times_covariance(total))
+        known = None if isinstance(model, BlockModel) else (rows, marginals)
+        return Movement(pull, density.times_covariance(total), known)
 
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
@@ -140,7 +142,12 @@ class CurvedEvidence:
         assert movement is not None  # `movement` gave it
         if sites.extra is not None:
             raise ValueError("the Laplace evidence of sites with extra_variance has no gradient in their parameters")
-        return CurvedTerm(*_marginals(posterior, rows, sites), sites.weight, np.asarray(rows @ movement.move))
+        if movement.known is not None and movement.known[0] is rows:
+            marginals = movement.known[1]
+        else:
+            marginals = posterior.density.project(rows)
+        move = np.asarray(rows @ movement.move)
+        return CurvedTerm(marginals.mean + sites.offset, marginals.variance, sites.weight, move)
 
 
 @storable
@@ -167,9 +174,8 @@ def _marginals(posterior: FittedPosterior, rows: Any, sites: Sites) -> tuple[Arr
     return marginals.mean + sites.offset, marginals.variance + extra
 
 
-def _pull(density: Density, rows: Any, sites: Sites) -> Array:
+def _pull(marginals: Any, sites: Sites) -> Array:
     """½s²ψ‴ of every site, the slope of −½ log det P in x, by which the curvature pulls the mode."""
-    marginals = density.project(rows)
     return 0.5 * marginals.variance * sites.derivatives(marginals.mean).third
 
 
@@ -177,5 +183,5 @@ def pull_sums(block: Block, reading: Reading, density: Density) -> tuple[Any, ..
     """Hᵀ ½s²ψ‴ of a block."""
     total = np.zeros(len(density.mean))
     for observed in pieces(block, reading):
-        total += observed.rows.T @ _pull(density, observed.rows, observed.sites)
+        total += observed.rows.T @ _pull(density.project(observed.rows), observed.sites)
     return (total,)

@@ -65,10 +65,14 @@ def centre_of(potential: Potential) -> Array:
 
 
 class Movement(NamedTuple):
-    """How a mode moves: the pull τ of every site's curvature, where sites are in memory, and S Hᵀτ, in w."""
+    """How a mode moves: the pull τ of every site's curvature, where sites are in memory, and S Hᵀτ, in w.
+
+    `known` holds the rows of a model in memory, with the marginals of their projections.
+    """
 
     pull: Array
     move: Array
+    known: tuple[Any, Any] | None = None
 
 
 class FittedPosterior(Protocol):
@@ -183,6 +187,13 @@ class CurvedTerm(_Differenced):
         first, second, _ = potential.derivatives(x)
         curved = potential.log_density(x) + 0.5 * self.variance[span] * second + self.move[span] * first
         return self.weight[span] * curved
+
+    def slope(self, potential: Potential, name: str, span: slice) -> Array:
+        exact = potential._parameter_slopes(name, self.at[span])
+        if exact is None:
+            return super().slope(potential, name, span)
+        value, first, second = exact
+        return self.weight[span] * (value + 0.5 * self.variance[span] * second + self.move[span] * first)
 
     def motion(self, potential: Potential, span: slice) -> Motion:
         x, v, c, weight = self.at[span], self.variance[span], self.move[span], self.weight[span]

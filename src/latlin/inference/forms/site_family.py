@@ -191,7 +191,7 @@ class SiteForm:
         x = self.projections.times(u)
         with np.errstate(over="ignore", invalid="ignore"):
             if smoothing is None:
-                value, (slope, second) = self.sites.log_density(x), self.sites.slopes(x)
+                value, slope, second = self.sites.expansion(x)
                 gamma = -second
             else:
                 value, slope, second = self.sites.smoothed(x, smoothing)

@@ -157,6 +157,13 @@ class Sites:
         # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
         return expected.d_mean, 2.0 * expected.d_var
 
+    def expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        """ψ, ψ′ and ψ″ at x of shape (n_sites,)."""
+        if self.extra is not None:
+            return self.log_density(x), *self.slopes(x)
+        value, first, second = self._ask(lambda p, m: p._expansion(m), x + self.offset, count=3)
+        return self._weighted(value), self._weighted(first), self._weighted(second)
+
     def derivatives(self, x: Array) -> Derivatives:
         if self.extra is not None:
             none = np.zeros_like(x)

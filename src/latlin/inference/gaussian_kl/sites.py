@@ -11,10 +11,17 @@ With E(x, v) = ⟨ψ⟩ and E_xx = −γ̂ the linearised conditions are
     dγ = (γ̂ − γ) − 2E_xv∘dx − 2E_vv∘dv,   η = (E_x − ν + γ∘x) + E_xv∘dv + (γ − γ̂)∘dx,
 
 solved by a few Krylov steps of N² each, where a new S costs N³.
+
+Where S is not at hand, D < N, a product Sη still costs N·D where a new Gaussian costs N·D². There the natural-gradient
+step is bent towards Newton's: S enters dx as it is, and S∘S, whose products cost as much as a new Gaussian, is
+replaced by what it is on average for rows in no particular direction, with s the variances and κ from a few probes:
+
+    S∘S ≈ (1 − κ) diag(s²) + κ ssᵀ,   κ = (‖Γ^½SΓ^½‖² − Σγ²s²) / ((Σγs)² − Σγ²s²).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,15 +30,22 @@ from scipy.linalg import blas
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import SiteParameters, Sites, site_curvature
+from latlin.inference.forms.sites import SiteCurvature, SiteParameters, Sites, site_curvature
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached, rises
 from latlin.numerics.arrays import Array
+from latlin.numerics.linalg import dot
 from latlin.potentials.base import ExpectedLog
 
 #: largest gradient entry from which on Newton's steps are tried
 CLOSE = 0.2
 #: how well the linear system of a Newton step is solved, and in how many steps at most
 ACCURACY, STEPS = 1e-2, 30
+#: fewest coordinates for which bent steps pay, their accuracy, most products, and probes for κ
+BROAD, BENT, PRODUCTS, PROBES = 64, 5e-2, 12, 2
+#: least determinant of a site's own part of the linear system
+DEFINITE = 0.05
+#: smallest share of γ that a bent step leaves
+LEFT = 0.1
 #: a site whose γ is below this is as good as absent; its logarithm stays finite
 FLOOR = 1e-30
 #: smallest unit of a coordinate; a row of zeros has no variance to measure in
@@ -107,21 +121,25 @@ class SiteCoordinates:
     weight: Array
     spread: Array
     logarithmic: bool
-    #: whole steps overshoot
-    first: float = HALF
+    bent: bool
+    #: whole natural-gradient steps overshoot
+    first: float
 
     @classmethod
     def about(cls, form: SiteForm, start: SitePlace, tol: float) -> SiteCoordinates:
         """In the units of the marginals of a place."""
         weight = start.gamma * start.variance if form.sites.log_concave else start.variance
         spread = np.sqrt(np.maximum(start.variance, TINY))
-        return cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave)
+        smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
+        bent = smooth and type(form) is SiteForm and form.rank >= BROAD
+        return cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave, bent, 1.0 if bent else HALF)
 
     def evaluate(self, place: SitePlace) -> Reached[SitePlace] | None:
         return evaluate(self.form, SiteParameters(place.gamma, place.nu), self.tol)
 
     def encode(self, place: SitePlace) -> tuple[Array, Array]:
-        return self._vector(place.gamma, place.nu), self._vector(place.gamma_hat, place.nu_hat)
+        target = bend_step(self.form, place) if self.bent else SiteParameters(place.gamma_hat, place.nu_hat)
+        return self._vector(place.gamma, place.nu), self._vector(*target)
 
     def _vector(self, gamma: Array, nu: Array) -> Array:
         curvature = np.log(np.maximum(gamma, FLOOR)) if self.logarithmic else gamma
@@ -149,11 +167,71 @@ class SiteCoordinates:
         covariance = self.form.site_covariance(solution_of(self.form, place)) if now.gradient < CLOSE else None
         if covariance is None:
             return None
-        expected = ExpectedLog(place.x, place.nu_hat - place.gamma_hat * place.x, -0.5 * place.gamma_hat)
         parameters = SiteParameters(place.gamma, place.nu)
-        proposed = newton_parameters(self.form.sites, covariance, parameters, place.x, place.variance, expected)
+        proposed = newton_parameters(
+            self.form.sites, covariance, parameters, place.x, place.variance, _expected_at(place)
+        )
         proposal = None if proposed is None else evaluate(self.form, proposed, self.tol)
         return proposal if rises(proposal, now) else None
+
+
+def _expected_at(place: SitePlace) -> ExpectedLog:
+    """The slopes of ⟨ψ⟩ in x and v from where the natural-gradient step goes; the value is left out."""
+    return ExpectedLog(place.x, place.nu_hat - place.gamma_hat * place.x, -0.5 * place.gamma_hat)
+
+
+def bend_step(form: SiteForm, place: SitePlace) -> SiteParameters:
+    """Where the natural-gradient step leads, bent towards Newton's by products with S; see the module."""
+    x, s, n = place.x, np.maximum(place.variance, TINY), len(place.x)
+    spread, expected = np.sqrt(s), _expected_at(place)
+    by_v = site_curvature(form.sites, x, s, expected)
+    precision = form.restored(SiteParameters(place.gamma, place.nu), place.factor)
+    excess = place.gamma - place.gamma_hat
+
+    def times(eta: Array) -> Array:
+        """Sη."""
+        return form.projections.times(precision.solve(form.projections.transposed_times(eta)))
+
+    kappa = _common_share(times, place.gamma, s)
+    local = _own_parts(by_v, excess, s)
+
+    def system(change: Array) -> Array:
+        d_gamma, eta = change[:n] / s, change[n:] / spread
+        dx, dv = times(eta), -s * ((1.0 - kappa) * s * d_gamma + kappa * dot(s, d_gamma))
+        by_gamma = d_gamma + 2.0 * (by_v.mv * dx + by_v.vv * dv)
+        return local(by_gamma, eta - by_v.mv * dv - excess * dx)
+
+    residual = local(-excess, expected.d_mean - place.nu + place.gamma * x)
+    operator = LinearOperator((2 * n, 2 * n), matvec=system, dtype=float)
+    change, _ = gmres(operator, residual, rtol=BENT, atol=0.0, restart=PRODUCTS, maxiter=1)
+    if not np.all(np.isfinite(change)):
+        return SiteParameters(place.gamma_hat, place.nu_hat)
+    gamma = np.maximum(place.gamma + change[:n] / s, LEFT * place.gamma)
+    return SiteParameters(gamma, place.nu + change[n:] / spread + x * (gamma - place.gamma))
+
+
+def _common_share(times: Callable[[Array], Array], gamma: Array, s: Array) -> float:
+    """κ, with ‖Γ^½SΓ^½‖² by a few probes of random signs."""
+    root, own = np.sqrt(gamma), float(np.sum((gamma * s) ** 2))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(s)))
+    square = float(np.mean([np.sum((root * times(root * sign)) ** 2) for sign in signs]))
+    return float(np.clip((square - own) / max(dot(gamma, s) ** 2 - own, TINY), 0.0, 1.0))
+
+
+def _own_parts(by_v: SiteCurvature, excess: Array, s: Array) -> Callable[[Array, Array], Array]:
+    """The inverse of every site's own 2×2 part of the linear system, with dγ in units of 1/s and η of 1/√s."""
+    a, b = 1.0 - 2.0 * by_v.vv * s * s, 2.0 * by_v.mv * s
+    c, d = by_v.mv * s * s, 1.0 - excess * s
+    determinant = a * d - b * c
+    known = determinant > DEFINITE
+    a, b, c, d = (np.where(known, part, plain) for part, plain in ((a, 1.0), (b, 0.0), (c, 0.0), (d, 1.0)))
+    determinant, spread = np.where(known, determinant, 1.0), np.sqrt(s)
+
+    def solve(one: Array, two: Array) -> Array:
+        own = (s * (d * one - b * two) / determinant, spread * (a * two - c * one) / determinant)
+        return np.concatenate(own)
+
+    return solve
 
 
 def newton_parameters(
