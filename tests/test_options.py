@@ -22,7 +22,16 @@ from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_
 X = np.random.default_rng(0).standard_normal((12, 3))
 Y = X.sum(axis=1)
 MODEL = LatentLinearModel([GaussianFactor(dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
-ENGINES = ["GaussianKL", "ExpectationPropagation", "LocalBound", "MAP", "Laplace", "MeanField", "AffineKL", "EllipticalKL"]
+ENGINES = [
+    "GaussianKL",
+    "ExpectationPropagation",
+    "LocalBound",
+    "MAP",
+    "Laplace",
+    "MeanField",
+    "AffineKL",
+    "EllipticalKL",
+]
 ESTIMATORS = {
     linear.BayesianLinearRegression: Y,
     linear.BayesianLogisticRegression: Y > 0,
