@@ -38,6 +38,8 @@ SPREAD = 0.7
 FLAT = 100.0
 FAMILIES = {"logit": "bernoulli_logit", "poisson": "poisson", "gaussian": "gaussian"}
 OURS = {"logit": "bernoulli", "poisson": "poisson", "gaussian": "gaussian"}
+#: how far the logarithm of the rate of a walk wanders: its standard deviation at the last step
+WANDER = 5.0
 #: levels of both of two crossed factors from which on nothing is factorised
 FILLED = 2000
 RESULTS = Path(__file__).parent / "results"
@@ -160,17 +162,19 @@ def _judged(found: Learnt) -> dict[str, float | str]:
 def walk_trial(n: int, method: str) -> Trial:
     """Counts along a random walk of given scale; the yardstick is one banded factorisation of that size."""
     rng = np.random.default_rng(0)
-    states = 0.05 * np.cumsum(rng.standard_normal(n))
+    step = WANDER / np.sqrt(n)
+    states = step * np.cumsum(rng.standard_normal(n))
     y = rng.poisson(np.exp(states - states.mean()))
-    band = np.stack([np.full(n, -400.0), np.full(n, 801.0)])
+    tau = step**-2
+    band = np.stack([np.full(n, -tau), np.full(n, 2.0 * tau + 1.0)])
     if method == "SciPy cholesky_banded":
         return Trial(lambda: cholesky_banded(band, check_finite=False))
-    off = np.full(n - 1, -400.0)
-    diagonal = np.full(n, 800.0)
-    diagonal[[0, -1]] = 400.0
+    off = np.full(n - 1, -tau)
+    diagonal = np.full(n, 2.0 * tau)
+    diagonal[[0, -1]] = tau
     walk = sparse.csr_array(sparse.diags_array([off, diagonal, off], offsets=[-1, 0, 1]))
     # log |Q|₊ of τQ: (n − 1) log τ + log n
-    prior = GaussianFactor(precision=walk, rank=n - 1, log_det=(n - 1) * np.log(400.0) + np.log(n))
+    prior = GaussianFactor(precision=walk, rank=n - 1, log_det=(n - 1) * np.log(tau) + np.log(n))
     model = LatentLinearModel([prior, SiteFactor(None, potentials.Poisson(y))])
     return Trial(lambda: infer(model, method.split()[1]), lambda post: {"log evidence": post.log_evidence})
 

@@ -55,7 +55,7 @@ class MAP:
         if isinstance(model, LatentLinearModel) and by_products(model):
             return self._by_products(model, start, verbose, checkpoint, started)
         form = form_of(model)
-        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        first = form.first_coordinates() if start is None else form.coordinates(start.mean)
         climb: Callable[..., Ascent] = find_mode if model.smooth else find_kinked_mode
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=model.log_concave, remedy=REMEDY)
         ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))
