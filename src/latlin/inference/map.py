@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from latlin.densities.point import PointMass
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.forms.products import by_products, find_mode_by_products, product_form

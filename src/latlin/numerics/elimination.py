@@ -29,7 +29,7 @@ def neighbours(indptr: NDArray[np.integer], indices: NDArray[np.integer]) -> tup
 
 @njit(cache=True)
 def lower_columns(indptr: Index, indices: Index, order: Index, label: Index) -> tuple[Index, Index]:
-    """The lower triangle by columns, rows sorted, of a pattern in some order; from its neighbours, diagonal included."""
+    """The lower triangle by columns, diagonal first, rows sorted, of a pattern in some order; from its neighbours."""
     n = len(order)
     begin, rows, free = np.empty(n + 1, np.int64), np.empty(n + len(indices) // 2, np.int64), 0
     begin[0] = 0
