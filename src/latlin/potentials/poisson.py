@@ -54,8 +54,8 @@ class Poisson(Potential):
     def _form(self) -> Exponentials:
         return self._made
 
-    def _expected_counts(self, m: Array, v: Array | None) -> tuple[Array, Array] | None:
-        """⟨ψ⟩ and ⟨e^x⟩ by a compiled loop; None where that is not worth its start or has no answer."""
+    def _expected_counts(self, m: Array, v: Array | None) -> tuple[Array, ...] | None:
+        """⟨ψ⟩, y − ⟨e^x⟩ and ⟨e^x⟩ by a compiled loop; None where that is not worth its start or has no answer."""
         if m.size < LONG or m.shape != self.y.shape or not np.all(np.isfinite(m)):
             return None
         from latlin.potentials.kernels.poisson import expected_counts  # loads the compiler: when first needed
@@ -77,10 +77,10 @@ class Poisson(Potential):
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         found = self._expected_counts(m, v)
-        if found is None or not np.all(np.isfinite(found[1])):
+        if found is None or not np.all(np.isfinite(found[2])):
             return self._form().expected_log(m, v)
-        value, rate = found
-        return ExpectedLog(value, self.y - rate, -0.5 * rate)
+        value, slope, rate = found
+        return ExpectedLog(value, slope, -0.5 * rate)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         return self._form().tilted_moments(m, v, power)

@@ -21,8 +21,8 @@ NEAR = 0.5
 SERIES = tuple(1.0 / math.factorial(k + 2) for k in range(14))
 
 
-def expected_counts(y: Array, log_y: Array, constant: Array, peak: Array, m: Array, v: Array) -> tuple[Array, Array]:
-    """⟨ψ⟩ and ⟨e^x⟩ of every site.
+def expected_counts(y: Array, log_y: Array, constant: Array, peak: Array, m: Array, v: Array) -> tuple[Array, ...]:
+    """⟨ψ⟩, y − ⟨e^x⟩ and ⟨e^x⟩ of every site.
 
     Parameters
     ----------
@@ -30,29 +30,27 @@ def expected_counts(y: Array, log_y: Array, constant: Array, peak: Array, m: Arr
         Counts, their logarithms, −log y! and ψ(log y).
     m, v : contiguous ndarray of shape (sites,)
 
-    >>> value, rate = expected_counts(*(np.array([t]) for t in (1.0, 0.0, 0.0, -1.0, 0.0, 0.0)))
-    >>> float(value[0]), float(rate[0])
-    (-1.0, 1.0)
+    >>> value, slope, rate = expected_counts(*(np.array([t]) for t in (1.0, 0.0, 0.0, -1.0, 0.0, 0.0)))
+    >>> float(value[0]), float(slope[0]), float(rate[0])
+    (-1.0, 0.0, 1.0)
     """
-    value, rate = np.empty(m.size), np.empty(m.size)
-    share_out(_loop, m.size, PER_SITE, y, log_y, constant, peak, m, v, value, rate)
-    return value, rate
+    found = np.empty((3, m.size))
+    share_out(_loop, m.size, PER_SITE, y, log_y, constant, peak, m, v, found)
+    return found[0], found[1], found[2]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _loop(
-    start: int, stop: int, y: Array, log_y: Array, constant: Array, peak: Array, m: Array, v: Array, value: Array,
-    rate: Array,
-) -> None:  # fmt: skip
+    start: int, stop: int, y: Array, log_y: Array, constant: Array, peak: Array, m: Array, v: Array, found: Array
+) -> None:
     for n in range(start, stop):
         r = 0.5 * v[n]
         if not y[n] > 0.0:
-            rate[n] = math.exp(m[n] + r)
-            value[n] = constant[n] - rate[n]
+            rate = math.exp(m[n] + r)
+            found[0, n], found[1, n], found[2, n] = constant[n] - rate, -rate, rate
             continue
         t = m[n] - log_y[n] + r
         grown = math.exp(t)
-        rate[n] = y[n] * grown
         if abs(t) < NEAR:
             total = 0.0
             for k in range(len(SERIES) - 1, -1, -1):
@@ -61,4 +59,7 @@ def _loop(
         else:
             curl = grown - 1.0 - t
         fall = y[n] * (curl + r)
-        value[n] = peak[n] - fall if fall < np.inf else -np.inf
+        found[0, n] = peak[n] - fall if fall < np.inf else -np.inf
+        # y − ye^t without cancellation
+        found[1, n] = -y[n] * (curl + t)
+        found[2, n] = y[n] * grown
