@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,8 +30,8 @@ from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.additive import AdditiveModel
 from latlin.engines import MAP, GaussianKL, Laplace
-from latlin.numerics.sparse_cholesky import analyse, plan_elimination
-from latlin.priors import Flat
+from latlin.numerics.sparse_cholesky import Analysis, analyse, plan_elimination
+from latlin.priors import Flat, LogNormal
 
 COVARIATES = 3
 SPREAD = 0.7
@@ -38,9 +39,11 @@ SPREAD = 0.7
 FLAT = 100.0
 FAMILIES = {"logit": "bernoulli_logit", "poisson": "poisson", "gaussian": "gaussian"}
 OURS = {"logit": "bernoulli", "poisson": "poisson", "gaussian": "gaussian"}
+#: how far the logarithm of the rate of a walk wanders: its standard deviation at the last step
+WANDER = 5.0
 #: levels of both of two crossed factors from which on nothing is factorised
 FILLED = 2000
-RESULTS = Path(__file__).parent / "results"
+RESULTS, REFERENCES = Path(__file__).parent / "results", Path(__file__).parent / "references"
 
 
 class Grouped(NamedTuple):
@@ -131,13 +134,92 @@ def statsmodels(data: Grouped) -> Learnt:
     return Learnt(np.sqrt(np.ravel(found.cov_re)), float(found.llf), 0)
 
 
-def statsmodels_bayes(data: Grouped) -> Learnt:
-    """Its variational Bayes for a logistic model with one grouping."""
+class Effects(NamedTuple):
+    """Posterior means and standard deviations of the coefficients, then of the groups."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+def reference_effects(data: Grouped, draws: int = 100_000) -> Effects:
+    """A logistic model with one grouping by Metropolis and Gibbs steps, log sd ~ N(0, 2²), coefficients ~ N(0, 10²)."""
+    rng, groups, count = np.random.default_rng(1), data.groups[:, 0], data.levels[0]
+    sign, (n, width) = 2.0 * data.y - 1.0, data.x.shape
+    beta, b, log_sd = np.zeros(width), np.zeros(count), 0.0
+    root = np.linalg.cholesky(np.linalg.inv(0.2 * data.x.T @ data.x)) * 2.4 / np.sqrt(width)
+    sizes = np.bincount(groups, minlength=count)
+    total, squares = np.zeros(width + count), np.zeros(width + count)
+
+    def log_lik(eta: np.ndarray) -> np.ndarray:
+        return -np.logaddexp(0.0, -sign * eta)
+
+    eta = np.zeros(n)
+    for draw in range(-draws // 20, draws):
+        # coefficients together, every group on its own
+        step = root @ rng.standard_normal(width)
+        moved = eta + data.x @ step
+        gain = np.sum(log_lik(moved) - log_lik(eta)) - 0.5 * (np.sum((beta + step) ** 2) - np.sum(beta**2)) / FLAT
+        if np.log(rng.random()) < gain:
+            beta, eta = beta + step, moved
+        steps = 2.4 / np.sqrt(0.2 * sizes + np.exp(-2.0 * log_sd)) * rng.standard_normal(count)
+        gains = np.bincount(groups, log_lik(eta + steps[groups]) - log_lik(eta), count)
+        gains -= 0.5 * np.exp(-2.0 * log_sd) * ((b + steps) ** 2 - b**2)
+        taken = np.where(np.log(rng.random(count)) < gains, steps, 0.0)
+        b, eta = b + taken, eta + taken[groups]
+        # what the intercept and all groups share, exactly
+        precision = count * np.exp(-2.0 * log_sd) + 1.0 / FLAT
+        shift = (b.sum() * np.exp(-2.0 * log_sd) - beta[0] / FLAT) / precision + rng.standard_normal() / precision**0.5
+        beta, b = beta + shift * np.eye(width)[0], b - shift
+        other = log_sd + 2.4 / np.sqrt(2.0 * count) * rng.standard_normal()
+        fall = [count * t + 0.5 * np.exp(-2.0 * t) * np.sum(b**2) + t**2 / 8.0 for t in (log_sd, other)]
+        log_sd = other if np.log(rng.random()) < fall[0] - fall[1] else log_sd
+        if draw >= 0:
+            now = np.concatenate([beta, b])
+            total, squares = total + now, squares + now**2
+    mean = total / draws
+    return Effects(mean, np.sqrt(squares / draws - mean**2))
+
+
+def latlin_effects(data: Grouped, engine: str) -> Effects:
+    """The same priors; the scale is integrated."""
+    names = [f"x{k}" for k in range(1, data.x.shape[1])]
+    frame = {"y": data.y, "g": data.groups[:, 0], **dict(zip(names, data.x.T[1:], strict=True))}
+    wide = {name: FLAT**0.5 for name in ("Intercept", *names)}
+    model = AdditiveModel(
+        f"y ~ {' + '.join(names)} + (1 | g)",
+        "bernoulli",
+        engine=engine,
+        hyperparameters="integrate",
+        priors={"sd(g)": LogNormal(0.0, 2.0), **wide},
+    ).fit(frame)
+    return Effects(model.posterior_.mean, np.sqrt(model.posterior_.variance))
+
+
+def statsmodels_effects(data: Grouped) -> Effects:
+    """Its variational Bayes, with the same priors."""
     from statsmodels.genmod.bayes_mixed_glm import BinomialBayesMixedGLM
 
     effects = sparse.csr_matrix(data.rows[:, data.x.shape[1] :])
-    found = BinomialBayesMixedGLM(data.y, data.x, effects, np.zeros(effects.shape[1], int), vcp_p=2.0).fit_vb()
-    return Learnt(np.exp(np.ravel(found.vcp_mean)), float("nan"), 0)
+    model = BinomialBayesMixedGLM(data.y, data.x, effects, np.zeros(effects.shape[1], int), vcp_p=2.0, fe_p=FLAT**0.5)
+    found = model.fit_vb()
+    return Effects(np.r_[found.fe_mean, found.vc_mean], np.r_[found.fe_sd, found.vc_sd])
+
+
+def effects_trial(n: int, levels: int, method: str) -> Trial:
+    """Means and standard deviations against a long run of a sampler, which is kept in a file."""
+    data, path = grouped("logit", n, (levels,)), REFERENCES / f"groups-{n}x{levels}.npz"
+    if not path.exists():
+        np.savez(path, **reference_effects(data)._asdict())
+    true = Effects(**np.load(path))
+
+    def judge(found: Effects) -> dict[str, float | str]:
+        off, ratio = np.abs(found.mean - true.mean) / true.sd, np.abs(found.sd / true.sd - 1.0)
+        means = {"mean error, sds": float(off.mean()), "largest": float(off.max())}
+        return means | {"sd error": float(ratio.mean()), "largest sd error": float(ratio.max())}
+
+    if method == "statsmodels BinomialBayesMixedGLM":
+        return Trial(lambda: statsmodels_effects(data), judge)
+    return Trial(lambda: latlin_effects(data, method.split()[1]), judge)
 
 
 def grouped_trial(family: str, n: int, levels: tuple[int, ...], method: str) -> Trial:
@@ -145,7 +227,6 @@ def grouped_trial(family: str, n: int, levels: tuple[int, ...], method: str) -> 
     actions: dict[str, Callable[[], Learnt]] = {
         "GPBoost": lambda: gpboost(data, family),
         "statsmodels MixedLM": lambda: statsmodels(data),
-        "statsmodels BinomialBayesMixedGLM": lambda: statsmodels_bayes(data),
     }
     ours = engines(levels, family)
     action = actions[method] if method in actions else partial(learn, data, family, ours[method])
@@ -160,19 +241,25 @@ def _judged(found: Learnt) -> dict[str, float | str]:
 def walk_trial(n: int, method: str) -> Trial:
     """Counts along a random walk of given scale; the yardstick is one banded factorisation of that size."""
     rng = np.random.default_rng(0)
-    states = 0.05 * np.cumsum(rng.standard_normal(n))
+    step = WANDER / np.sqrt(n)
+    states = step * np.cumsum(rng.standard_normal(n))
     y = rng.poisson(np.exp(states - states.mean()))
-    band = np.stack([np.full(n, -400.0), np.full(n, 801.0)])
+    tau = step**-2
+    band = np.stack([np.full(n, -tau), np.full(n, 2.0 * tau + 1.0)])
     if method == "SciPy cholesky_banded":
         return Trial(lambda: cholesky_banded(band, check_finite=False))
-    off = np.full(n - 1, -400.0)
-    diagonal = np.full(n, 800.0)
-    diagonal[[0, -1]] = 400.0
+    off = np.full(n - 1, -tau)
+    diagonal = np.full(n, 2.0 * tau)
+    diagonal[[0, -1]] = tau
     walk = sparse.csr_array(sparse.diags_array([off, diagonal, off], offsets=[-1, 0, 1]))
     # log |Q|₊ of τQ: (n − 1) log τ + log n
-    prior = GaussianFactor(precision=walk, rank=n - 1, log_det=(n - 1) * np.log(400.0) + np.log(n))
-    model = LatentLinearModel([prior, SiteFactor(None, potentials.Poisson(y))])
-    return Trial(lambda: infer(model, method.split()[1]), lambda post: {"log evidence": post.log_evidence})
+    prior = GaussianFactor(precision=walk, rank=n - 1, log_det=(n - 1) * np.log(tau) + np.log(n))
+
+    def fit() -> Any:
+        # new sites: a second fit of the same ones would find the pattern analysed
+        return infer(LatentLinearModel([prior, SiteFactor(None, potentials.Poisson(y))]), method.split()[1])
+
+    return Trial(fit, lambda post: {"log evidence": post.log_evidence, "steps": post.n_iter})
 
 
 def text_trial(n: int, d: int, width: int, method: str) -> Trial:
@@ -231,11 +318,12 @@ def tasks(size: str) -> list[Task]:
         peers = {"GPBoost": "gpboost"}
         if family == "gaussian":
             peers["statsmodels MixedLM"] = "statsmodels"
-        if (family, n, size) == ("logit", 10_000, "full"):
-            # minutes
-            peers["statsmodels BinomialBayesMixedGLM"] = "statsmodels"
         for method, package in peers.items():
             found.append(Task(case, method, partial(grouped_trial, family, n, levels, method), package, "peer"))
+    case = "logit, 2,000 rows, 100 levels, against a long reference"
+    for method in ("latlin gkl", "latlin laplace", "statsmodels BinomialBayesMixedGLM"):
+        role = "latlin" if method.startswith("latlin") else "peer"
+        found.append(Task(case, method, partial(effects_trial, 2000, 100, method), method.split()[0], role))
     n = {"small": 100_000, "full": 1_000_000}[size]
     for method, role in (
         ("latlin gkl", "latlin"),
@@ -270,7 +358,7 @@ def groups(levels: int) -> sparse.csr_array:
 
 
 def scaling(path: Path, repeats: int = 3) -> None:
-    """Processor seconds of a factorisation with its selected inverse, and their slope over entries and operations."""
+    """Processor seconds and memory of a factorisation with its selected inverse; slopes over entries and operations."""
     drawn: dict[str, tuple[np.ndarray, np.ndarray, float]] = {}
     for kind, make, sizes in (
         ("lattice", lattice, (30, 55, 100, 170, 300)),
@@ -282,9 +370,16 @@ def scaling(path: Path, repeats: int = 3) -> None:
             plan = plan_elimination(matrix)
             analysis = analyse(matrix, plan)
             values = analysis.values(matrix)
-            took = min(_timed(lambda a=analysis, v=values: a.factorise(v).inverse) for _ in range(repeats))
-            lines.append([kind, size, matrix.shape[0], plan.entries, plan.flops, analysis.numbers * 8e-6, took])
-        print(table(["pattern", "size", "dimension", "entries of L", "operations", "panels, MB", "seconds"], lines))
+            work = partial(_selected_inverse, analysis, values)
+            took = min(_timed(work) for _ in range(repeats))
+            tracemalloc.start()
+            work()
+            peak = tracemalloc.get_traced_memory()[1] * 1e-6
+            tracemalloc.stop()
+            factor = plan.entries * 8e-6
+            lines.append([kind, size, matrix.shape[0], plan.entries, plan.flops, factor, peak, peak / factor, took])
+        names = ["entries of L", "operations", "factor, MB", "peak, MB", "times the factor", "seconds"]
+        print(table(["pattern", "size", "dimension", *names], lines))
         seconds = np.log([line[-1] for line in lines])
         for name, column in (("entries", 3), ("operations", 4)):
             slope = np.polyfit(np.log([line[column] for line in lines]), seconds, 1)[0]
@@ -308,6 +403,10 @@ def draw_scaling(drawn: dict[str, tuple[np.ndarray, np.ndarray, float]], path: P
     axes.legend()
     figure.savefig(path, dpi=120)
     print(f"written: {path}")
+
+
+def _selected_inverse(analysis: Analysis, values: np.ndarray) -> np.ndarray:
+    return analysis.factorise(values).inverse
 
 
 def _timed(action: Callable[[], Any]) -> float:

@@ -77,7 +77,13 @@ class ProbedPrecisionCovariance:
         return self.precision.solve(v)
 
     def project(self, rows: Any) -> Array:
-        return self.estimated(rows)[0]
+        """h_nᵀSh_n of every row; those of the last rows are kept, which a next fit of the same rows starts from."""
+        if not sparse.issparse(rows):
+            return self.estimated(rows)[0]
+        held, kept = sparse.csr_array(rows), vars(self).get("_projected")
+        if kept is None or kept[0] is not held.data or kept[1] is not held.indices:
+            kept = vars(self)["_projected"] = (held.data, held.indices, self.estimated(held)[0])
+        return kept[2].copy()
 
     def estimated(self, rows: Any) -> tuple[Array, Array]:
         """h_nᵀSh_n of every row, and the standard errors of these estimates."""

@@ -82,7 +82,7 @@ def _digest(digest: hashlib._Hash, value: Any) -> None:
         value = value @ np.random.default_rng(0).standard_normal((value.shape[1], 3))
     elif isinstance(value, Potential):
         digest.update(type(value).__qualname__.encode())
-        for name, part in sorted(vars(value).items()):
+        for name, part in sorted(value.__getstate__().items()):
             digest.update(name.encode())
             _digest(digest, part)
         for values in _values(value):

@@ -13,7 +13,7 @@ so that the error of the evidence is half that of log det P. It is an estimate a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.probes import SparseSum
-from latlin.potentials.base import Derivatives
+from latlin.potentials.base import Derivatives, ExpectedLog
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
 REFRESHED, SETTLED = 12, 2e-3
@@ -47,13 +47,21 @@ class AveragedSites:
 
     sites: Sites
     variance: Array
+    #: the last x with its expectations: values and derivatives are asked for one after the other
+    last: dict[str, tuple[Array, ExpectedLog]] = field(default_factory=dict, repr=False)
+
+    def _expected(self, x: Array) -> ExpectedLog:
+        known = self.last.get("x")
+        if known is None or known[0] is not x:
+            known = self.last["x"] = (x, self.sites.expected_log(x, self.variance))
+        return known[1]
 
     def log_density(self, x: Array) -> Array:
-        return self.sites.expected_log(x, self.variance).value
+        return self._expected(x).value
 
     def derivatives(self, x: Array) -> Derivatives:
         # ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v
-        _, first, by_variance = self.sites.expected_log(x, self.variance)
+        _, first, by_variance = self._expected(x)
         return Derivatives(first, 2.0 * by_variance, np.zeros_like(first))
 
 

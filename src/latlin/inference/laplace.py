@@ -91,7 +91,7 @@ class Laplace:
             refuse_checkpoint(checkpoint)
             return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         form = self._form(model)
-        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        first = form.first_coordinates() if start is None else form.coordinates(start.mean)
         ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))
         found = form.gaussian_at(ascent.state)
         if found is None:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from latlin.densities.point import PointMass
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.forms.products import by_products, find_mode_by_products, product_form
@@ -55,7 +53,7 @@ class MAP:
         if isinstance(model, LatentLinearModel) and by_products(model):
             return self._by_products(model, start, verbose, checkpoint, started)
         form = form_of(model)
-        first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
+        first = form.first_coordinates() if start is None else form.coordinates(start.mean)
         climb: Callable[..., Ascent] = find_mode if model.smooth else find_kinked_mode
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=model.log_concave, remedy=REMEDY)
         ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))

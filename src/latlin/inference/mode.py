@@ -24,6 +24,8 @@ from latlin.numerics.quasi_newton import backtrack
 
 #: gradient below which an indefinite Hessian means a saddle or a minimum, to be left along its curvature
 FLAT = 1e-4
+#: share of the slope that is left after a whole step from which on a longer one is tried, and the longest
+EAGER, LONGEST = 0.25, 64.0
 #: smoothing at the end, in units of a site's own width
 SHARP = 1e-7
 
@@ -126,7 +128,16 @@ def _search(
 
     slope = dot(now.gradient, direction)
     best = backtrack(evaluate, now.objective, slope, slack=1e-2 * rounding(now.objective))
-    return None if best is None else best[2]
+    if best is None:
+        return None
+    length, objective, found = best
+    # e^x falls by 1/e per Newton step: counts of zero ask for ever the same step
+    while length >= 1.0 and length < LONGEST and dot(found.gradient, direction) > EAGER * slope:
+        farther, trial = evaluate(2.0 * length)
+        if farther <= objective:
+            break
+        length, objective, found = 2.0 * length, farther, trial
+    return found
 
 
 def _direction(form: Expandable, now: Expansion) -> Array | None:

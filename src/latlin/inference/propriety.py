@@ -26,6 +26,8 @@ from latlin.potentials.base import Potential
 LARGEST = 10**7
 #: distances, in widths of a potential, between which one that does not change any more has reached its limit
 FAR = (1e6, 1e8)
+#: how far a row of length one may fall along a unit direction that it is orthogonal to
+NOTHING = 1e-13
 OVERLAP = (
     "; several Gaussian factors are on w itself, and their product is not normalised: log_evidence compares sites "
     "under the same factors, but scales of the factors cannot be learnt from it unless the model has "
@@ -180,7 +182,12 @@ def _null_space(rows: Array) -> Array:
     """An orthonormal basis of the directions that are orthogonal to all rows."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled = rows / np.where(norms > 0.0, norms, 1.0)
-    return _null_space_of_gram(scaled.T @ scaled, len(rows))
+    candidates = _null_space_of_gram(scaled.T @ scaled, len(rows))
+    # squares lose half of the digits: a long random walk falls along a slow wave, by a millionth
+    falls = scaled @ candidates
+    _, sizes, turned = np.linalg.svd(falls, full_matrices=len(falls) < falls.shape[1])
+    kept = np.r_[sizes, np.zeros(candidates.shape[1] - len(sizes))] <= NOTHING
+    return candidates @ turned[kept].T
 
 
 def _null_space_of_gram(gram: Array, count: int) -> Array:

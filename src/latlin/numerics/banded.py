@@ -142,31 +142,31 @@ def factorise(panels: Array, diagonal: Array, inner: int, width: int, border: in
         pivot = panels[base]
         if not pivot > ROUNDING * diagonal[j]:
             return j
-        root = np.sqrt(pivot)
-        panels[base] = root
         reach = min(width, inner - 1 - j) if j < inner else inner + border - 1 - j
-        height = reach + (border if j < inner else 0)
-        for r in range(base + 1, base + height + 1):
-            panels[r] /= root
+        # A_ij − A_ik A_jk / A_kk: the next pivot does not wait for a square root
         for c in range(1, reach + 1):
-            target, factor = place[j + c], panels[base + c]
+            target, factor = place[j + c], panels[base + c] / pivot
             for r in range(c, reach + 1):
                 panels[target + r - c] -= factor * panels[base + r]
         if border > 0 and j < inner:
             _subtract_border(panels, j, reach, inner, width, border, place)
+        root = np.sqrt(pivot)
+        panels[base] = root
+        for r in range(base + 1, base + reach + 1 + (border if j < inner else 0)):
+            panels[r] /= root
     return -1
 
 
 @njit(cache=True, inline="always")
 def _subtract_border(panels: Array, j: int, reach: int, inner: int, width: int, border: int, place: Index) -> None:
     """What column j of the band takes from the border rows of later columns and from the border's own columns."""
-    own = place[j] + reach + 1
+    own, pivot = place[j] + reach + 1, panels[place[j]]
     for c in range(1, reach + 1):
-        target, factor = place[j + c] + min(width, inner - 1 - j - c) + 1, panels[place[j] + c]
+        target, factor = place[j + c] + min(width, inner - 1 - j - c) + 1, panels[place[j] + c] / pivot
         for q in range(border):
             panels[target + q] -= factor * panels[own + q]
     for c in range(border):
-        target, factor = place[inner + c], panels[own + c]
+        target, factor = place[inner + c], panels[own + c] / pivot
         for q in range(c, border):
             panels[target + q - c] -= factor * panels[own + q]
 
@@ -217,20 +217,24 @@ def solve_rows(
     down: bool, up: bool,
 ) -> None:  # fmt: skip
     """Rows start … stop − 1 of b ← L⁻¹b, L⁻ᵀb or, with both, A⁻¹b."""
+    # products, unlike quotients, do not keep the next row waiting
+    inverse = np.empty(inner + border)
+    for j in range(inner + border):
+        inverse[j] = 1.0 / panels[place[j]]
     for k in range(start, stop):
         if down:
-            _down(panels, inner, width, border, place, b[k])
+            _down(panels, inverse, inner, width, border, place, b[k])
         if up:
-            _up(panels, inner, width, border, place, b[k])
+            _up(panels, inverse, inner, width, border, place, b[k])
 
 
 @njit(cache=True)
-def _down(panels: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
+def _down(panels: Array, inverse: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
     """b ← L⁻¹b."""
     for j in range(inner + border):
         base = place[j]
         reach = min(width, inner - 1 - j) if j < inner else inner + border - 1 - j
-        x = b[j] / panels[base]
+        x = b[j] * inverse[j]
         b[j] = x
         for r in range(1, reach + 1):
             b[j + r] -= panels[base + r] * x
@@ -240,7 +244,7 @@ def _down(panels: Array, inner: int, width: int, border: int, place: Index, b: A
 
 
 @njit(cache=True)
-def _up(panels: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
+def _up(panels: Array, inverse: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
     """b ← L⁻ᵀb."""
     for j in range(inner + border - 1, -1, -1):
         base = place[j]
@@ -251,4 +255,4 @@ def _up(panels: Array, inner: int, width: int, border: int, place: Index, b: Arr
         if j < inner:
             for q in range(border):
                 x -= panels[base + reach + 1 + q] * b[inner + q]
-        b[j] = x / panels[base]
+        b[j] = x * inverse[j]

@@ -13,6 +13,43 @@ Index = NDArray[np.int64]
 
 
 @njit(cache=True)
+def neighbours(indptr: NDArray[np.integer], indices: NDArray[np.integer]) -> tuple[Index, Index]:
+    """A symmetric pattern by rows without its diagonal."""
+    n = len(indptr) - 1
+    begin, others, free = np.empty(n + 1, np.int64), np.empty(len(indices), np.int64), 0
+    begin[0] = 0
+    for i in range(n):
+        for k in range(indptr[i], indptr[i + 1]):
+            if indices[k] != i:
+                others[free] = indices[k]
+                free += 1
+        begin[i + 1] = free
+    return begin, others[:free].copy()
+
+
+@njit(cache=True)
+def lower_columns(indptr: Index, indices: Index, order: Index, label: Index) -> tuple[Index, Index]:
+    """The lower triangle by columns, diagonal first, rows sorted, of a pattern in some order; from its neighbours."""
+    n = len(order)
+    begin, rows, free = np.empty(n + 1, np.int64), np.empty(n + len(indices) // 2, np.int64), 0
+    begin[0] = 0
+    for j in range(n):
+        rows[free] = j
+        free += 1
+        ascending = True
+        for k in range(indptr[order[j]], indptr[order[j] + 1]):
+            i = label[indices[k]]
+            if i > j:
+                ascending &= i > rows[free - 1]
+                rows[free] = i
+                free += 1
+        if not ascending:
+            rows[begin[j] : free].sort()
+        begin[j + 1] = free
+    return begin, rows[:free].copy()
+
+
+@njit(cache=True)
 def elimination_tree(indptr: Index, indices: Index, most: int) -> tuple[Index, Index]:
     """Parents (−1 at roots) and numbers of entries of the columns of L, from the full symmetric pattern.
 
@@ -170,6 +207,22 @@ def find_entries(indptr: Index, indices: Index, i: Index, j: Index) -> Index:
     for k in range(len(i)):
         found[k] = entry_of(indptr, indices, i[k], j[k])
     return found
+
+
+@njit(cache=True)
+def lower_places(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer], label: Index, begin: Index, rows: Index
+) -> tuple[NDArray[np.bool_], Index]:
+    """Which entries of a symmetric matrix by rows are in the lower triangle of an order, and where in its pattern."""
+    lower, places, free = np.zeros(len(indices), np.bool_), np.empty(len(indices), np.int64), 0
+    for n in range(len(indptr) - 1):
+        for k in range(indptr[n], indptr[n + 1]):
+            i, j = label[n], label[indices[k]]
+            if i >= j:
+                lower[k] = True
+                places[free] = entry_of(begin, rows, i, j)
+                free += 1
+    return lower, places[:free].copy()
 
 
 @njit(cache=True)

@@ -109,11 +109,7 @@ def _banded_plan(graph: tuple[Index, Index], dense: NDArray[np.bool_]) -> Plan |
 
 def _graph(pattern: sparse.csr_array) -> tuple[Index, Index]:
     """Neighbours without loops."""
-    coo = sparse.coo_array(pattern)
-    off = coo.row != coo.col
-    counts = np.bincount(coo.row[off], minlength=pattern.shape[0])
-    by_row = np.argsort(coo.row[off], kind="stable") if pattern.format != "csr" else slice(None)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), coo.col[off][by_row].astype(np.int64)
+    return elimination.neighbours(pattern.indptr, pattern.indices)
 
 
 def _counted(graph: tuple[Index, Index], order: Index, most: int) -> Plan:
@@ -266,17 +262,14 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     plan : Plan, optional
         An order, if `plan_elimination` has already been asked.
     """
-    n = pattern.shape[0]
-    both = sparse.csr_array(abs(sparse.csr_array(pattern)) + sparse.eye_array(n, format="csr"))
-    plan = plan_elimination(both) if plan is None else plan
+    n, whole = pattern.shape[0], sparse.csr_array(pattern)
+    if not whole.has_canonical_format:
+        whole = whole.copy()
+        whole.sum_duplicates()
+    plan = plan_elimination(whole) if plan is None else plan
     label = np.empty(n, np.int64)
     label[plan.order] = np.arange(n)
-    coo = both.tocoo()
-    i, j = label[coo.row], label[coo.col]
-    keep = i >= j
-    lower = sparse.csc_array((np.ones(int(keep.sum()), np.int8), (i[keep], j[keep])), shape=(n, n))
-    lower.sort_indices()
-    indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
+    indptr, indices = elimination.lower_columns(*_graph(whole), plan.order, label)
     if plan.band is not None:
         first = np.arange(n + 1)
         of, begin = first[:-1].copy(), np.concatenate([[0], np.cumsum(plan.counts)]).astype(np.int64)
@@ -285,8 +278,13 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
         first = elimination.runs_of_columns(plan.parent, plan.counts, SLACK)
         rows, begin, of = elimination.rows_of_runs(first, indptr, indices)
     place = np.concatenate([[0], np.cumsum(np.diff(first) * np.diff(begin))]).astype(np.int64)
-    source = elimination.places_of(indptr, indices, first, begin, rows, place, of)
-    return Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
+    if len(indices) == place[-1] and plan.band is not None:
+        source = np.arange(len(indices))
+    else:
+        source = elimination.places_of(indptr, indices, first, begin, rows, place, of)
+    found = Analysis(plan.order, indptr, indices, first, begin, rows, place, of, source)
+    vars(found)["band"] = plan.band
+    return found
 
 
 @storable

@@ -31,6 +31,8 @@ from latlin.potentials.checks import Derivatives, ExpectedLog, QuadraticBound, T
 from latlin.potentials.predictive import LocationPredictive, Predictive
 from latlin.potentials.ranges import Range
 
+#: where a block keeps what it has made of its parameters
+MADE = "_made"
 SITES_PER_BLOCK = 256
 
 
@@ -323,6 +325,10 @@ class Potential(ABC):
         for name, value in values.items():
             object.__setattr__(self, name, value)
         common_length(**{name: values[name] for name in self.arrays})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the block holds, without what it has made of that: copies, `select` among them, make it anew."""
+        return {name: value for name, value in vars(self).items() if name != MADE}
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")

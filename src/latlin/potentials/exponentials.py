@@ -44,6 +44,7 @@ class Exponentials(NamedTuple):
     slope: Array
     terms: tuple[ExponentialTerm, ...]
     peak: Array | None = None  # of one term whose ψ has a top: its value there, known without cancellation
+    top: Array | None = None  # where that is, if known
 
     def log_density(self, x: Array) -> Array:
         if self.peak is not None:
@@ -70,7 +71,9 @@ class Exponentials(NamedTuple):
         """
         (term,) = self.terms
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            top = (np.log(self.slope / term.rate) - term.log_weight) / term.rate
+            top = self.top
+            if top is None:
+                top = (np.log(self.slope / term.rate) - term.log_weight) / term.rate
             r = 0.5 * term.rate**2 * v
             fall = self.slope / term.rate * (curl(term.rate * (m - top) + r) + r)
             plain = self.constant + self.slope * m - np.exp(term.log_weight + term.rate * m + r)

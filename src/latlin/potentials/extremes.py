@@ -31,7 +31,7 @@ def answer(block: Block, closed: Any, panels: Any, *arrays: Array) -> Any:
     far = is_extreme(*arrays[:2])
     if not np.any(far):
         found = own(block, *arrays)
-        if not np.isnan(found).any():
+        if not any(np.isnan(part).any() for part in found):
             return found
     out = np.full((3, arrays[0].size), np.nan)
     some = np.flatnonzero(far)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammaln, xlogy
 
 from latlin.numerics.arrays import LOG_2PI
-from latlin.numerics.special import by_count
+from latlin.numerics.special import LONG, by_count
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, expected_rate
@@ -42,12 +45,30 @@ class Poisson(Potential):
     def __init__(self, y: ArrayLike) -> None:
         self._store(y=counts("y", y))
 
-    def _form(self) -> Exponentials:
+    @cached_property
+    def _made(self) -> Exponentials:
+        with np.errstate(divide="ignore"):
+            top = np.log(self.y)
         log_factorial, peak = (by_count(f, self.y) for f in (lambda y: gammaln(y + 1), log_most_probable))
-        return Exponentials(-log_factorial, self.y, (RATE,), peak)
+        return Exponentials(-log_factorial, self.y, (RATE,), peak, top)
+
+    def _form(self) -> Exponentials:
+        return self._made
+
+    def _expected_counts(self, m: Array, v: Array | None) -> tuple[Array, ...] | None:
+        """⟨ψ⟩, y − ⟨e^x⟩ and ⟨e^x⟩ by a compiled loop; None where that is not worth its start or has no answer."""
+        if m.size < LONG or m.shape != self.y.shape or not np.all(np.isfinite(m)):
+            return None
+        from latlin.potentials.kernels.poisson import expected_counts  # loads the compiler: when first needed
+
+        form: Any = self._made
+        spread = np.zeros_like(m) if v is None else np.ascontiguousarray(v)
+        return expected_counts(self.y, form.top, form.constant, form.peak, np.ascontiguousarray(m), spread)
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._form().log_density(np.asarray(x, dtype=float))
+        x = np.asarray(x, dtype=float)
+        found = self._expected_counts(x, None)
+        return self._form().log_density(x) if found is None else found[0]
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         return self._form().derivatives(np.asarray(x, dtype=float))
@@ -56,7 +77,11 @@ class Poisson(Potential):
         return ((np.log(self.y + 1), np.ones(())),)
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        return self._form().expected_log(m, v)
+        found = self._expected_counts(m, v)
+        if found is None or not np.all(np.isfinite(found[2])):
+            return self._form().expected_log(m, v)
+        value, slope, rate = found
+        return ExpectedLog(value, slope, -0.5 * rate)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         return self._form().tilted_moments(m, v, power)

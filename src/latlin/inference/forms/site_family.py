@@ -196,11 +196,16 @@ class SiteForm:
             else:
                 value, slope, second = self.sites.smoothed(x, smoothing)
                 gamma = np.abs(second)
-            objective = self.log_gaussian(u) + float(value.sum())
+            held = self.times_quadratic(u)
+            objective = self.constant + dot(self.linear, u) - 0.5 * dot(u, held) + float(value.sum())
         objective = objective if np.isfinite(objective) else -np.inf
         # b̃ − Λ̃u + H̃ᵀψ′(x)
-        gradient = self.linear - self.times_quadratic(u) + self.projections.transposed_times(slope)
+        gradient = self.linear - held + self.projections.transposed_times(slope)
         return Expansion(u, objective, gradient, np.stack([x, slope, gamma]))
+
+    def first_coordinates(self) -> Array:
+        """Where a search for the mode starts without any other word: the prior mean."""
+        return np.zeros(self.rank)
 
     def parameters(self, at: Expansion) -> SiteParameters:
         """γ = −ψ″, ν = ψ′ + γx."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -124,6 +125,10 @@ class Sites:
 
     def typical_precision(self) -> Array:
         """−2 ∂⟨ψ⟩/∂s² of each site at its own centre and width: a positive curvature to start from."""
+        return self._typical.copy()
+
+    @cached_property
+    def _typical(self) -> Array:
         parts = []
         for span, potential in self.blocks:
             count = span.stop - span.start
@@ -131,6 +136,11 @@ class Sites:
             curvature = -2.0 * potential.expected_log(centre, width**2).d_var
             parts.append(np.maximum(curvature, 1e-3 / width**2))
         return self.weight * _joined(parts)
+
+    def centres(self) -> Array:
+        """Where each site has its own centre, as a function of x."""
+        parts = [np.broadcast_to(potential.regions()[0][0], span.stop - span.start) for span, potential in self.blocks]
+        return _joined(parts) - self.offset
 
     def log_density(self, x: ArrayLike) -> Array:
         """weight_n ψ_n(x_n + o_n), for x of shape (..., n_sites)."""

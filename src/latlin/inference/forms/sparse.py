@@ -157,6 +157,12 @@ class SparseForm(SiteForm):
         vars(precision)["found"] = found
         return Solution(parameters, precision, deviation / self.projections.scale, self.rows @ deviation)
 
+    def first_coordinates(self) -> Array:
+        """The mean of the Gaussian with the sites' own centres and typical curvatures, as for a linear model."""
+        gamma, centre = self.sites.typical_precision(), self.sites.centres()
+        start = None if not centre.any() else self.solve(SiteParameters(gamma, gamma * centre))
+        return super().first_coordinates() if start is None else start.u
+
     def newton_step(self, at: Expansion) -> Array | None:
         """By a factorisation; where one is dear, the next steps by conjugate gradients, preconditioned by the first."""
         known = vars(self).get("_first_factor")
@@ -283,7 +289,8 @@ def _analysed(
     patterns = (prior.precision.indptr, prior.precision.indices, rows.indptr, rows.indices)
     digest = blake2b(digest_size=16)
     for part in patterns:
-        digest.update(np.ascontiguousarray(part, np.int64).tobytes())
+        digest.update(f"{part.dtype.str}{len(part)}".encode())
+        digest.update(memoryview(np.ascontiguousarray(part)).cast("B"))
     key, optional = digest.digest(), not forced and not needs_sparse(model)
     known = _KNOWN.get(key)
     if known is not None:
@@ -328,9 +335,11 @@ def _fills(plan: Plan, dim: int) -> bool:
 
 def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
     """Where P may be non-zero."""
-    ones = sparse.csr_array((np.ones(len(rows.data), np.float32), rows.indices, rows.indptr), shape=rows.shape)
-    total = abs(prior).astype(np.float32) + ones.T @ ones + sparse.eye_array(prior.shape[0], dtype=np.float32)
-    return sparse.csr_array(total)
+    if rows.nnz == rows.shape[0] and np.all(np.diff(rows.indptr) == 1):
+        # rows of one entry each add to the diagonal, which is always there
+        return prior
+    ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
+    return sparse.csr_array(abs(prior).astype(np.float32) + ones.T @ ones)
 
 
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:

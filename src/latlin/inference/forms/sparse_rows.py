@@ -14,6 +14,7 @@ from scipy import sparse
 
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.arrays import Array
+from latlin.numerics.elimination import lower_places
 from latlin.numerics.weighted_gram import WeightedGram
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
@@ -36,10 +37,8 @@ class SharedPattern(NamedTuple):
     def of(cls, precision: sparse.csr_array, gram: WeightedGram) -> SharedPattern:
         """Where the entries of the prior's lower triangle stand in the analysed pattern."""
         a = gram.analysis
-        row = np.repeat(np.arange(a.dim), np.diff(precision.indptr))
-        i, j = a.label[row], a.label[precision.indices]
-        lower = i >= j
-        return cls(gram, precision.indptr, precision.indices, lower, a.entries(i[lower], j[lower]), {})
+        own = lower_places(precision.indptr, precision.indices, a.label, a.indptr, a.indices)
+        return cls(gram, precision.indptr, precision.indices, *own, {})
 
     def has_pattern(self, precision: sparse.csr_array) -> bool:
         """Whether a prior's precision has the pattern of the one that was analysed."""

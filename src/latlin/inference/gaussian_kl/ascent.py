@@ -18,7 +18,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, mix, rounding
 from latlin.numerics.quasi_newton import backtrack
 
-MEMORY = 8
+#: past points that steps are extrapolated from; where a point has more than MANY numbers, of which copies are dear, FEW
+MEMORY, MANY, FEW = 8, 500_000, 3
 #: share of a natural-gradient step that is taken where a whole one fails
 HALF = 0.5
 
@@ -111,8 +112,9 @@ def _extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reache
     if pair is None:
         return None
     here, target = pair
-    points = np.concatenate([now.points[-MEMORY:], here[None]])
-    residuals = np.concatenate([now.residuals[-MEMORY:], (target - here)[None]])
+    memory = MEMORY if len(here) <= MANY else FEW
+    points = np.concatenate([now.points[-memory:], here[None]])
+    residuals = np.concatenate([now.residuals[-memory:], (target - here)[None]])
     damping = coordinates.first if len(points) == 1 else 1.0
     proposal = coordinates.decode(mix(points, residuals, damping))
     if proposal is None or not rises(proposal, now):

@@ -53,6 +53,8 @@ TALL = 40
 QUICK = 60
 #: gradient and relative change of the bound of an ascent that is to be compared with another
 ROUGH, ROUGH_CHANGE = 1.0, 1e-5
+#: gradient and relative change of the log joint near a mode whose curvature is the start
+NEAR_MODE, NEAR_CHANGE = 1e-2, 1e-6
 #: how near two of them are at the same optimum: in nat, and in standard deviations of the projections
 CLOSE_BOUND, CLOSE_MEAN = 0.05, 0.1
 #: rows per dimension from which on two starts that agree have found the optimum
@@ -189,8 +191,10 @@ class BySites:
     """The ascent on (γ, ν) of every site: several starts, accelerated steps, second-order ones at need."""
 
     def fit(self, task: FullTask) -> FullFit:
+        return self._by_sites(site_form(in_memory(task.model)), task)
+
+    def _by_sites(self, form: SiteForm, task: FullTask) -> FullFit:
         model = in_memory(task.model)
-        form = site_form(model)
         ascent = self._finish(form, model, self._climb(form, model, task.short), task)
         solution = sites.solution_of(form, ascent.state.place)
         return FullFit(ascent, form.density(solution), ascent.state.bound, solution.parameters)
@@ -247,11 +251,11 @@ class ByEntries(BySites):
         model = in_memory(task.model)
         form = site_form(model)
         if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
-            return super().fit(task)
+            return self._by_sites(form, task)
         # the limit of threads is set once, not at every factorisation
         with form.analysis.threads:
             found = self._by_entries(form, model, task)
-        return super().fit(task._replace(checkpoint=None)) if found is None else found
+        return self._by_sites(form, task._replace(checkpoint=None)) if found is None else found
 
     @staticmethod
     def _by_entries(form: SparseForm, model: LatentLinearModel, task: FullTask) -> FullFit | None:
@@ -381,8 +385,10 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
 
 
 def _expand_mode(form: SiteForm) -> SiteParameters:
-    rough = Rules(gradient_tol=1.0, objective_tol=1e-3, max_iter=50)
-    return form.parameters(find_mode(form, np.zeros(form.rank), rules=rough, label="start", warn=False).state)
+    # a step of a sparse form without its variances costs a third of one with them
+    near = (NEAR_MODE, NEAR_CHANGE) if isinstance(form, SparseForm) else (ROUGH, 1e-3)
+    rough = Rules(gradient_tol=near[0], objective_tol=near[1], max_iter=50)
+    return form.parameters(find_mode(form, form.first_coordinates(), rules=rough, label="start", warn=False).state)
 
 
 def _expand_centres(form: SiteForm) -> SiteParameters:
