@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
+from latlin.inference.forms.site import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
@@ -158,10 +159,28 @@ class AdditiveProblem:
         """Fit, and differentiate the evidence in the hyperparameters named in `free` (all) where that is asked for."""
         posterior = self.fit(values, engine, start, checkpoint)
         found = self.slopes(posterior, values, free) if slopes else None
-        return Evaluation(posterior.log_evidence, found, posterior)
+        if found is None:
+            return Evaluation(posterior.log_evidence, None, posterior)
+        return Evaluation(posterior.log_evidence, found, posterior, partial(self.held_slopes, posterior, free=free))
+
+    def held_slopes(self, posterior: Posterior, values: Values, free: Any = None) -> Any:
+        """Derivatives at other values with the stand-ins of the sites held: one factorisation in place of a fit.
+
+        Gaussian sites, whose noise moves, are their own: there the posterior is held.
+        """
+        if posterior.sites is not None and posterior.engine != "exact" and isinstance(self.first_model, LatentLinearModel):
+            model = self.model(values)
+            form = site_form(model)
+            solution = form.solve(posterior.sites)
+            if solution is not None:
+                posterior = replace(posterior, model=model, density=form.density(solution))
+        return self.slopes(posterior, values, free)
 
     def slopes(self, posterior: Posterior, values: Values, free: Any = None) -> Mapping[str, float] | None:
-        """Derivatives of the log evidence; None where the engine has no closed form for one of them."""
+        """Derivatives of the log evidence; None where the engine has no closed form for one of them.
+
+        At other values than those of the posterior: derivatives with the posterior held.
+        """
         names = {hyper.name for hyper in self.hyperparameters} if free is None else set(free)
         found: dict[str, float] = {}
         for part, span in zip(self.parts, self.spans, strict=True):
@@ -182,14 +201,16 @@ class AdditiveProblem:
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
         """Slope in a number of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        by_sums = noise_slope(posterior) if posterior.engine == "exact" and one.parameter == "scale" else None
+        by_sums = None
+        if posterior.engine == "exact" and one.parameter == "scale":
+            by_sums = noise_slope(posterior, values[one.name])
         if by_sums is not None:
             return by_sums
-        (site,) = in_memory(posterior.model).sites
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
         if posterior.engine in ("gkl", "exact"):
-            slopes = site.potential.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
+            sites = self._potential(values)
+            slopes = sites.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
             return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)
         if posterior.engine != "ep" or posterior.sites is None or posterior.power != 1.0:
             return None

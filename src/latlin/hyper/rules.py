@@ -2,7 +2,8 @@
 
 Up to three, a lattice: sums over the points of a grid have errors that fall like exp(−2π²/step²) for densities near a
 normal (Poisson's summation), so that a step of one standard deviation is plenty; it is grown from the optimum until
-the density has fallen by several nat in every direction, which follows skewed and banana-shaped ones. Up to eight, the
+the density has fallen by several nat in every direction, which follows skewed and banana-shaped ones, and has wider steps
+where the density falls as that of a normal along every axis. Up to eight, the
 central composite design of Rue, Martino and Chopin (2009, §6.5): the centre and points on a sphere that integrate the
 second moments of a normal. Beyond, importance sampling (`latlin.hyper.rules`).
 """
@@ -123,6 +124,9 @@ def _scale(objective: Objective, optimum: Optimum, step: Array) -> float:
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
 LATTICES = {1: (0.7, 10.0, 120), 2: (1.0, 8.0, 250), 3: (1.2, 7.5, 500)}
+#: the same for densities whose scales along the axes differ from those of a normal by less than `NORMAL`
+WIDE_LATTICES = {1: (1.0, 8.0, 120), 2: (1.25, 7.0, 250), 3: (1.35, 7.0, 500)}
+NORMAL = 0.1
 #: a neighbour whose density is foreseen to be lower than the end of the lattice by so many nat is not tried
 HOPELESS = 1.0
 #: radius of the sphere of the composite design, in units of √m
@@ -141,7 +145,8 @@ class Rule(NamedTuple):
 def lattice(objective: Objective, axes: Axes, centre: Point) -> Rule:
     """Evaluate on a lattice in the eigenbasis, the best neighbours first."""
     m = len(axes.centre)
-    step, fall, most = LATTICES[m]
+    normal = max(np.abs(np.log(axes.up)).max(), np.abs(np.log(axes.down)).max()) < NORMAL
+    step, fall, most = WIDE_LATTICES[m] if normal else LATTICES[m]
     box = objective.space.box
     origin = (0,) * m
     known: dict[tuple[int, ...], Point] = {origin: centre}
