@@ -403,3 +403,28 @@ def test_frames_of_polars_and_arrow_give_the_numbers_of_pandas():
     expected = fits[0].predict(pandas.DataFrame(columns))
     for fit, make in zip(fits[1:], (polars.DataFrame, arrow.table), strict=True):
         np.testing.assert_allclose(fit.predict(make(columns)), expected, rtol=1e-10)
+
+
+def test_a_smooth_per_label_has_a_curve_per_label():
+    rng = np.random.default_rng(5)
+    t, sex = np.resize(np.linspace(0, 1, 40), 160), np.repeat(["f", "m"], 80)
+    frame = {"t": t, "sex": sex, "z": rng.normal(size=160)}
+    frame["y"] = np.where(sex == "f", np.sin(6 * t), -np.sin(6 * t)) + 0.1 * rng.standard_normal(160)
+    model = AdditiveModel("y ~ s(t, by=sex)", hyperparameters="maximise").fit(frame)
+    for level, sign in (("f", 1.0), ("m", -1.0)):
+        x, curve = model.curve("s(t):sex", 50, level=level)
+        found = np.array([row["mean"] for row in curve.rows])
+        # curves are of mean zero, and so is the sine about its own
+        assert np.corrcoef(found, sign * np.sin(6 * x))[0, 1] > 0.98
+        # as the rows of a table of that label
+        there = model.predict_latent({"t": x, "sex": np.full(50, level)}) - model.effects()["Intercept"]["mean"]
+        np.testing.assert_allclose(found, there, atol=1e-9)
+    with pytest.raises(ValueError, match="level must be one of"):
+        model.curve("s(t):sex")
+    varying = AdditiveModel("y ~ s(t, by=z)", hyperparameters="fixed").fit(frame)
+    x, curve = varying.curve("s(t):z", 5)
+    at = {"t": x, "z": np.full(5, 1.0)}
+    there = varying.predict_latent(at) - varying.effects()["Intercept"]["mean"]
+    np.testing.assert_allclose([row["mean"] for row in curve.rows], there, atol=1e-9)
+    with pytest.raises(ValueError, match="one curve for all rows"):
+        varying.curve("s(t):z", level="f")
