@@ -410,3 +410,28 @@ def test_probabilities_of_a_sign_are_probabilities():
     x = rng.normal(size=200)
     rows = AdditiveModel("y ~ x").fit({"x": x, "y": -5.0 * x + 0.1 * rng.normal(size=200)}).effects().rows
     assert all(0.0 <= row["p_positive"] <= 1.0 for row in rows)
+
+
+def test_a_smooth_per_label_has_a_curve_per_label():
+    rng = np.random.default_rng(5)
+    t, sex = np.resize(np.linspace(0, 1, 40), 160), np.repeat(["f", "m"], 80)
+    frame = {"t": t, "sex": sex, "z": rng.normal(size=160)}
+    frame["y"] = np.where(sex == "f", np.sin(6 * t), -np.sin(6 * t)) + 0.1 * rng.standard_normal(160)
+    model = AdditiveModel("y ~ s(t, by=sex)", hyperparameters="maximise").fit(frame)
+    for level, sign in (("f", 1.0), ("m", -1.0)):
+        x, curve = model.curve("s(t):sex", 50, level=level)
+        found = np.array([row["mean"] for row in curve.rows])
+        # curves are of mean zero, and so is the sine about its own
+        assert np.corrcoef(found, sign * np.sin(6 * x))[0, 1] > 0.98
+        # as the rows of a table of that label
+        there = model.predict_latent({"t": x, "sex": np.full(50, level)}) - model.effects()["Intercept"]["mean"]
+        np.testing.assert_allclose(found, there, atol=1e-9)
+    with pytest.raises(ValueError, match="level must be one of"):
+        model.curve("s(t):sex")
+    varying = AdditiveModel("y ~ s(t, by=z)", hyperparameters="fixed").fit(frame)
+    x, curve = varying.curve("s(t):z", 5)
+    at = {"t": x, "z": np.full(5, 1.0)}
+    there = varying.predict_latent(at) - varying.effects()["Intercept"]["mean"]
+    np.testing.assert_allclose([row["mean"] for row in curve.rows], there, atol=1e-9)
+    with pytest.raises(ValueError, match="one curve for all rows"):
+        varying.curve("s(t):z", level="f")

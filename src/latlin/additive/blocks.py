@@ -118,7 +118,9 @@ class BlockProblem(AdditiveProblem):
         return infer(self.model(values), engine, start=start, checkpoint=checkpoint)
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
-        by_sums = noise_slope(posterior) if posterior.engine == "exact" and one.parameter == "scale" else None
+        by_sums = None
+        if posterior.engine == "exact" and one.parameter == "scale":
+            by_sums = noise_slope(posterior, values[one.name])
         if by_sums is not None:
             return by_sums
         if posterior.engine not in ("gkl", "exact"):

@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.special import ndtr
 
 from latlin.additive.ar1 import AR1Part
+from latlin.additive.by import CopiedPart, MultipliedPart
 from latlin.additive.family import ObservedResponse, ResponseFamily
 from latlin.additive.fixed import FixedPart
 from latlin.additive.frame import column, has_column, is_category, levels_of, n_rows, numbers
@@ -141,8 +142,19 @@ def checked_share(coverage: float) -> float:
 # --- Terms along a line: where to look at them, and the rows that say their value there.
 
 
-def curve_rows(part: Part, points: int) -> tuple[Array, sparse.csr_array]:
-    """Places along a term's column, and rows over its coefficients."""
+def curve_rows(part: Part, points: int, level: Any = None) -> tuple[Array, sparse.csr_array]:
+    """Places along a term's column, and rows over its coefficients; of one label where each has a curve."""
+    if isinstance(part, MultipliedPart):
+        return curve_rows(part.part, points, level)
+    if isinstance(part, CopiedPart):
+        known = part.levels.tolist()
+        if level not in known:
+            raise ValueError(f"{part.label} has a curve per label: level must be one of {known[:8]}, got {level!r}")
+        x, rows = curve_rows(part.part, points)
+        own = sparse.csr_array(([1.0], ([0], [known.index(level)])), shape=(1, len(known)))
+        return x, sparse.csr_array(sparse.kron(own, rows, format="csr"))
+    if level is not None:
+        raise ValueError(f"{part.label} has one curve for all rows: level={level!r} is for terms with by=")
     if isinstance(part, IntrinsicPart) and isinstance(part.place, Splines):
         x = np.linspace(part.place.low, part.place.high, points)
         return x, part.with_trends(part.place.weights(x))

@@ -81,7 +81,9 @@ def learn(
 
     def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
         file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
-        return problem.evaluate({**held, **values}, chosen, before, slopes, names, file)
+        found = problem.evaluate({**held, **values}, chosen, before, slopes, names, file)
+        again = found.held
+        return found if again is None else found._replace(held=lambda others: again({**held, **others}))
 
     if not free:
         learnt = _held(evaluate({}, None, False), held)

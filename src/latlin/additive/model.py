@@ -265,16 +265,14 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         frame : table, optional
             Rows to average over, in place of the training table.
         """
-        rows, names = self._functions(name, frame)
-        return effects_of(self.posterior_, rows, names, checked_share(coverage))
+        return effects_of(self.posterior_, *self._functions(name, frame), checked_share(coverage))
 
     def contrasts(self, name: str, *, coverage: float = 0.9, frame: Any = None) -> Effects:
         """All pairwise differences between the levels of a term or of a column, with intervals."""
         rows, names = self._functions(name, frame)
         if len(names) > 200:
             raise ValueError(f"{name!r} has {len(names)} levels; contrasts are for at most 200")
-        rows, names = differences_of(rows, names)
-        return effects_of(self.posterior_, rows, names, checked_share(coverage))
+        return effects_of(self.posterior_, *differences_of(rows, names), checked_share(coverage))
 
     def _functions(self, name: str | None, frame: Any) -> tuple[sparse.csr_array, list[str]]:
         """Rows over all coefficients, and their names."""
@@ -298,21 +296,23 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         before, after = (sparse.csr_array((rows.shape[0], size)) for size in (span.start, dim - span.stop))
         return sparse.csr_array(sparse.hstack([before, rows, after], format="csr"))
 
-    def curve(self, name: str, points: int = 200, *, coverage: float = 0.9) -> tuple[Array, Effects]:
+    def curve(self, name: str, points: int = 200, *, level: Any = None, coverage: float = 0.9) -> tuple[Array, Effects]:
         """A smooth term, walk or series along its column: places and the effect there.
 
         Parameters
         ----------
         name : str
-            The term: "s(t)", "rw1(week)", "gp(x)", ….
+            The term: "s(t)", "rw1(week)", "gp(x)", "s(t):sex" for one with `by="sex"`, ….
         points : int
             Places of a spline; walks and processes answer at their nodes.
+        level : optional
+            Of a term with a curve per label: the label.
         coverage : float
         """
         check_is_fitted(self, "posterior_")
         for part, span in zip(self._parts, spans_of(self._parts), strict=True):
             if part.label == name:
-                x, rows = curve_rows(part, whole("points", points, 2))
+                x, rows = curve_rows(part, whole("points", points, 2), level)
                 names = [f"{name}[{place:.6g}]" for place in x]
                 return x, effects_of(self.posterior_, self._placed(rows, span), names, checked_share(coverage))
         raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
@@ -440,5 +440,5 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if not self._fits or self._frame is None:
             raise ValueError("loo() needs training rows in memory: a model of a file or of blocks does not have them")
-        labels = None if group is None else column(self._frame, group)
-        return leave_one_out(self._components, self._fits, self._problem_, labels)
+        out = None if group is None else column(self._frame, group)
+        return leave_one_out(self._components, self._fits, self._problem_, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,17 +15,21 @@ from scipy import sparse
 from latlin.additive.expression import evaluate
 from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily
 from latlin.additive.formula import Formula
-from latlin.additive.term import Part, PredictorRows, Values
+from latlin.additive.term import Part, PredictorRows, Slope, Values
+from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
+from latlin.inference.forms.site import site_form
 from latlin.inference.infer import infer
-from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, in_memory
+from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import Potential
 
+#: ⟨r_i r_j⟩ on the entries of a block of the prior's precision, by where it begins and how many there are
+Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
 #: share of distinct rows up to which equal ones become one row with a weight
 SAVED = 0.67
 
@@ -157,21 +161,44 @@ class AdditiveProblem:
     ) -> Evaluation:
         """Fit, and differentiate the evidence in the hyperparameters named in `free` (all) where that is asked for."""
         posterior = self.fit(values, engine, start, checkpoint)
-        found = self.slopes(posterior, values, free) if slopes else None
-        return Evaluation(posterior.log_evidence, found, posterior)
+        kept: Moments = {}
+        found = self.slopes(posterior, values, free, kept) if slopes else None
+        held = None if found is None else partial(self.held_slopes, posterior, free=free, kept=kept)
+        return Evaluation(posterior.log_evidence, found, posterior, held)
 
-    def slopes(self, posterior: Posterior, values: Values, free: Any = None) -> Mapping[str, float] | None:
-        """Derivatives of the log evidence; None where the engine has no closed form for one of them."""
+    def held_slopes(self, posterior: Posterior, values: Values, free: Any = None, kept: Moments | None = None) -> Any:
+        """Derivatives at other values with the stand-ins of the sites held: one factorisation in place of a fit.
+
+        Gaussian sites, whose noise moves, are their own: there the posterior is held, with the moments in `kept`.
+        """
+        if (
+            posterior.sites is not None
+            and posterior.engine != "exact"
+            and isinstance(self.first_model, LatentLinearModel)
+        ):
+            model = self.model(values)
+            form = site_form(model)
+            solution = form.solve(posterior.sites)
+            if solution is not None:
+                return self.slopes(replace(posterior, model=model, density=form.density(solution)), values, free)
+        return self.slopes(posterior, values, free, kept)
+
+    def slopes(
+        self, posterior: Posterior, values: Values, free: Any = None, kept: Moments | None = None
+    ) -> Mapping[str, float] | None:
+        """Derivatives of the log evidence; None where the engine has no closed form for one of them.
+
+        At other values than those of the posterior: derivatives with the posterior held. Its moments are put into
+        `kept` and taken from there.
+        """
         names = {hyper.name for hyper in self.hyperparameters} if free is None else set(free)
         found: dict[str, float] = {}
         for part, span in zip(self.parts, self.spans, strict=True):
             if not names.intersection(hyper.name for hyper in part.hyperparameters):
                 continue
-            by_precision = PrecisionSlopes(posterior)
             for name, slope in part.slopes(values).items():
                 if name in names:
-                    turn = _placed(slope.precision, span, self.dim)
-                    found[name] = by_precision(turn, log_det_slope=2.0 * slope.log_normaliser)
+                    found[name] = self._precision_slope(posterior, slope, span, {} if kept is None else kept)
         for one in self.family.learnt(self.observed):
             if one.name in names:
                 by_parameter = self._family_slope(posterior, one, values)
@@ -180,16 +207,32 @@ class AdditiveProblem:
                 found[one.name] = by_parameter
         return found
 
+    def _precision_slope(self, posterior: Posterior, slope: Slope, span: slice, kept: Moments) -> float:
+        """½ d log|Q|₊ − ½ Σ dQ_ij ⟨r_i r_j⟩ for a change of one block of the prior's precision."""
+        block = slope.precision
+        structure = getattr(posterior.density, "structure", None)
+        if not (isinstance(structure, SparsePrecisionCovariance) and isinstance(posterior.model, LatentLinearModel)):
+            turn = _placed(block, span, self.dim)
+            return PrecisionSlopes(posterior)(turn, log_det_slope=2.0 * slope.log_normaliser)
+        key = (span.start, block.nnz)
+        if key not in kept or not np.array_equal(kept[key][0], block.indices):
+            i = block.indices + span.start
+            j = np.repeat(np.arange(span.start, span.stop), np.diff(block.indptr))
+            kept[key] = (block.indices, PrecisionSlopes(posterior).moments(i, j, structure.entries(i, j)))
+        return slope.log_normaliser - 0.5 * float(block.data @ kept[key][1])
+
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
         """Slope in a number of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        by_sums = noise_slope(posterior) if posterior.engine == "exact" and one.parameter == "scale" else None
+        by_sums = None
+        if posterior.engine == "exact" and one.parameter == "scale":
+            by_sums = noise_slope(posterior, values[one.name])
         if by_sums is not None:
             return by_sums
-        (site,) = in_memory(posterior.model).sites
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
         if posterior.engine in ("gkl", "exact"):
-            slopes = site.potential.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
+            sites = self._potential(values)
+            slopes = sites.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
             return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)
         if posterior.engine != "ep" or posterior.sites is None or posterior.power != 1.0:
             return None

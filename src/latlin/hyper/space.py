@@ -321,6 +321,6 @@ class Objective:
         known = [point for point in self.points if point.fit is not None]
         if not known:
             return None
-        apart = np.abs(np.array([point.u for point in known]) - u).max(axis=1)
-        nearest = int(np.argmin(apart))
+        apart = np.abs(np.stack([point.u for point in known]) - u).max(axis=1)
+        nearest = int(apart.argmin())
         return known[nearest].fit if apart[nearest] <= NEAR else None

@@ -270,8 +270,11 @@ def _noise(model: Model) -> float:
     return float(np.ravel(getattr(model.potentials[-1], "scale"))[0])  # noqa: B009
 
 
-def noise_slope(posterior: Posterior) -> float | None:
-    """∂ log Z/∂σ = ⟨Σ w r²⟩/σ³ − Σw/σ where the sums over the rows are known, else None."""
+def noise_slope(posterior: Posterior, at: float | None = None) -> float | None:
+    """∂ log Z/∂σ = ⟨Σ w r²⟩/σ³ − Σw/σ where the sums over the rows are known, else None.
+
+    `at` is another σ than the posterior's own, with the posterior held.
+    """
     model, sums = posterior.model, None
     if isinstance(model, BlockModel):
         sums = model.kept.get("sums") if one_noise(model.potentials[-1]) else None
@@ -280,7 +283,7 @@ def noise_slope(posterior: Posterior) -> float | None:
     structure = getattr(posterior.density, "structure", None)
     if sums is None or not isinstance(structure, SparsePrecisionCovariance):
         return None
-    precision, scale = structure.precision, _noise(model)
+    precision, scale = structure.precision, _noise(model) if at is None else at
     a = precision.factor.analysis
     i, j = a.order[a.indices], a.order[np.repeat(np.arange(a.dim), np.diff(a.indptr))]
     eta = posterior.mean - sums.origin - sums.about
