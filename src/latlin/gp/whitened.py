@@ -172,8 +172,8 @@ class WhitenedFunction:
     def leave_one_out(self) -> Array:
         """Refused: without stand-ins no site can be taken out of the posterior."""
         raise ValueError(
-            f"leave_one_out takes the stand-in of a site out of the posterior, and engine {self.posterior.engine!r} has "
-            "none; use 'gkl' (with full covariance), 'ep', 'lvb' or 'laplace'"
+            f"leave_one_out takes the stand-in of a site out of the posterior, and engine {self.posterior.engine!r} "
+            "has none; use 'gkl' (with full covariance), 'ep', 'lvb' or 'laplace'"
         )
 
     def with_posterior(self, posterior: Posterior) -> WhitenedFunction:
