@@ -15,8 +15,11 @@ import numpy as np
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.latent import Latent, condition
 from latlin.gp.setting import Setting
+from latlin.gp.whitened import WhitenedFitter, needs_whitening
+from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable, storable_by_arguments
@@ -41,9 +44,11 @@ class Dense:
 
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
-    ) -> DenseFitter:
-        """Nothing to prepare."""
-        return DenseFitter(X, y, engine)
+    ) -> DenseFitter | WhitenedFitter:
+        """Nothing to prepare; engines without stand-ins of the sites go through whitened values."""
+        if isinstance(engine, AffineKL):
+            return DenseFitter(X, y, GaussianKL(), then=engine)
+        return WhitenedFitter(X, y, engine) if needs_whitening(engine) else DenseFitter(X, y, engine)
 
 
 @storable
@@ -56,11 +61,14 @@ class DenseFitter:
     X : ndarray of shape (n, n_features)
     y : ndarray of shape (n,)
     engine : Engine
+    then : Engine, optional
+        Of the last fit, at the parameters that were learnt.
     """
 
     X: Array
     y: Array
     engine: Engine
+    then: Engine | None = None
 
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> Latent:
         """The posterior at fixed parameters."""
@@ -76,9 +84,9 @@ class DenseFitter:
         """∂ log evidence/∂theta at a posterior of `fit`."""
         return _pulled(latent, latent.setting.kernel(self.X, eval_gradient=True)[1])
 
-    def refined(self, latent: LatentFunction) -> None:
-        """There is nothing to refine."""
-        return None
+    def refined(self, latent: LatentFunction) -> WhitenedFitter | None:
+        """The engine of the last fit, where there is one."""
+        return None if self.then is None else WhitenedFitter(self.X, self.y, self.then, settled=True)
 
 
 def _posterior(start: LatentFunction | None) -> Posterior | None:

@@ -240,7 +240,7 @@ def with_sites(posterior: Posterior) -> Posterior:
     if posterior.sites is None:
         raise ValueError(
             f"engine {posterior.engine!r} gives no Gaussian stand-ins of the sites, which prediction needs; "
-            "use 'laplace', 'lvb', 'ep' or 'gkl' (with full covariance)"
+            "use 'laplace', 'lvb', 'ep', 'gkl' (with full covariance) or, for exact processes, 'mean-field' or 'ai-kl'"
         )
     return posterior
 

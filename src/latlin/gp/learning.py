@@ -171,7 +171,8 @@ def fit_process(
     fitter, found = _search(setting, data, search, optimizer, rng, verbose, space)
     if space is None:
         return Process(fitter, found), HyperparameterTable([], "fixed")
-    if wanted.integrates(data.n_rows, len(space)):
+    learnt_elsewhere = wanted.manner == "auto" and getattr(fitter, "settled", False)
+    if wanted.integrates(data.n_rows, len(space)) and not learnt_elsewhere:
         values = space.values(found.setting.theta)
         there = Space([replace(m, start=values[m.name]) for m in space.members])
         process = average(found, there, fitter, wanted, verbose)

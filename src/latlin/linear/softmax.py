@@ -35,8 +35,10 @@ RULES = Rules(1e-4, 1e-9, 500, monotone=True, remedy="give a smaller prior_scale
 FINE = 1e-8
 #: where the search for the prior scale begins, in its unit: wide priors on separable classes take many steps
 START = 0.3
-#: draws of the latents for intervals, and numbers that are made at a time
-DRAWS, NUMBERS = 2000, 2_000_000
+#: draws of the latents for intervals
+DRAWS = 2000
+#: numbers that are made at a time
+NUMBERS = 2_000_000
 CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
 
 
