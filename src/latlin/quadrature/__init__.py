@@ -2,7 +2,7 @@
 
 from latlin.quadrature.bayesian import BayesianQuadrature, integrate
 from latlin.quadrature.gradient import GaussianQuadratureGradient, GradientEstimate, score_gradient
-from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
+from latlin.quadrature.measures import Gaussian, GaussianMixture, Reweighted, Uniform
 from latlin.quadrature.monte_carlo import importance_sampling, monte_carlo
 from latlin.quadrature.result import Evaluations, Integral, IntegrandError, Trace
 from latlin.quadrature.subsampling import Subsample, subsample
@@ -19,6 +19,7 @@ __all__ = [
     "Hyperparameters",
     "Integral",
     "IntegrandError",
+    "Reweighted",
     "Subsample",
     "Trace",
     "Uniform",

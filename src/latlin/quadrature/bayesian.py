@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.options import whole
@@ -13,13 +14,15 @@ from latlin.quadrature.belief import Belief, BeliefModel, ManyKernels, Plain, Wa
 from latlin.quadrature.embeddings import check_closed_form, has_closed_form
 from latlin.quadrature.hyperparameters import HyperparameterFit, resolve_fit
 from latlin.quadrature.kernels import RBF, Kernel, resolve_kernel
-from latlin.quadrature.measures import Measure
+from latlin.quadrature.log_warp import LogWarped
+from latlin.quadrature.measures import Measure, Reweighted
 from latlin.quadrature.result import Evaluations, Integral
 from latlin.quadrature.sequential import EvaluationPlan, Integrand, Scale, check_start, run
 from latlin.quadrature.surrogate import Basis, Hyperparameters, constant, nothing
 
 MEANS: dict[str, Basis] = {"constant": constant, "zero": nothing}
 WARPS = {"wsabi-l": False, "wsabi-m": True}
+LOG = "log"
 #: the word that leaves the kernel to the evaluations, and the kernels among which they choose
 AUTO, CANDIDATES = "auto", ("rbf", "matern32", "matern12")
 
@@ -30,7 +33,7 @@ class BayesianQuadrature:
 
     Parameters
     ----------
-    measure : Gaussian, GaussianMixture or Uniform
+    measure : Gaussian, GaussianMixture, Uniform or Reweighted
         What is integrated against.
     kernel : {"auto", "rbf", "matern12", "matern32", "matern52"}
         The Matérn ones are products over the coordinates. They suit integrands with kinks and jumps. "auto" weighs
@@ -41,8 +44,9 @@ class BayesianQuadrature:
         way mean and variance of the process are integrated out.
     mean : {"constant", "zero"}
         Mean function of the process; a warped process always has mean zero.
-    warp : {None, "wsabi-l", "wsabi-m"}
-        For integrands that are nowhere negative: a process on the square root, linearised or moment-matched.
+    warp : {None, "wsabi-l", "wsabi-m", "log"}
+        For integrands that are nowhere negative: a process on the square root, linearised or moment-matched, or on the
+        logarithm, which suits peaks and likelihoods and is the way to four and five dimensions.
     acquisition : {"integral-variance", "uncertainty", "ucb"}
         What the sequential design asks for.
     ucb_weight : float
@@ -72,7 +76,8 @@ class BayesianQuadrature:
     def __post_init__(self) -> None:
         if not hasattr(self.measure, "standard"):
             raise ValueError(
-                f"measure must be a Gaussian, GaussianMixture or Uniform of latlin.quadrature, got {self.measure!r:.80}"
+                "measure must be a Gaussian, GaussianMixture, Uniform or Reweighted of latlin.quadrature, got "
+                f"{self.measure!r:.80}; any density serves by Reweighted(log_density, proposal)"
             )
 
     def integrate(
@@ -125,7 +130,7 @@ class BayesianQuadrature:
         _check_plan(plan)
         known = None if start is None else check_start(start, dim)
         rng = generator(random_state)
-        return run(f, self.measure, model, score, plan, Scale(log), known, rng, verbose)
+        return run(self._against_proposal(f, log), self.measure, model, score, plan, Scale(log), known, rng, verbose)
 
     def condition(self, points: ArrayLike, values: ArrayLike) -> Belief:
         """What given evaluations say: `.integral` has mean, variance and dof; `.mean(z)`, `.variances(z)` describe f
@@ -133,10 +138,21 @@ class BayesianQuadrature:
         known = check_start((points, values), self.measure.dim)
         return self._model()(self.measure.frame.inward(known.points), known.values, None)
 
+    def _against_proposal(self, f: Integrand, log: bool) -> Integrand:
+        """f p/q for a measure that is known by its log density, else f."""
+        measure = self.measure
+        if not isinstance(measure, Reweighted):
+            return f
+        if log:
+            return lambda x: np.asarray(f(x), dtype=float) + measure.log_ratio(x)
+        return lambda x: np.asarray(f(x), dtype=float) * np.exp(measure.log_ratio(x))
+
     def _model(self) -> BeliefModel:
         fit = resolve_fit(self.hyperparameters, self.noisy, self.measure.dim)
         if self.mean not in MEANS:
             raise ValueError(f"mean must be one of {sorted(MEANS)}, got {self.mean!r}")
+        if self.warp == LOG:
+            return self._logarithmic(fit)
         if self.warp is not None:
             return self._warped(fit)
         plain = [Plain(kernel, MEANS[self.mean], self.measure.standard, fit) for kernel in self._kernels()]
@@ -150,9 +166,14 @@ class BayesianQuadrature:
         check_closed_form(kernel, standard)
         return [kernel]
 
+    def _logarithmic(self, fit: HyperparameterFit) -> BeliefModel:
+        names = (RBF.name, "matern32") if self.kernel == AUTO else (self.kernel,)
+        models = [LogWarped(resolve_kernel(name), MEANS[self.mean], self.measure.standard, fit) for name in names]
+        return models[0] if len(models) == 1 else ManyKernels(tuple(models))
+
     def _warped(self, fit: HyperparameterFit) -> Warped:
         if self.warp not in WARPS:
-            raise ValueError(f"warp must be None or one of {sorted(WARPS)}, got {self.warp!r}")
+            raise ValueError(f"warp must be None or one of {sorted([LOG, *WARPS])}, got {self.warp!r}")
         if self.kernel not in (AUTO, RBF.name):
             raise ValueError(f"warp={self.warp!r} has closed forms for kernel='rbf' only, got {self.kernel!r}")
         return Warped(resolve_kernel(RBF.name), self.measure.standard, fit, WARPS[self.warp])

@@ -8,7 +8,7 @@ same questions about a set of candidate points.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -74,7 +74,7 @@ class Plain(NamedTuple):
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> PlainBelief:
         scale = float(np.abs(values).max()) or 1.0
         y = values / scale
-        ensemble = _fitted(self.fit, self.kernel, self.basis, points, y, previous)
+        ensemble = fitted(self.fit, self.kernel, self.basis, points, y, previous)
 
         def process(h: Hyperparameters) -> Surrogate:
             return condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
@@ -85,10 +85,10 @@ class Plain(NamedTuple):
 
 
 class ManyKernels(NamedTuple):
-    """Several plain models, weighed by how probable they make the evaluations; with many evaluations the one that
+    """Several models, weighed by how probable they make the evaluations; with many evaluations the one that
     the last fit preferred."""
 
-    models: tuple[Plain, ...]
+    models: tuple[Any, ...]
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
         models = self.models
@@ -97,7 +97,8 @@ class ManyKernels(NamedTuple):
         beliefs = [model(points, values, previous) for model in models]
         heights = np.array([belief.ensemble.log_posterior for belief in beliefs])
         integral = pooled(np.exp(heights - logsumexp(heights)), [belief.integral for belief in beliefs])
-        return beliefs[int(np.argmax(heights))]._replace(integral=integral)
+        best: Any = beliefs[int(np.argmax(heights))]
+        return best._replace(integral=integral)
 
 
 class PlainBelief(NamedTuple):
@@ -146,7 +147,7 @@ class Warped(NamedTuple):
         scale = float(values.max()) or 1.0
         offset = 0.8 * lowest / scale
         g = np.sqrt(2.0 * (values / scale - offset))
-        ensemble = _fitted(self.fit, self.kernel, nothing, points, g, previous)
+        ensemble = fitted(self.fit, self.kernel, nothing, points, g, previous)
 
         def process(h: Hyperparameters) -> Surrogate:
             variance = _rescaled(h.variance, np.sqrt(scale))
@@ -190,7 +191,7 @@ class WarpedBelief(NamedTuple):
         return self.scale * p.variance * (here - p.cross(z).T @ p.chol.solve(known))
 
 
-def _fitted(
+def fitted(
     fit: HyperparameterFit, kernel: Kernel, basis: Basis, points: Array, y: Array, previous: Belief | None
 ) -> Ensemble:
     """The hyperparameters of the previous belief as long as they serve, else new ones."""
