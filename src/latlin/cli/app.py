@@ -99,6 +99,7 @@ def fit(
     debug: Debug = False,
 ) -> None:
     """Fit a regression, a classification or a hierarchical model to a table, and write it to a file."""
+    given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -110,9 +111,7 @@ def fit(
         if formula:
             from latlin.cli.formula import fit_formula, refuse_beside_formula
 
-            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
-            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
-            refuse_beside_formula({**beside, "reference": reference, "folds": folds, "scheduler": scheduler})
+            refuse_beside_formula(given)
             table = read_file(data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
@@ -219,6 +218,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
+    given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison

@@ -173,7 +173,9 @@ def _site_factors(filters: Any, prior: Potential | Sequence[Potential]) -> list[
     if not matrices:
         raise ValueError("filters must be a matrix or a list of matrices, got none")
     if len(priors) != len(matrices):
-        raise ValueError(f"prior must be one potential or one per filter, got {len(priors)} for {len(matrices)} filters")
+        raise ValueError(
+            f"prior must be one potential or one per filter, got {len(priors)} for {len(matrices)} filters"
+        )
     try:
         return [SiteFactor(matrix, potential) for matrix, potential in zip(matrices, priors, strict=True)]
     except ValueError as error:
