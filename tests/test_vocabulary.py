@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from latlin import additive, factor, gp, linear, mixture
+from latlin import additive, factor, gp, linear, mixture, report
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -122,3 +122,30 @@ def test_draws_of_the_posterior_have_one_row_each(name):
     draws = fitted(name).sample_posterior(5, random_state=0)
     assert len(draws) == 5
     np.testing.assert_array_equal(draws, fitted(name).sample_posterior(5, random_state=0))
+
+
+def rows_of(name):
+    """What an estimator was fitted to, as `write_report` takes it."""
+    if name in LINEAR:
+        return X, responses(name)
+    if name in ("GaussianProcessClassifier", "three classes"):
+        return X, np.digitize(LATENT, [0.0] if name[0] == "G" else [-0.5, 0.5])
+    if name == "GaussianProcessRegressor":
+        return X, NUMBERS
+    if name == "GroupFactorAnalysis":
+        return [MANY[:, :3], MANY[:, 3:]], None
+    return (TABLE if name == "AdditiveModel" else MANY), None
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+@pytest.mark.parametrize("name", [*LINEAR, *OTHERS])
+def test_every_estimator_has_a_report_that_opens_with_a_conclusion(name, tmp_path):
+    rows, target = rows_of(name)
+    report.write_report(tmp_path / "page.html", fitted(name), rows, target, folds=0)
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    before, _, technical = page.partition("Technical part")
+    assert "<h2>Conclusion</h2><ul><li>" in before
+    shown = before.partition("<body>")[2]
+    assert "log evidence" not in shown.lower()
+    assert "og evidence" in technical or "most probable" in technical or "no evidence" in technical
+    assert "<svg" in shown

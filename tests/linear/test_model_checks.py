@@ -1,11 +1,14 @@
 """What estimators say of their model once they are fitted: `checks_`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas
 import pytest
 
 import latlin
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
+from latlin.linear._base import _named
 from latlin.numerics.alerts import MisfitWarning
 from latlin.priors import Flat
 
@@ -58,3 +61,11 @@ def test_a_diagnosis_names_features():
     found = dataclasses.replace(posterior, density=moved).diagnose(random_state=0)
     assert found.verdict == "wrong"
     assert "'dose'" in found.reason
+
+
+def test_a_caution_names_features_and_never_coordinates():
+    rng = np.random.default_rng(0)
+    posterior = BayesianLinearRegression().fit(rng.standard_normal((20, 2)), rng.standard_normal(20)).posterior_
+    wary = replace(posterior, names=None, caution=("rough", "the sd of coordinate 1 would be larger"))
+    assert _named(wary, ("age", "size")).caution == ("rough", "the sd of 'size' would be larger")
+    assert _named(wary, None).caution == wary.caution

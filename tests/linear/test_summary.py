@@ -97,3 +97,11 @@ def test_without_arviz_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"latlin\[cli\]"):
         model.summary().to_pandas()
+
+
+def test_probabilities_of_a_sign_are_probabilities():
+    """Of a mixture over hyperparameters, whose distribution function sums to one up to rounding."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 1))
+    rows = BayesianLinearRegression().fit(x, -5.0 * x[:, 0] + 0.1 * rng.standard_normal(200)).summary().rows
+    assert all(0.0 <= row["p_positive"] <= 1.0 for row in rows)

@@ -166,7 +166,7 @@ def test_draws_have_the_moments_of_the_measure(measure):
 def _halton(n, d):
     from scipy.stats import qmc
 
-    return qmc.Halton(d, rng=np.random.default_rng(1)).random(n)
+    return qmc.Halton(d, seed=np.random.default_rng(1)).random(n)
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,13 @@ def test_a_leaked_target_is_named():
     frame = pandas.DataFrame({"x": rng.standard_normal(80), "bill": rng.gamma(3.0, 10.0, 80)})
     facts = facts_of(BayesianLinearRegression(noise_scale=1.0), frame.assign(tax=0.2 * frame["bill"]), "bill", folds=0)
     assert "'tax' copies the target" in " ".join(conclusion(facts))
+
+
+@pytest.mark.parametrize(("manner", "words"), [("integrate", "averaged over"), ("maximise", "fixed at their most")])
+def test_what_is_done_about_scales_is_said(manner, words):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    model = BayesianLinearRegression(hyperparameters=manner).fit(X, X[:, 0] + rng.standard_normal(60))
+    facts = gather(model, 60)
+    assert words in render(facts)
+    assert Facts.from_json(facts.to_json()).scales == facts.scales

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from latlin.gp import GaussianProcessRegressor
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.report import Facts, assess, gather, render, write_report
 from latlin.report.charts import ticks
@@ -188,3 +189,12 @@ def test_a_model_without_a_fit_says_so(tmp_path):
             target="y",
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_the_report_of_a_process_of_a_data_frame_is_quiet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"hour": np.linspace(0.0, 6.0, 25)})
+    model = GaussianProcessRegressor(optimizer=None).fit(frame, np.sin(frame["hour"]))
+    write_report(tmp_path / "curve.html", model, frame, np.sin(frame["hour"]), target="height")
+    page = (tmp_path / "curve.html").read_text(encoding="utf8")
+    assert "Between hour 0 and 6.00, height goes from" in page.partition("Technical part")[0]

@@ -18,14 +18,17 @@ from latlin.cli.options import (
     Debug,
     Decimal,
     Drop,
+    EngineNames,
     Event,
     Exposure,
     FamilyName,
     FamilyNames,
+    FoldsOfFit,
     Formula,
     Formulas,
     Frequency,
     Graph,
+    Group,
     Levels,
     Missing,
     MissingValues,
@@ -38,6 +41,7 @@ from latlin.cli.options import (
     Scheduler,
     Separator,
     TargetName,
+    Time,
     Trials,
     names_of,
     read_file,
@@ -88,10 +92,7 @@ def fit(
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
-    folds: Annotated[
-        int | None,
-        typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless given, 0 for rows in blocks."),
-    ] = None,
+    folds: FoldsOfFit = None,
     draws: Annotated[int, typer.Option(min=200, help="Draws for the check of the approximation.")] = 4000,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
@@ -99,6 +100,7 @@ def fit(
     debug: Debug = False,
 ) -> None:
     """Fit a regression, a classification or a hierarchical model to a table, and write it to a file."""
+    given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -110,9 +112,7 @@ def fit(
         if formula:
             from latlin.cli.formula import fit_formula, refuse_beside_formula
 
-            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
-            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
-            refuse_beside_formula({**beside, "reference": reference, "folds": folds, "scheduler": scheduler})
+            refuse_beside_formula(given)
             table = read_file(data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing)
             return
@@ -120,7 +120,7 @@ def fit(
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
-        if scheduler is None and not _is_pattern(data):
+        if _in_memory(data, scheduler, frequency):
             with steps("Reading", 1, quiet):
                 table = read_file(data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
@@ -128,7 +128,6 @@ def fit(
             from latlin.cli import schedulers
             from latlin.cli.fit import fit_blocks
 
-            _refuse_frequency(frequency)
             with schedulers.scheduler(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
         save_and_tell(model, out, screen())
@@ -187,9 +186,7 @@ def compare(
     formula: Formulas = None,
     graph: Graph = None,
     family: FamilyNames = "",
-    engine: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Engines: map, laplace, lvb, ep, gkl, ai-kl, mean-field.")
-    ] = "",
+    engine: EngineNames = "",
     prior_scale: PriorScale = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
     missing: Missing = "error",
@@ -208,17 +205,14 @@ def compare(
     sep: Separator = None,
     decimal: Decimal = ".",
     folds: Annotated[int, typer.Option(min=0, help="Folds of held-out rows; 0 for the evidence alone.")] = 5,
-    group: Annotated[
-        str, typer.Option(metavar="COLUMN", help="A column: rows of one group are held out together.")
-    ] = "",
-    time: Annotated[
-        str, typer.Option(metavar="COLUMN", help="A column: rows are predicted from earlier ones only.")
-    ] = "",
+    group: Group = "",
+    time: Time = "",
     scheduler: Scheduler = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
+    given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):
         from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
@@ -231,32 +225,24 @@ def compare(
         if formula:
             from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
-            beside: dict[str, Any] = {"exposure": exposure, "trials": trials, "event": event, "levels": levels}
-            beside |= {"drop": drop, "categorical": categorical, "dates": dates, "numbers": numbers}
-            refuse_beside_formula(
-                {**beside, "reference": reference, "group": group, "time": time, "scheduler": scheduler}
-            )
+            refuse_beside_formula(given | {"folds": None})
             table = read_file(data, sep, decimal, missing_values, frequency)
             rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
-            if out is not None:
-                _write_rows(out, rows)
-            return
+            return _write_rows(out, rows)
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
-        if scheduler is None and not _is_pattern(data):
+        if _in_memory(data, scheduler, frequency):
             table = read_file(data, sep, decimal, missing_values, frequency)
             found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
-            _refuse_frequency(frequency)
             with schedulers.scheduler(scheduler or "threads"):
                 found = compare_blocks(str(data), choices, how, _answer())
         tell_comparison(found, folds, screen())
-        if out is not None:
-            _write_rows(out, found.rows)
+        return _write_rows(out, found.rows)
 
 
 @app.command()
@@ -299,16 +285,13 @@ def summary(
         if (additive := additive_of(model)) is not None:
             found = additive.estimator.summary(checked_interval(interval))
             screen().print(plain_lines(repr(found)))
-            if out is not None:
-                _write_rows(out, found.rows)
-            return
+            return _write_rows(out, found.rows)
         loaded = load_model(model)
         rows = loaded.estimator.summary(checked_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
         shown = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
         tell(loaded.facts.with_(coefficients=shown, coverage=interval), screen(), most=len(shown))
-        if out is not None:
-            _write_rows(out, rows, safe_csv)
+        return _write_rows(out, rows, safe_csv)
 
 
 app.command()(cluster)
@@ -328,10 +311,12 @@ def demo(
         run_demo(_folder(out), screen())
 
 
-def _refuse_frequency(frequency: str) -> None:
-    """Rows in blocks are not repeated."""
-    if frequency:
+def _in_memory(data: Path, scheduler: str | None, frequency: str) -> bool:
+    """Whether the table is read as a whole; rows in blocks are not repeated."""
+    whole = scheduler is None and not _is_pattern(data)
+    if frequency and not whole:
         raise ValueError("--frequency is for one table in memory: repeat the rows of the files instead")
+    return whole
 
 
 def _needed(target: str) -> str:
@@ -404,7 +389,10 @@ def _ask(guess: Any) -> str:
     return answer
 
 
-def _write_rows(path: Path, rows: list[dict[str, Any]], safe_csv: bool = False) -> None:
+def _write_rows(path: Path | None, rows: list[dict[str, Any]], safe_csv: bool = False) -> None:
+    """Write a table, if a place is given for it."""
+    if path is None:
+        return
     from latlin.datasets.table import guard_text, need_pandas, write_table
 
     frame = need_pandas().DataFrame(rows)

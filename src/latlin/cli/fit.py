@@ -27,7 +27,7 @@ from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
 from latlin.report.conclusion import count_words
 from latlin.report.facts import Facts, gather, is_intercept
-from latlin.report.words import coefficient_words, gain_words
+from latlin.report.words import SCALES, coefficient_words, gain_words
 
 SHOWN = 20
 #: families of counts that are always compared
@@ -134,6 +134,8 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
         console.print(f"\nLog evidence{of} {decimal(value, '.4f')} ({worth})")
     ended = f"{'Converged' if facts.converged else 'NOT converged'} after {facts.steps} step{'s' * (facts.steps != 1)}"
     console.print(", ".join([ended, *(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)]))
+    if facts.scales in SCALES:
+        console.print(SCALES[facts.scales])
     tell_assessment(facts.assessment, console)
     if facts.approximation:
         console.print(f"Approximation: {plain(facts.approximation)}")

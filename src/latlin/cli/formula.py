@@ -36,6 +36,10 @@ INSTEAD = {
     "drop": "a formula uses only the columns that it names",
     "group": "in Python, loo(group) leaves out whole groups",
     "folds": "rows are left out one by one, without folds",
+    "time": "rows are left out one by one, in no order",
+    "scheduler": "in Python, fit takes Dask data frames",
+    **dict.fromkeys(("dates", "numbers", "levels"), "prepare the column in the table first"),
+    "reference": "name the levels in the table so that the reference comes first in the alphabet",
 }
 
 
@@ -69,9 +73,8 @@ def fit_formula(
 
 def refuse_beside_formula(given: dict[str, Any]) -> None:
     """Options that a formula does not take are refused, never passed over in silence."""
-    for name in (name for name, value in given.items() if value):
-        instead = INSTEAD.get(name, "prepare the column in the table first")
-        raise ValueError(f"--{name} cannot be used with --formula: {instead}")
+    for name in (name for name in INSTEAD if given.get(name)):
+        raise ValueError(f"--{name} cannot be used with --formula: {INSTEAD[name]}")
 
 
 def compare_formulas(

@@ -82,6 +82,15 @@ FamilyName = Annotated[
         "inverse-gaussian, log-normal, tweedie; weibull, exponential, log-logistic.",
     ),
 ]
+EngineNames = Annotated[
+    str, typer.Option(metavar="NAME,…", help="Engines: map, laplace, lvb, ep, gkl, ai-kl, mean-field.")
+]
+Group = Annotated[str, typer.Option(metavar="COLUMN", help="A column: rows of one group are held out together.")]
+Time = Annotated[str, typer.Option(metavar="COLUMN", help="A column: rows are predicted from earlier ones only.")]
+FoldsOfFit = Annotated[
+    int | None,
+    typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless given, 0 for rows in blocks."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show where an error came from.")]
 

@@ -141,7 +141,7 @@ def coefficient_rows(
     sd = np.sqrt(np.maximum(marginals.variance, 0.0))
     if np.any(sd > 0.0):
         low, high = marginals.quantile(np.array([[0.5 - 0.5 * coverage], [0.5 + 0.5 * coverage]]))
-        positive = 1.0 - marginals.cdf(np.zeros(len(sd)))
+        positive = np.clip(1.0 - marginals.cdf(np.zeros(len(sd))), 0.0, 1.0)
     else:
         low, high, positive = marginals.mean, marginals.mean, np.heaviside(marginals.mean, 0.5)
     columns = zip(marginals.mean, sd, low, high, positive, strict=True)

@@ -54,13 +54,15 @@ def render_curves(
 
 def curves_of_process(model: Any, X: Any, names: list[str]) -> list[Curve]:
     """One curve per input of a Gaussian process regressor, the others at their medians."""
-    X = np.asarray(X, float)
+    rows = np.asarray(X, float)
     found = []
     for j, name in enumerate(names):
-        x = np.linspace(X[:, j].min(), X[:, j].max(), PLACES)
-        places = np.tile(np.median(X, axis=0), (PLACES, 1))
+        x = np.linspace(rows[:, j].min(), rows[:, j].max(), PLACES)
+        places = np.tile(np.median(rows, axis=0), (PLACES, 1))
         places[:, j] = x
-        found.append(Curve(name, x, *band(*model.predict_latent(places, return_std=True))))
+        # a model of a data frame is asked by one
+        asked = type(X)(places, columns=X.columns) if hasattr(X, "iloc") else places
+        found.append(Curve(name, x, *band(*model.predict_latent(asked, return_std=True))))
     return found
 
 

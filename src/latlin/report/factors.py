@@ -13,22 +13,24 @@ from latlin.report.markup import figure, number, opening, paragraph, section, ta
 from latlin.report.page import page_of
 from latlin.report.technical import technical_part
 
+#: estimators whose factors have no unit variance
+OTHER_SCALES = ("BinaryFactorAnalysis", "NoisyICA")
 #: rows drawn, and columns named per factor, at most; correlation from which on a column belongs to a factor
 MOST_ROWS, MOST_NAMED, CLEAR = 1500, 5, 0.4
 
 
 def render_factors(model: Any, X: Any, title: str = "Factors") -> str:
-    """The page of a fitted `FactorAnalysis` or `MixedFactorAnalysis`, as text.
+    """The page of a fitted estimator of `latlin.factor`, as text.
 
     Parameters
     ----------
-    model : FactorAnalysis or MixedFactorAnalysis
+    model : FactorAnalysis, MixedFactorAnalysis, GroupFactorAnalysis, BinaryFactorAnalysis or NoisyICA
     X : array or data frame
         The rows it was fitted to.
     title : str
     """
-    names, loadings = correlations(model)
     scores = np.asarray(model.transform(X))
+    names, loadings = correlations(model, scores)
     parts = [
         _head(title, len(scores), loadings, conclusion(names, loadings)),
         section("Loadings", _loadings(names, loadings)),
@@ -38,18 +40,21 @@ def render_factors(model: Any, X: Any, title: str = "Factors") -> str:
     return page_of(title, "".join(parts), latlin.__version__)
 
 
-def correlations(model: Any) -> tuple[list[str], Array]:
+def correlations(model: Any, scores: Array | None = None) -> tuple[list[str], Array]:
     """Names of the columns, and their correlations with the factors, (columns, factors).
 
     Of a measured column with loadings f and noise ψ they are f / √(|f|² + ψ). Columns of other kinds have the variance
-    of their link beside |f|²: π²/3 for a logistic one, 1 for a count.
+    of their link beside |f|²: π²/3 for a logistic one, 1 for a count. Factors that are not standard normal, things that
+    are on or off and independent components, are measured by the standard deviations of their `scores`.
     """
-    loadings = np.asarray(model.components_).T
+    loadings = np.asarray(model.components_).T if hasattr(model, "components_") else np.asarray(model.mixing_)
+    if type(model).__name__ in OTHER_SCALES and scores is not None:
+        loadings = loadings * scores.std(axis=0)
     if hasattr(model, "table_"):
         names, noise = _mixed(model)
     else:
         held = getattr(model, "feature_names_in_", [f"x{j}" for j in range(len(loadings))])
-        names, noise = [str(name) for name in held], np.asarray(model.noise_variance_)
+        names, noise = [str(name) for name in held], np.broadcast_to(model.noise_variance_, len(loadings))
     return names, loadings / np.sqrt(np.sum(loadings**2, axis=1) + noise)[:, None]
 
 
@@ -109,7 +114,7 @@ def _head(title: str, rows: int, loadings: Array, found: list[str]) -> str:
 
 def _meaning(model: Any) -> str | None:
     """Of plain factor analysis: its loadings are a point estimate, so that the number is no marginal likelihood."""
-    if hasattr(model, "table_"):
+    if type(model).__name__ != "FactorAnalysis":
         return None
     return (
         "The number is the log likelihood of the rows at the fitted loadings and noise, the factors integrated out: "

@@ -63,6 +63,8 @@ class Facts:
     factors : list of dict
         Columns of levels: name, levels, baseline (what they are compared with) and joint, the posterior probability
         of values less probable than no difference at all.
+    scales : {"integrated", "maximised", "fixed", ""}
+        What was done about hyperparameters; empty where it is not known.
     """
 
     title: str
@@ -91,6 +93,7 @@ class Facts:
     version: str
     checks: list[Check] = field(default_factory=list)
     factors: list[dict[str, Any]] = field(default_factory=list)
+    scales: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that are none become null."""
@@ -172,6 +175,7 @@ def gather(
         log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
         evidence_kind=str(estimator.evidence_kind_),
         learnt=_learnt(estimator),
+        scales=_scales(estimator),
         coverage=COVERAGE,
         coefficients=_coefficients(estimator, spread or {}),
         diagnosis=[(str(label), str(text)) for label, text in diagnosis],
@@ -255,6 +259,14 @@ def _learnt(estimator: Any) -> list[tuple[str, float]]:
     return [(name, float(value)) for name, value in values.items() if value.ndim == 0 and np.isfinite(value)]
 
 
+def _scales(estimator: Any) -> str:
+    """Whether hyperparameters were integrated, maximised or given; one word for all classes."""
+    held = getattr(estimator, "hyperparameters_", None)
+    tables = held if isinstance(held, list) else [held]
+    found = {str(getattr(table, "manner", "")) for table in tables}
+    return found.pop() if len(found) == 1 else "maximised" if "maximised" in found else ""
+
+
 def _thinned(trace: Any) -> list[float]:
     some = np.unique(np.linspace(0, max(len(trace) - 1, 0), min(MOST_STEPS, len(trace))).astype(int))
     return [float(trace[i]) for i in some if np.isfinite(trace[i])]
@@ -290,14 +302,14 @@ def _factor_line(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: fields that files of version 0.1 lack
-LATER = ("checks", "factors")
+LATER = ("checks", "factors", "scales")
 READERS: dict[str, Any] = {
     "checks": read_checks,
     "factors": lambda lines: [_factor_line(line) for line in lines],
     **dict.fromkeys(("title", "target", "family", "model", "engine", "positive", "message", "version"), str),
     **dict.fromkeys(("rows", "features", "steps"), int),
     **dict.fromkeys(("seconds", "coverage"), _number),
-    "evidence_kind": str,
+    **dict.fromkeys(("evidence_kind", "scales"), str),
     "converged": bool,
     "columns": lambda lines: [{str(key): str(value) for key, value in line.items()} for line in lines],
     "notes": lambda notes: [str(note) for note in notes],

@@ -14,6 +14,8 @@ from latlin.report.assess import assess
 from latlin.report.facts import Facts, gather
 from latlin.report.markup import CSS, text
 
+#: estimators of factors
+FACTORS = ("FactorAnalysis", "MixedFactorAnalysis", "GroupFactorAnalysis", "BinaryFactorAnalysis", "NoisyICA")
 #: nothing may be loaded from anywhere, and nothing may run
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -55,8 +57,7 @@ def write_report(
     path : path
         An HTML file; it is written all or nothing.
     estimator : fitted estimator
-        Of `latlin.linear`, an `AdditiveModel`, a `GaussianProcessRegressor`, a `BayesianGaussianMixture`, a
-        `FactorAnalysis` or a `MixedFactorAnalysis`.
+        Of `latlin.linear`, `latlin.additive`, `latlin.gp`, `latlin.mixture` or `latlin.factor`.
     X, y : arrays or data frames
         The training data; of an additive model X is the table or nothing, and a mixture or a factor model has no y.
     folds : int
@@ -81,7 +82,7 @@ def write_report(
     True
     """
     check_is_fitted(estimator)
-    other = _other_page(estimator, X, y, options)
+    other = _other_page(estimator, X, y, folds, options)
     if other is not None:
         write_text(path, other)
         return None
@@ -91,17 +92,19 @@ def write_report(
     return facts
 
 
-def _other_page(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> str | None:
+def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, Any]) -> str | None:
     """The page of a model that is no regression or classification of `latlin.linear`."""
-    from latlin.report import additive, additive_words, clusters, curve, factors  # they use this page's frame
+    from latlin.report import additive, additive_words, classes, clusters, curve, factors  # they use this page's frame
 
     kind, title = type(estimator).__name__, options.get("title")
     if kind == "AdditiveModel":
         return additive.render_additive(estimator, title, additive_words.describe_additive(estimator, X))
     if kind == "BayesianGaussianMixture":
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
-    if kind in ("FactorAnalysis", "MixedFactorAnalysis"):
+    if kind in FACTORS:
         return factors.render_factors(estimator, X, title or "Factors")
+    if kind == "GaussianProcessClassifier":
+        return classes.render_classes(estimator, X, y, str(options.get("target", "y")), title, folds)
     if kind == "GaussianProcessRegressor":
         names, target = column_names(estimator, X), str(options.get("target", "y"))
         curves = curve.curves_of_process(estimator, X, names)

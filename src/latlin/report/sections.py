@@ -178,6 +178,7 @@ def evidence(facts: Facts) -> str:
         paragraph(words.evidence_words(facts.evidence_kind)),
         paragraph("" if facts.evidence_kind == "none" else words.COMPARE),
         table("learnt", [("", ""), ("value", "num")], rows) if rows else "",
+        paragraph(words.SCALES.get(facts.scales, "")),
         _engines(facts),
     )
 

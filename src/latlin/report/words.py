@@ -55,6 +55,12 @@ INTERVALS = (
     "the probability that it is positive: near 0 or 1 its sign is clear, near ½ it is not."
 )
 
+SCALES = {
+    "integrated": "Intervals contain the uncertainty of the scales: they are averaged over.",
+    "maximised": "The scales are fixed at their most probable values, so that intervals do not contain their "
+    "uncertainty and may be a little too narrow.",
+}
+
 HELD_OUT = (
     "The rows were split into {folds} folds, and each fold was predicted by a model fitted to the others. The log "
     "predictive density is the mean log probability (density) given to what was then observed, per row: higher is "
