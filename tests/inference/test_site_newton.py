@@ -101,7 +101,8 @@ def test_bent_steps_end_at_the_same_bound_in_fewer_steps(family: str, monkeypatc
     bent = infer(_broad(family), "gkl")
     monkeypatch.setattr(sites, "BROAD", 10**9)
     plain = infer(_broad(family), "gkl")
-    assert bent.converged and plain.converged
+    assert bent.converged
+    assert plain.converged
     assert bent.log_evidence == pytest.approx(plain.log_evidence, rel=1e-9)
     np.testing.assert_allclose(bent.mean, plain.mean, atol=1e-5)
     assert np.all(np.diff(bent.trace) > -1e-9)
