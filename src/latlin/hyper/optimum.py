@@ -154,7 +154,7 @@ def _step(space: Space, curvature: Array, u: Array, slope: Array) -> Array:
     step, free = np.zeros(len(u)), _inside(space, u, slope)
     if len(free):
         step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
-        step *= min(1.0, LONGEST / np.abs(step).max())
+        step /= max(1.0, np.abs(step).max() / LONGEST)
     return step
 
 
