@@ -67,6 +67,34 @@ def test_a_family_fits_predicts_and_reports(data, tmp_path, target, options, mod
     assert "Where held-out observations fall" in page.read_text("utf8")
 
 
+OTHERS = {
+    "visits": (
+        "poisson",
+        "generalised-poisson",
+        "zero-inflated-poisson",
+        "zero-inflated-negative-binomial",
+        "hurdle-poisson",
+        "hurdle-negative-binomial",
+    ),
+    "cost": ("inverse-gaussian", "log-normal", "tweedie", "robust"),
+    "wins": ("beta-binomial",),
+    "weeks": ("exponential", "log-logistic"),
+}
+
+
+@pytest.mark.parametrize(("target", "family"), [(t, family) for t, names in OTHERS.items() for family in names])
+def test_every_other_family_fits_and_predicts(data, tmp_path, target, family):
+    path, table = tmp_path / "m.latlin", data / f"{target}.csv"
+    beside = {"visits": ("--exposure", "years"), "wins": ("--trials", "games"), "weeks": ("--event", "seen")}
+    words = ("-t", target, "--family", family, *beside.get(target, ()), "--engine", "laplace", "--prior-scale", 1.0)
+    result = run("fit", table, *words, "--folds", 2, "--out", path, "-q")
+    assert result.exit_code == 0, result.output
+    predicted = run("predict", path, table)
+    assert predicted.exit_code == 0, predicted.output
+    found, seen = pandas.read_csv(io.StringIO(predicted.stdout)), pandas.read_csv(table)[target]
+    assert ((found["low"] <= seen) & (seen <= found["high"])).mean() > 0.5
+
+
 def test_the_family_of_counts_is_chosen_and_the_choice_is_said(data, tmp_path):
     words = ("-t", "visits", "--exposure", "years", "--folds", 2, "--out", tmp_path / "m.latlin", "-q")
     result = run("fit", data / "visits.csv", *words)

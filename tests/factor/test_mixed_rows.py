@@ -1,5 +1,7 @@
 """Mixed-data factor analysis from inside: rows against the engines, gradients, families, a bound that never falls."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -7,7 +9,9 @@ from scipy.special import logsumexp
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
 from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expanded, fit_parameters, make_engine
-from latlin.factor.mixed.sites import ColumnSites, gather, restrict
+from latlin.factor.mixed.sites import TYPES, ColumnSites, gather, restrict
+from latlin.numerics.alerts import ConvergenceWarning
+from latlin.potentials.families import COUNTS
 
 CUTS = np.array([-1.0, 0.5])
 VALUES = {"gaussian": {"scale": np.sqrt(0.7)}, "logit": {}, "poisson": {}, "ordinal": {"cuts": CUTS}}
@@ -249,6 +253,24 @@ def test_columns_of_other_families_find_the_latent_and_their_parameters():
     assert np.all(np.isfinite(filled))
     draws = model.sample(2000, random_state=0)
     assert np.all((draws[2] > 0.0) & (draws[2] < 1.0))
+
+
+@pytest.mark.parametrize("family", [name for name in TYPES if name not in ("real", "binary", "ordinal", "categorical")])
+def test_every_family_is_a_type_of_column(family: str):
+    X, w = table_of_families()
+    place = 0 if family in ("count", *COUNTS) else {"student-t": 3, "beta": 2}.get(family, 1)
+    table = np.column_stack([X[:120, place], X[:120, 3], X[:120, 5]])
+    model = MixedFactorAnalysis(1, types=[family, "student-t", "log-normal"], random_state=0, max_iter=15, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(table)
+    assert np.diff(model.trace_).min() > -1e-9 * abs(model.lower_bound_)
+    assert abs(np.corrcoef(model.transform(table)[:, 0], w[:120])[0, 1]) > 0.8
+    holes = table.copy()
+    holes[:, 0] = np.nan
+    filled = model.impute(holes)[:, 0]
+    assert np.all(np.isfinite(filled))
+    assert np.corrcoef(filled, w[:120])[0, 1] * np.corrcoef(table[:, 0], w[:120])[0, 1] > 0.0
 
 
 def test_overdispersed_counts_prefer_the_negative_binomial():

@@ -66,3 +66,44 @@ def test_few_sites_end_where_many_dimensions_do(scale):
     assert not isinstance(site_form(padded), KernelForm)
     assert few.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
     np.testing.assert_allclose(few.mean, many.mean, atol=1e-5 * np.sqrt(scale))
+
+
+# --- steps bent towards Newton's, where the sites' covariance is not at hand
+
+
+def _broad(family: str, n: int = 400, dim: int = 80) -> LatentLinearModel:
+    rng = np.random.default_rng(3)
+    H = rng.standard_normal((n, dim))
+    x = H @ rng.standard_normal(dim) * (0.1 if family == "poisson" else 1.0)
+    block = {
+        "logit": lambda: potentials.Logit(rng.random(n) < 1.0 / (1.0 + np.exp(-x))),
+        "probit": lambda: potentials.Probit(x + rng.standard_normal(n) > 0.0),
+        "poisson": lambda: potentials.Poisson(rng.poisson(np.exp(x))),
+        "cloglog": lambda: potentials.Binomial(rng.binomial(3, 0.5 * (1.0 + np.tanh(0.2 * x))), 3, "cloglog"),
+    }[family]()
+    return LatentLinearModel([GaussianFactor(dim=dim), SiteFactor(H, block)])
+
+
+def test_the_common_share_and_the_sites_own_make_up_the_squares_on_average():
+    model = _broad("logit")
+    form = site_form(model)
+    place = sites.evaluate(form, SiteParameters(np.full(400, 0.1), np.zeros(400)), np.inf).place
+    H = model.sites[0].H
+    S = H @ np.linalg.inv(np.eye(80) + 0.1 * H.T @ H) @ H.T
+    s = np.diag(S)
+    # (1 − κ) diag(s²) + κ ssᵀ has the sum of S∘S; probes know κ to some tenths
+    kappa = ((S**2).sum() - (s**2).sum()) / (s.sum() ** 2 - (s**2).sum())
+    assert sites.common_share(form, place) == pytest.approx(kappa, rel=0.2)
+
+
+@pytest.mark.parametrize("family", ["logit", "probit", "poisson", "cloglog"])
+def test_bent_steps_end_at_the_same_bound_in_fewer_steps(family: str, monkeypatch: pytest.MonkeyPatch):
+    bent = infer(_broad(family), "gkl")
+    monkeypatch.setattr(sites, "BROAD", 10**9)
+    plain = infer(_broad(family), "gkl")
+    assert bent.converged
+    assert plain.converged
+    assert bent.log_evidence == pytest.approx(plain.log_evidence, rel=1e-9)
+    np.testing.assert_allclose(bent.mean, plain.mean, atol=1e-5)
+    assert np.all(np.diff(bent.trace) > -1e-9)
+    assert bent.n_iter <= (0.75 * plain.n_iter if family == "logit" else plain.n_iter)

@@ -12,11 +12,14 @@ import latlin
 from latlin import engines
 from latlin.distributed.blocks import LocalBlocks
 from latlin.linear import (
+    BayesianBinomialRegression,
+    BayesianCountRegression,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianOrdinalRegression,
     BayesianPoissonRegression,
     BayesianProbitRegression,
+    BayesianSurvivalRegression,
     RobustRegression,
     SparseRegression,
 )
@@ -84,6 +87,28 @@ def test_fits_are_those_in_memory(case, kind):
     assert blocks.predict_latent(X[:5]) == pytest.approx(memory.predict_latent(X[:5]), rel=1e-6)
     if hasattr(memory, "dispersion_"):
         assert blocks.dispersion_ == pytest.approx(memory.dispersion_, rel=1e-7)
+
+
+TRIALS = rng.integers(2, 9, N).astype(float)
+BESIDE = {
+    "trials": (BayesianBinomialRegression, rng.binomial(TRIALS.astype(int), 1.0 / (1.0 + np.exp(-0.4 * ETA))), TRIALS),
+    "event": (BayesianSurvivalRegression, np.exp(0.2 * ETA) * rng.weibull(1.5, N), (rng.random(N) < 0.7).astype(float)),
+    "exposure": (BayesianCountRegression, Y["count"], np.exp(OFFSET)),
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_trials_events_and_exposures_go_with_the_rows_of_a_block(beside):
+    kind, y, column = BESIDE[beside]
+    model = kind(prior_scale=1.0, hyperparameters="maximise", engine="laplace")
+    memory = clone(model).fit(X, y, **{beside: column})
+    if beside == "exposure":
+        blocks = LocalBlocks.of(X, y, None, np.log(column), rows=30)
+    else:
+        blocks = LocalBlocks.of(X, np.column_stack([y, column]), rows=30)
+    same(memory, clone(model).fit(blocks), 1e-6)
+    lazy = [da.from_array(part, chunks=(30, *part.shape[1:])) for part in (X, np.asarray(y, float), column)]
+    same(memory, clone(model).fit(lazy[0], lazy[1], **{beside: lazy[2]}), 1e-6)
 
 
 @pytest.mark.parametrize("case", LEARNT, ids=map(name, LEARNT))

@@ -22,7 +22,7 @@ replaced by what it is on average for rows in no particular direction, with s th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ CLOSE = 0.2
 #: how well the linear system of a Newton step is solved, and in how many steps at most
 ACCURACY, STEPS = 1e-2, 30
 #: fewest coordinates for which bent steps pay, their accuracy, most products, and probes for κ
-BROAD, BENT, PRODUCTS, PROBES = 64, 5e-2, 12, 2
+BROAD, BENT, PRODUCTS, PROBES = 64, 5e-2, 12, 8
 #: least determinant of a site's own part of the linear system
 DEFINITE = 0.05
 #: smallest share of γ that a bent step leaves
@@ -114,6 +114,10 @@ class SiteCoordinates:
     weight, spread : ndarray of shape (n_sites,)
         Units of log γ or γ, and of ν.
     logarithmic : bool
+    kappa : float or None
+        κ of bent steps; None where steps are the natural-gradient ones.
+    first : float
+        Share of the first step that is taken: whole natural-gradient steps overshoot.
     """
 
     form: SiteForm
@@ -121,9 +125,8 @@ class SiteCoordinates:
     weight: Array
     spread: Array
     logarithmic: bool
-    bent: bool
-    #: whole natural-gradient steps overshoot
-    first: float
+    kappa: float | None = None
+    first: float = HALF
 
     @classmethod
     def about(cls, form: SiteForm, start: SitePlace, tol: float) -> SiteCoordinates:
@@ -131,14 +134,18 @@ class SiteCoordinates:
         weight = start.gamma * start.variance if form.sites.log_concave else start.variance
         spread = np.sqrt(np.maximum(start.variance, TINY))
         smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
-        bent = smooth and type(form) is SiteForm and form.rank >= BROAD
-        return cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave, bent, 1.0 if bent else HALF)
+        plain = cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave)
+        if not (smooth and type(form) is SiteForm and form.rank >= BROAD):
+            return plain
+        return replace(plain, kappa=common_share(form, start), first=1.0)
 
     def evaluate(self, place: SitePlace) -> Reached[SitePlace] | None:
         return evaluate(self.form, SiteParameters(place.gamma, place.nu), self.tol)
 
     def encode(self, place: SitePlace) -> tuple[Array, Array]:
-        target = bend_step(self.form, place) if self.bent else SiteParameters(place.gamma_hat, place.nu_hat)
+        target = SiteParameters(place.gamma_hat, place.nu_hat)
+        if self.kappa is not None:
+            target = bend_step(self.form, place, self.kappa) or target
         return self._vector(place.gamma, place.nu), self._vector(*target)
 
     def _vector(self, gamma: Array, nu: Array) -> Array:
@@ -180,19 +187,12 @@ def _expected_at(place: SitePlace) -> ExpectedLog:
     return ExpectedLog(place.x, place.nu_hat - place.gamma_hat * place.x, -0.5 * place.gamma_hat)
 
 
-def bend_step(form: SiteForm, place: SitePlace) -> SiteParameters:
-    """Where the natural-gradient step leads, bent towards Newton's by products with S; see the module."""
+def bend_step(form: SiteForm, place: SitePlace, kappa: float) -> SiteParameters | None:
+    """Where the natural-gradient step leads, bent towards Newton's by products with S; None where that fails."""
     x, s, n = place.x, np.maximum(place.variance, TINY), len(place.x)
     spread, expected = np.sqrt(s), _expected_at(place)
     by_v = site_curvature(form.sites, x, s, expected)
-    precision = form.restored(SiteParameters(place.gamma, place.nu), place.factor)
-    excess = place.gamma - place.gamma_hat
-
-    def times(eta: Array) -> Array:
-        """Sη."""
-        return form.projections.times(precision.solve(form.projections.transposed_times(eta)))
-
-    kappa = _common_share(times, place.gamma, s)
+    excess, times = place.gamma - place.gamma_hat, _site_products(form, place)
     local = _own_parts(by_v, excess, s)
 
     def system(change: Array) -> Array:
@@ -205,13 +205,20 @@ def bend_step(form: SiteForm, place: SitePlace) -> SiteParameters:
     operator = LinearOperator((2 * n, 2 * n), matvec=system, dtype=float)
     change, _ = gmres(operator, residual, rtol=BENT, atol=0.0, restart=PRODUCTS, maxiter=1)
     if not np.all(np.isfinite(change)):
-        return SiteParameters(place.gamma_hat, place.nu_hat)
+        return None
     gamma = np.maximum(place.gamma + change[:n] / s, LEFT * place.gamma)
     return SiteParameters(gamma, place.nu + change[n:] / spread + x * (gamma - place.gamma))
 
 
-def _common_share(times: Callable[[Array], Array], gamma: Array, s: Array) -> float:
+def _site_products(form: SiteForm, place: SitePlace) -> Callable[[Array], Array]:
+    """η ↦ Sη."""
+    precision = form.restored(SiteParameters(place.gamma, place.nu), place.factor)
+    return lambda eta: form.projections.times(precision.solve(form.projections.transposed_times(eta)))
+
+
+def common_share(form: SiteForm, place: SitePlace) -> float:
     """κ, with ‖Γ^½SΓ^½‖² by a few probes of random signs."""
+    gamma, s, times = np.maximum(place.gamma, 0.0), place.variance, _site_products(form, place)
     root, own = np.sqrt(gamma), float(np.sum((gamma * s) ** 2))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(s)))
     square = float(np.mean([np.sum((root * times(root * sign)) ** 2) for sign in signs]))
