@@ -155,8 +155,9 @@ def projected(theta: Array, means: Array, covs: Array) -> tuple[Array, Array]:
 def fit_parameters(potential: Potential, m: Array, v: Array, floor: float) -> dict[str, Any]:
     """Better values of what the family can learn (noise, dispersion, cuts), with η ~ N(m, v) held."""
     if potential.gaussian:
-        # ⟨(y − η)²⟩
-        return {"scale": float(np.sqrt(max(float(np.mean((potential.observed - m) ** 2 + v)), floor)))}
+        # ⟨(y − η)²⟩; of log-normal columns y is the logarithm
+        loc = potential.loc  # type: ignore[attr-defined]
+        return {"scale": float(np.sqrt(max(float(np.mean((loc - m) ** 2 + v)), floor)))}
     names, spans = list(potential.free), list(potential.free.values())
     values = [np.asarray(potential.value_of(name), dtype=float) for name in names]
     starts = [np.atleast_1d(span.to_free(value)) for span, value in zip(spans, values, strict=True)]
