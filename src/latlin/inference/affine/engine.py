@@ -246,7 +246,8 @@ class AffineKL:
         families: tuple[str | Base, ...] = AUTO if self.base == "auto" else (self.base,)
         fits = []
         for family in families:
-            path = checkpoint if checkpoint is None or len(families) == 1 else f"{os.fspath(checkpoint)}.{family}"
+            # the first has the very name that was given: another model, or engine, then finds a file that is not its own
+            path = checkpoint if checkpoint is None or not fits else f"{os.fspath(checkpoint)}.{family}"
             saved = checkpoint_for(path, model, self)
             fits.append(self._fit(self._bound(form, solution, family), verbose, saved))
         best = max(fits, key=lambda fit: fit.log_evidence - fit.error)
