@@ -2,7 +2,7 @@
 
 The floor is what a point estimate with error bars costs: scikit-learn's newton-cholesky MAP plus one Hessian, Cholesky
 and inverse. NumPyro's full-rank SVI runs until its ELBO is within 10 nats of the Gaussian KL optimum, or 20,000 steps
-(6,000 at the small size).
+(5,000 at the small size).
 
     python benchmarks/logistic_dense.py [--peers] [--repeats 5]
 """
@@ -125,7 +125,7 @@ def main() -> None:
 
 def tasks(size: str) -> list[Task]:
     """Error bars at the mode, then the best Gaussian, full and diagonal, each with the peers that compute the same."""
-    sizes, most = {"small": (((4000, 123), (1000, 100)), 6000), "full": (SIZES, 20_000)}[size]
+    sizes, most = {"small": (((4000, 123), (1000, 100)), 5000), "full": (SIZES, 20_000)}[size]
     found = []
     for n, d in sizes:
         case = f"mode and covariance, {n} × {d}"

@@ -18,7 +18,7 @@ KINDS = ("exact", "lower bound", "approximation", "none")
 
 def responses(name):
     """What a regression of this kind explains."""
-    if name in ("BayesianLogisticRegression", "BayesianProbitRegression"):
+    if name in ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesianSoftmaxRegression"):
         return np.digitize(LATENT, [-0.5, 0.5])
     if name == "BayesianOrdinalRegression":
         return np.digitize(NUMBERS, [-0.5, 0.5])

@@ -255,7 +255,7 @@ def test_tables_of_other_habits(frame, tmp_path):
     (tmp_path / "odd.csv").write_text("\n".join(text), "utf8")
     words = ("fit", tmp_path / "odd.csv", "-t", "outcome", "--folds", 0, "--prior-scale", 1.0, "--engine", "laplace")
     words = (*words, "--out", tmp_path / "m.latlin")
-    assert_told(run(*words), "separated by ',', and seem to be by ';': say so with --sep ';'")
+    assert_told(run(*words), "separated by ',', and seem to be by ';': give --sep ';'")
     assert_told(run(*words, "--sep", ";", "--decimal", ",", "--missing-values", "?"), "missing values: 'age' 1")
     more = ("--sep", ";", "--decimal", ",", "--missing-values", "n/a", "--missing", "drop")
     result = run(*words, *more, "--reference", "city=Rome", "--draws", 500)

@@ -302,6 +302,15 @@ def test_bad_input_is_named():
         model.transform(unseen)
 
 
+def test_rows_in_which_a_family_is_not_seen_have_scores():
+    rng = np.random.default_rng(5)
+    latent = rng.standard_normal(60)
+    table = np.column_stack([latent + 0.3 * rng.standard_normal(60), (latent + rng.standard_normal(60) > 0.0)])
+    table[:6, 0] = np.nan
+    model = MixedFactorAnalysis(1, types={1: "binary"}, random_state=0).fit(table)
+    assert model.transform(table[:6]) == pytest.approx(model.transform(table)[:6], abs=1e-6)
+
+
 @parametrize_with_checks([MixedFactorAnalysis(1)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -144,8 +144,9 @@ def test_hyperparameters_of_fits_of_few_steps_are_those_in_memory(case):
     for given in ((LocalBlocks.of(X, Y[response], WEIGHT, rows=27),), dask_threads(np.asarray, X, Y[response], WEIGHT)):
         blocks = clone(free).fit(*given)
         assert blocks._fits[0].n_fits == memory._fits[0].n_fits
-        assert blocks.prior_scale_ == pytest.approx(memory.prior_scale_, rel=1e-10)
-        assert blocks.coef_ == pytest.approx(memory.coef_, rel=1e-10)
+        # rounding of 1e-15 decides whether the last step of the search is worth taking: it moves the scale by 7e-8
+        assert blocks.prior_scale_ == pytest.approx(memory.prior_scale_, rel=1e-6)
+        assert blocks.coef_ == pytest.approx(memory.coef_, rel=1e-6)
         assert blocks.log_evidence_ == pytest.approx(memory.log_evidence_, rel=1e-10)
 
 

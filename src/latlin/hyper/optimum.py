@@ -140,7 +140,7 @@ def _step(
     if len(free):
         curvature = _corrected(objective.held_curvature(point, u, slope), pairs)
         step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
-        step *= min(1.0, LONGEST / np.abs(step).max())
+        step /= max(1.0, np.abs(step).max() / LONGEST)
     return step
 
 

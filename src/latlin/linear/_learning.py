@@ -273,8 +273,11 @@ def evaluation(
     start: Posterior | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Evaluate:
-    """Fits of an engine as a function of the unknowns."""
-    number = count()
+    """Fits of an engine as a function of the unknowns.
+
+    A held fit is a dense matrix of the size of w: with fewer rows than features a fit costs less than that.
+    """
+    number, tall = count(), problem.design.dim <= problem.observed.n_rows
 
     def evaluate(numbers: dict[str, float], before: Any, slopes: bool) -> Evaluation:
         found = unknowns.assembled(numbers)
@@ -288,7 +291,7 @@ def evaluation(
             moved = replace(posterior, model=model, density=density_under(model, posterior))
             return unknowns.slopes(problem.gradient(moved, values))
 
-        return Evaluation(posterior.log_evidence, gradient, posterior, held)
+        return Evaluation(posterior.log_evidence, gradient, posterior, held if tall else None)
 
     return evaluate
 

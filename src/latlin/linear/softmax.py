@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.utils import gen_even_slices
 
 from latlin.hyper.learn import Learnt, maximise
 from latlin.hyper.space import Evaluation
@@ -19,7 +21,7 @@ from latlin.linear._classification import Classification
 from latlin.linear._design import Design
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import LearntFit, Unknowns, fixed_table
-from latlin.linear._predict import LinearPredictors
+from latlin.linear._predict import LinearPredictors, tails
 from latlin.linear._problem import HeldRows, LinearProblem
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
@@ -34,6 +36,8 @@ FINE = 1e-8
 START = 0.3
 #: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
 STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
+#: draws of the latents for intervals
+DRAWS = 2000
 #: standard deviations of a Gaussian on either side
 REACH = 8.0
 CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
@@ -178,6 +182,20 @@ class BayesianSoftmaxRegression(Classification):
     def _log_probabilities(self, latents: list[LinearPredictors]) -> Array:
         mean, variance = (np.stack([getattr(at, name) for at in latents], axis=1) for name in ("mean", "variance"))
         return log_expected_softmax(mean, np.sqrt(variance))
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
+        """The central posterior interval of each class's probability, shape (n, classes, 2): low and high.
+
+        Its ends are quantiles of 2,000 draws of the latents, the same for every row and every call.
+        """
+        _, latents, dtype = self._latents(X, offset)
+        mean, variance = (np.stack([getattr(at, name) for at in latents], axis=1) for name in ("mean", "variance"))
+        noise, ends = np.random.default_rng(0).standard_normal((DRAWS, mean.shape[1])), tails(coverage)
+        found = np.empty((*mean.shape, 2), dtype)
+        for part in gen_even_slices(len(mean), -(-mean.size * DRAWS // NUMBERS)):
+            draws = mean[part, None] + np.sqrt(variance[part, None]) * noise
+            found[part] = np.moveaxis(np.quantile(softmax(draws, axis=2), ends, axis=1), 0, -1)
+        return found
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None

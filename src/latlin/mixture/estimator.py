@@ -223,7 +223,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
             The mixture the data came from; `history_` then has the log-likelihood error.
         checkpoint : path, optional
             Of rows in blocks (not for "stochastic-natural"): where to keep the state (`checkpoint.0` and so on, a file
-            a climb), and to go on from. The short runs that choose a start are done again.
+            per climb), and to go on from. The short runs that choose a start are done again.
         """
         settings.check(self)
         if is_blocked(X):
@@ -263,14 +263,14 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         """The fit from one start, the climb with the priors it ended with, and the factor of the prior covariance."""
         learnt, factor = settings.learns_scale(self), 1.0
         if learnt:
-            climb, state, factor = learn_scale(climb, state, factor)
+            climb, state, factor = learn_scale(climb, state, factor, files)
         task = {"sample": sample, "label": f"mixture ({self.algorithm})", "verbose": self.verbose, "files": files}
         rules = settings.rules_of(self, recorder.updates)
         moves = self.split_merge if self.algorithm == "cavi" else 0
         fit = fit_mixture(climb, state, rules, recorder, moves=moves, **task)
         for _ in range(SCALE_ROUNDS if learnt and fit.converged else 0):
             # components that moves have made may ask for another scale
-            again, state, changed = learn_scale(climb, climb.start(fit.moments), factor)
+            again, state, changed = learn_scale(climb, climb.start(fit.moments), factor, files)
             if again is climb:
                 break
             climb, factor = again, changed

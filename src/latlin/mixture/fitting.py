@@ -157,14 +157,14 @@ def record_starts(climb: NaturalClimb | EuclideanClimb, sample: Sample, componen
     return records
 
 
-def learn_scale(climb: Any, state: Any, factor: float) -> tuple[Any, Any, float]:
+def learn_scale(climb: Any, state: Any, factor: float, files: CheckpointFiles) -> tuple[Any, Any, float]:
     """The climb and its state under the prior covariance that a few rounds find best, and its factor.
 
     It begins at the optimum of the prior as it is. A step that maximises the bound over the factor stands between short
-    climbs, so that the bound never falls.
+    climbs, so that the bound never falls. The first climb is kept in a file, the rounds are done again on resuming.
     """
     rough = Rules(gradient_tol=1e-3, objective_tol=1e-5, max_iter=FIRST_STEPS)
-    state = ascend(climb.step, state, rough, warn=False).state
+    state = ascend(climb.step, state, rough, warn=False, checkpoint=files.following()).state
     for _ in range(ROUNDS):
         change = climb.mixture.best_factor(climb.belief(state), state.moments.counts)
         change = float(np.clip(change * factor, *FACTORS)) / factor

@@ -102,6 +102,8 @@ def gather(rows: Array, sites: ColumnSites) -> list[ObservedCells]:
     cells = []
     for columns in _together(sites.families):
         row, place = np.nonzero(seen[:, columns])
+        if not len(row):
+            continue
         column = columns[place]
         family = family_of(sites.families[columns[0]])
         if len(columns) == 1:
@@ -120,7 +122,11 @@ def restrict(cells: list[ObservedCells], index: Index, n: int) -> list[ObservedC
     position = np.full(n, -1)
     position[index] = np.arange(len(index))
     kept = [(position[part.row], part) for part in cells]
-    return [ObservedCells(at[at >= 0], part.column[at >= 0], part.potential.select(at >= 0)) for at, part in kept]
+    return [
+        ObservedCells(at[at >= 0], part.column[at >= 0], part.potential.select(at >= 0))
+        for at, part in kept
+        if np.any(at >= 0)
+    ]
 
 
 def _together(families: tuple[str, ...]) -> list[Index]:
