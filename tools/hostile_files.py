@@ -2,7 +2,7 @@
 
     python tools/hostile_files.py 2000          so many files of each kind, seeds 0, 1, 2, …
     python tools/hostile_files.py 2000 gp       of one kind
-    python tools/hostile_files.py keep FOLDER   the small files of TRAVELLING and their numbers, for other versions to read
+    python tools/hostile_files.py keep FOLDER   small files and their numbers, for other versions to read
 
 A damaged file has bytes flipped, cut off, doubled or moved. A forged one has right digests, as whoever edits a file can
 compute them: parts of its header are replaced, its arrays have other shapes, kinds of numbers or values. A forged file
