@@ -246,7 +246,7 @@ class AffineKL:
         families: tuple[str | Base, ...] = AUTO if self.base == "auto" else (self.base,)
         fits = []
         for family in families:
-            # the first has the very name that was given: another model, or engine, then finds a file that is not its own
+            # the first has the very name that was given, where another model or engine finds that it is not its own
             path = checkpoint if checkpoint is None or not fits else f"{os.fspath(checkpoint)}.{family}"
             saved = checkpoint_for(path, model, self)
             fits.append(self._fit(self._bound(form, solution, family), verbose, saved))
