@@ -232,7 +232,7 @@ TRAVELLING = (
 def keep(folder: Path) -> None:
     """Write a file of each travelling kind, and `numbers.npz` with what they answer."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for name in TRAVELLING:
         kind, path = KINDS[name], saved(name, folder)
         for place, array in enumerate(_arrays(kind.numbers(kind.load(path)))):

@@ -244,7 +244,7 @@ class AffineKL:
         if form.sites.gaussian:
             return replace(gaussian, engine=self.name, elapsed=time.perf_counter() - started)
         families: tuple[str | Base, ...] = AUTO if self.base == "auto" else (self.base,)
-        fits = []
+        fits: list[AffineFit] = []
         for family in families:
             # the first has the very name that was given, where another model or engine finds that it is not its own
             path = checkpoint if checkpoint is None or not fits else f"{os.fspath(checkpoint)}.{family}"
