@@ -238,12 +238,14 @@ def log_integral(model: LatentLinearModel, mean: Array, cov: Array) -> float:
     """log Z by a sum over a grid about a Gaussian; its tails are left out, so that it is at most log Z."""
     d = model.dim
     axis = np.linspace(-14.0, 14.0, 20001) if d == 1 else np.linspace(-11.0, 11.0, 501)
-    root = np.linalg.cholesky(cov)
+    # an unconverged fit may have a covariance that is singular to the last digit
+    values, vectors = np.linalg.eigh(cov)
+    root = vectors * np.sqrt(np.maximum(values, 1e-16 * values.max()))
     z = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
     points = mean + z @ root.T
     logs = sum(_log_factor(factor, points) for factor in (*model.gaussians, *model.sites))
     top = float(np.max(logs))
-    cell = d * np.log(axis[1] - axis[0]) + float(np.log(np.diagonal(root)).sum())
+    cell = d * np.log(axis[1] - axis[0]) + float(np.linalg.slogdet(root)[1])
     return top + float(np.log(np.exp(logs - top).sum())) + cell
 
 

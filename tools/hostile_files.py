@@ -2,6 +2,7 @@
 
     python tools/hostile_files.py 2000          so many files of each kind, seeds 0, 1, 2, …
     python tools/hostile_files.py 2000 gp       of one kind
+    python tools/hostile_files.py keep FOLDER   small files and their numbers, for other versions to read
 
 A damaged file has bytes flipped, cut off, doubled or moved. A forged one has right digests, as whoever edits a file can
 compute them: parts of its header are replaced, its arrays have other shapes, kinds of numbers or values. A forged file
@@ -210,6 +211,35 @@ def saved(kind: str, folder: Path) -> Path:
     return path
 
 
+#: kinds with small files, which the tests keep from the lowest versions of NumPy, SciPy and the others that we allow
+TRAVELLING = (
+    "posterior",
+    "chevron",
+    "ai-kl",
+    "softmax",
+    "gp-counts",
+    "mixture",
+    "factor",
+    "stream",
+    "binary",
+    "group",
+    "ica",
+    "mixed",
+    "additive",
+)
+
+
+def keep(folder: Path) -> None:
+    """Write a file of each travelling kind, and `numbers.npz` with what they answer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers: dict[str, Any] = {}
+    for name in TRAVELLING:
+        kind, path = KINDS[name], saved(name, folder)
+        for place, array in enumerate(_arrays(kind.numbers(kind.load(path)))):
+            numbers[f"{name} {place}"] = array
+    np.savez(folder / "numbers.npz", **numbers)
+
+
 def damage(content: bytes, rng: np.random.Generator) -> bytes:
     """The bytes of a file with something wrong."""
     data = bytearray(content)
@@ -368,6 +398,8 @@ def search(name: str, count: int, folder: Path) -> Counter[str]:
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["keep"]:
+        return keep(Path(arguments[1]))
     count, kinds = int(arguments[0]) if arguments else 100, arguments[1:] or list(KINDS)
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:

@@ -88,3 +88,13 @@ def test_a_state_with_another_bound_is_refused(engine, tmp_path, monkeypatch):
     monkeypatch.setitem(STRENGTH, "now", 1.01)
     with pytest.raises(ValueError, match="belongs to another model"):
         infer(model, engine, checkpoint=tmp_path / "c")
+
+
+def test_a_model_for_which_auto_takes_another_engine_is_refused(tmp_path):
+    rows = np.array([[1.0, 0.5], [0.3, -1.0], [-0.4, 0.8]])
+    sites = (potentials.Logit([1, 0, 1]), potentials.StudentT(3.0, np.zeros(3), 1.0))
+    smooth, heavy = (LatentLinearModel([GaussianFactor(dim=2), SiteFactor(rows, site)]) for site in sites)
+    for name, first, second in (("a", smooth, heavy), ("b", heavy, smooth)):
+        infer(first, checkpoint=tmp_path / name)
+        with pytest.raises(ValueError, match="belongs to another model"):
+            infer(second, checkpoint=tmp_path / name)

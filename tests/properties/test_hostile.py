@@ -53,6 +53,29 @@ def test_random_models():
     assert found["converged"] >= 30
 
 
+def test_processes_and_threads_at_work_while_some_are_killed():
+    numbers = {"--seconds": 6, "--processes": 2, "--threads": 2, "--kill-every": 4, "--patience": 240}
+    options = ["--no-cluster", *(str(word) for pair in numbers.items() for word in pair)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    ran = subprocess.run([sys.executable, ROOT / "tools" / "soak.py", *options], capture_output=True, env=environment)
+    assert ran.returncode == 0, ran.stdout.decode() + ran.stderr.decode()
+    assert b"process worker killed" in ran.stdout
+    assert b"thread " in ran.stdout
+
+
+#: written by `tools/hostile_files.py keep` under NumPy 2.0.2, SciPy 1.13.1, scikit-learn 1.6.1, Numba 0.60.0
+KEPT = Path(__file__).parent / "files"
+
+
+@pytest.mark.parametrize("name", FILES.TRAVELLING)
+def test_files_of_the_lowest_versions_answer_as_they_did_there(name):
+    kind = FILES.KINDS[name]
+    found = FILES._arrays(kind.numbers(kind.load(KEPT / f"{name}.latlin")))
+    with np.load(KEPT / "numbers.npz") as numbers:
+        for place, array in enumerate(found):
+            np.testing.assert_allclose(array, numbers[f"{name} {place}"], rtol=1e-9, atol=1e-12)
+
+
 OLD = os.environ.get("LATLIN_OTHER_PYTHON")
 READ = """
 import sys, latlin

@@ -244,9 +244,10 @@ class AffineKL:
         if form.sites.gaussian:
             return replace(gaussian, engine=self.name, elapsed=time.perf_counter() - started)
         families: tuple[str | Base, ...] = AUTO if self.base == "auto" else (self.base,)
-        fits = []
+        fits: list[AffineFit] = []
         for family in families:
-            path = checkpoint if checkpoint is None or len(families) == 1 else f"{os.fspath(checkpoint)}.{family}"
+            # the first has the very name that was given, where another model or engine finds that it is not its own
+            path = checkpoint if checkpoint is None or not fits else f"{os.fspath(checkpoint)}.{family}"
             saved = checkpoint_for(path, model, self)
             fits.append(self._fit(self._bound(form, solution, family), verbose, saved))
         best = max(fits, key=lambda fit: fit.log_evidence - fit.error)
