@@ -290,7 +290,7 @@ def _analysed(
     digest = blake2b(digest_size=16)
     for part in patterns:
         digest.update(f"{part.dtype.str}{len(part)}".encode())
-        digest.update(memoryview(np.ascontiguousarray(part)).cast("B"))
+        digest.update(np.ascontiguousarray(part).view(np.uint8).data)
     key, optional = digest.digest(), not forced and not needs_sparse(model)
     known = _KNOWN.get(key)
     if known is not None:

@@ -158,6 +158,10 @@ class SumForm:
         """The coordinate vector of a w."""
         return self.own.coordinates(w)
 
+    def first_coordinates(self) -> Array:
+        """Where a search for the mode starts without any other word: the prior mean."""
+        return np.zeros(self.rank)
+
     def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
         """The log joint about u, in one pass; with `smoothing`, that of smoothed sites. The form keeps P."""
         sums = self.sums(point_terms, u) if smoothing is None else self.sums(smoothed_terms, u, smoothing)
