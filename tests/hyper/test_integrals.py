@@ -12,10 +12,10 @@ from latlin.priors import Flat, Gamma, HalfCauchy, HalfNormal, LogNormal
 class LogGammas:
     """Independent logarithms of gamma numbers in rotated coordinates: skewed, correlated, of integral one."""
 
-    def __init__(self, m, seed=0):
+    def __init__(self, m, seed=0, low=2.0):
         rng = np.random.default_rng(seed)
         self.turn = np.linalg.qr(rng.standard_normal((m, m)))[0]
-        self.shape = rng.uniform(2.0, 6.0, m)
+        self.shape = rng.uniform(low, 3.0 * low, m)
         self.names = [f"x{j}" for j in range(m)]
         self.space = Space([Hyperparameter(name, 0.1, Flat(), (-np.inf, np.inf)) for name in self.names])
         self.calls = 0
@@ -67,6 +67,18 @@ def test_composite_designs(m):
     assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.12 * density.sd)
     np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.1)
     assert density.calls < 130
+    # gamma densities of few degrees of freedom are skewed, and it is said
+    assert "a tenth of a standard deviation" in learnt.message
+
+
+def test_wide_lattices_of_densities_near_a_normal():
+    """Gamma densities of many degrees of freedom: fewer points, and moments as good."""
+    density = LogGammas(2, low=60.0)
+    learnt = integrate(density.space, density)
+    assert abs(learnt.log_evidence) < 2e-3
+    np.testing.assert_allclose(column(learnt, "mean"), density.mean, atol=2e-3 * density.sd.max())
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.01)
+    assert density.calls < 60
 
 
 def test_importance_sampling():
