@@ -7,7 +7,11 @@ mean over 5,000 rows. A pass is one sum over all rows; a kernel step is one eval
 
     python benchmarks/gp_scale.py [--rows 20000 100000] [--points 150 500] [--peers] [--epochs 10]
     python benchmarks/gp_scale.py --rows 1000000 --points 200
-    python benchmarks/gp_scale.py --real
+    python benchmarks/gp_scale.py --real [--sets boston_housing …]
+    python benchmarks/gp_scale.py --scaling --rows 10000 30000 100000 300000 1000000 --points 200
+
+`--scaling` fits rows of memory maps, each case in a process of its own whose peak memory is shown, and writes
+`gp_scale.png`.
 """
 
 from __future__ import annotations
@@ -15,8 +19,11 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import get_context
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,7 +33,7 @@ from _suite import run_alone
 from _table import environment, table
 from _task import DATA, Task, Trial, by
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Vecchia
 
 KERNEL = ConstantKernel(4.0) * RBF([2.0] * 5)
 BATCH = 1024
@@ -132,7 +139,7 @@ def of_ours(model: GaussianProcessClassifier) -> float:
 
 
 def real(name: str) -> list[tuple[Any, ...]]:
-    """Exact process and inducing points on a real set: held-out log density and how often 90 % intervals hold."""
+    """All processes on a real set: held-out log density, and how often intervals of 90 % hold it."""
     values = np.genfromtxt(DATA / f"{name}.csv.gz", delimiter=",", skip_header=1)
     values = (values - values.mean(axis=0)) / values.std(axis=0)
     order = np.random.default_rng(0).permutation(len(values))
@@ -140,7 +147,8 @@ def real(name: str) -> list[tuple[Any, ...]]:
     train, test = values[order[:n]], values[order[n : n + 500]]
     kernel = ConstantKernel(1.0) * RBF(np.full(values.shape[1] - 1, 2.0))
     rows: list[tuple[Any, ...]] = []
-    for label, approximation in (("exact", "exact"), ("100 points", Inducing(100)), ("auto", Inducing())):
+    cases = (("exact", "exact"), ("100 points", Inducing(100)), ("auto", Inducing()), ("Vecchia", Vecchia()))
+    for label, approximation in cases:
         model = GaussianProcessRegressor(
             kernel, approximation=approximation, hyperparameters="maximise", random_state=0
         )
@@ -152,18 +160,69 @@ def real(name: str) -> list[tuple[Any, ...]]:
     return rows
 
 
+def scaling(rows: list[int], points: int) -> list[tuple[Any, ...]]:
+    """Seconds, peak memory and score of a fit from a memory map, by rows; each in a process of its own."""
+    found = []
+    for n in rows:
+        with TemporaryDirectory() as folder, ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            write_rows(n, folder)
+            found.append((n, *pool.submit(fit_mapped, folder, points).result()))
+    draw(found, points)
+    return found
+
+
+def write_rows(n: int, folder: str) -> None:
+    """Rows and labels as files, a million numbers at a time."""
+    x = np.lib.format.open_memmap(f"{folder}/x.npy", "w+", float, (n, 5))
+    y = np.lib.format.open_memmap(f"{folder}/y.npy", "w+", int, (n,))
+    for first in range(0, n, 200_000):
+        last = min(first + 200_000, n)
+        x[first:last], y[first:last] = data(last - first, seed=2 + first)
+
+
+def fit_mapped(folder: str, points: int) -> tuple[float, float, float]:
+    """Seconds, peak GiB of this process, and the held-out score."""
+    x, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "xy")
+    began = time.perf_counter()
+    model = GaussianProcessClassifier(
+        KERNEL, approximation=Inducing(points), hyperparameters="maximise", random_state=0
+    )
+    model.fit(LocalBlocks.of(x, y, rows=min(-(-len(x) // PARTS), 20_000)))
+    took = time.perf_counter() - began
+    return took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, of_ours(model)
+
+
+def draw(found: list[tuple[Any, ...]], points: int) -> None:
+    """Seconds and memory over rows, to `gp_scale.png`."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 3.0), layout="constrained")
+    for place, column, label in ((1, 1, "seconds"), (2, 2, "peak GiB")):
+        axes = figure.add_subplot(1, 2, place)
+        axes.loglog([row[0] for row in found], [row[column] for row in found], "o-")
+        axes.set(xlabel="rows", ylabel=label, title=f"{points} inducing points" if place == 1 else "")
+    figure.savefig("gp_scale.png", dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[20_000])
     parser.add_argument("--points", type=int, nargs="*", default=[150])
     parser.add_argument("--peers", action="store_true", help="also run GPyTorch, where it is installed")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--real", action="store_true", help="exact process and inducing points on five real sets")
+    parser.add_argument(
+        "--real", action="store_true", help="exact process, inducing points and Vecchia on five real sets"
+    )
+    parser.add_argument("--sets", nargs="*", default=list(REAL), choices=REAL, help="which of them")
+    parser.add_argument("--scaling", action="store_true", help="seconds and memory from 10⁴ to 10⁶ rows, and a plot")
     options = parser.parse_args()
     print(environment("scikit-learn", "gpytorch", "torch"))
     if options.real:
         heads = ("set", "rows", "process", "points", "held-out log density", "inside 90 % intervals")
-        print(table(heads, [row for name in REAL for row in real(name)]))
+        print(table(heads, [row for name in options.sets for row in real(name)]))
+        return
+    if options.scaling:
+        print(table(("N", "seconds", "peak GiB", "held-out log probability"), scaling(options.rows, options.points[0])))
         return
     found: list[tuple[Any, ...]] = []
     for n in options.rows:

@@ -10,7 +10,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import latlin
 from gp_problems import KERNEL, inputs, targets
+from latlin import potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+from latlin.gp.likelihoods import Likelihood
+from latlin.gp.search import Found, maximise_evidence
+from latlin.gp.setting import Setting
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat
 
@@ -148,3 +152,16 @@ def test_families_of_counts_amounts_times_and_shares_learn_their_numbers(likelih
     assert gradient[-1] == pytest.approx(slope, rel=1e-3, abs=1e-3)
     model.save(tmp_path / "gp.latlin")
     np.testing.assert_array_equal(latlin.load(tmp_path / "gp.latlin").predict_quantiles(X), model.predict_quantiles(X))
+
+
+def test_a_search_that_cannot_begin_says_why():
+    class Broken:
+        X = inputs(5)
+
+        def fit_with_gradient(self, setting, start=None):
+            raise ValueError("the precision has no factor")
+
+    setting = Setting(KERNEL, Likelihood.of(potentials.Logit(1.0)))
+    earlier = Found(setting, object(), np.zeros(1), True, 1, "", None)
+    with pytest.raises(ValueError, match="the precision has no factor"):
+        maximise_evidence(setting, Broken(), "l-bfgs-b", 0, 5, np.random.default_rng(0), False, None, earlier)

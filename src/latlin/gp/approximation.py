@@ -107,6 +107,10 @@ class Approximation(Protocol):
         """Why it cannot serve, in one sentence; empty where it can."""
         ...
 
+    def longest_product(self, n_rows: int) -> float:
+        """Multiplications of the longest product of a fit, by which BLAS gets one thread or more."""
+        ...
+
     def prepare(
         self, setting: Setting, X: Any, y: Any, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> Fitter:

@@ -42,6 +42,10 @@ class Dense:
         """Every kernel and likelihood is taken."""
         return ""
 
+    def longest_product(self, n_rows: int) -> float:
+        """That of a factorisation, N³/3."""
+        return n_rows**3 / 3.0
+
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> DenseFitter | WhitenedFitter:

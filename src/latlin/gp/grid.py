@@ -63,6 +63,10 @@ class Grid:
             return "a grid is for Gaussian noise of one scale; use 'inducing' or 'vecchia' for other likelihoods"
         return ""
 
+    def longest_product(self, n_rows: int) -> float:
+        """That of the eigenvectors of an axis, of which there is one per axis; not known before."""
+        return np.inf
+
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> GridFitter:

@@ -31,6 +31,8 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable_as, storable_by_arguments
 
+#: rows of a block in a sum over rows in memory
+ROWS = 1024
 #: rows of the samples on which parameters are learnt first, and points for each; a sample is at most half of the next
 LADDER = ((2500, 100), (10_000, 200))
 #: points at first on the last sample, and at last, where "auto" chooses
@@ -80,7 +82,7 @@ class Inducing:
     n_inducing: int | str = "auto"
     inputs: Any = "conditional-variance"
     moves: int = 0
-    learning_rows: int | None = 30_000
+    learning_rows: int | None = 10_000
 
     def __post_init__(self) -> None:
         if self.learning_rows is not None:
@@ -98,6 +100,10 @@ class Inducing:
         if given is not None and (len(given) != 2 or given[1] != n_columns):
             return f"inputs must be an array of shape (M, {n_columns}), got shape {given}"
         return ""
+
+    def longest_product(self, n_rows: int) -> float:
+        """That of a block of rows, by which sums over all rows are taken."""
+        return np.inf if self.n_inducing == "auto" else 0.5 * ROWS * int(self.n_inducing) ** 2
 
     def prepare(
         self,

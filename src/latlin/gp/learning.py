@@ -38,6 +38,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
+from latlin.numerics.threads import blas_threads_for
 from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.ranges import Above, Between, Increasing
@@ -166,6 +167,14 @@ def fit_process(
     setting: Setting, data: Training, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
 ) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     """The process with its hyperparameters maximised or integrated, and their table."""
+    # kernels and gradients between the fits are as small as these: threads of BLAS would spin beside them
+    with blas_threads_for(search.approximation.longest_product(data.n_rows)):
+        return _learnt_process(setting, data, search, rng, wanted, verbose)
+
+
+def _learnt_process(
+    setting: Setting, data: Training, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
+) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     optimizer = None if wanted.manner == "fixed" else search.optimizer
     space = None if optimizer is None else space_of(setting, *_units(data), wanted.priors)
     fitter, found = _search(setting, data, search, optimizer, rng, verbose, space)

@@ -66,7 +66,8 @@ class _Climb:
                 here = self.setting.at(theta)
                 latent, slope = self.fitter.fit_with_gradient(here, self._nearby(theta))
         except ValueError:
-            if self.last is None:
+            if self.last is None or self.best[2] is None:
+                # there is nowhere to turn back to
                 raise
             return self._nowhere(theta, eval_gradient)
         value = latent.posterior.log_evidence

@@ -65,6 +65,10 @@ class StateSpace:
             return str(error)
         return ""
 
+    def longest_product(self, n_rows: int) -> float:
+        """Passes along the line choose their own threads."""
+        return np.inf
+
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> StateSpaceFitter:

@@ -89,6 +89,10 @@ class Vecchia:
             return str(error)
         return ""
 
+    def longest_product(self, n_rows: int) -> float:
+        """Sparse factors choose their own threads."""
+        return np.inf
+
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> VecchiaFitter:
