@@ -183,7 +183,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
         rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
         if isinstance(self.n_components, str) and self.method == "ml" and np.isnan(rows.sum(dtype=np.float64)):
-            return self._choose(rows, *rows.shape, method="em")
+            return self._choose(rows, rows.shape[0], rows.shape[1], method="em")
         variance = self._check_rows(rows)
         if isinstance(self.n_components, str):
             return self._choose(rows, *rows.shape)
