@@ -266,3 +266,19 @@ def test_numbers_whose_squares_overflow_are_refused(kind):
 def test_a_bar_is_there_before_the_first_step(model, words, capsys):
     model.fit(np.random.default_rng(0).standard_normal((40, 3)))
     assert capsys.readouterr().err.lstrip().startswith(words)
+
+
+def test_missing_cells_switch_a_choice_to_em_and_an_end_of_the_range_is_said():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 2)) @ rng.standard_normal((2, 8)) + 0.4 * rng.standard_normal((150, 8))
+    X[rng.random(X.shape) < 0.05] = np.nan
+    model = FactorAnalysis("bic", max_components=2).fit(X)
+    assert model.choice_.n_components == 2
+    assert "method='em' was used" in model.message_
+    assert "raise max_components" in model.message_
+    same = FactorAnalysis(2, method="em").fit(X)
+    assert model.log_likelihood_ == pytest.approx(same.log_likelihood_)
+    np.testing.assert_allclose(model.transform(X), same.transform(X))
+    assert (
+        "raise max_components" not in FactorAnalysis("bic", method="em", max_components=3, max_iter=300).fit(X).message_
+    )

@@ -224,6 +224,9 @@ def outlying(seed):
 @pytest.mark.parametrize("seed", [0, 2, 3, 6])
 def test_the_double_loop_ends_where_sweeps_do_not(seed, power):
     model, rows, y = outlying(seed)
+    with pytest.warns(ConvergenceWarning):
+        swept = infer(model, ExpectationPropagation(power=power, sweeps=20, double_loop=0))
+    assert not swept.converged
     post = infer(model, ExpectationPropagation(power=power, sweeps=20))
     assert post.converged
     assert "double loop converged" in post.message

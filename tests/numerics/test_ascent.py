@@ -41,6 +41,15 @@ def test_a_flat_objective_with_a_large_gradient_is_not_convergence():
     assert result.n_iter == 5
 
 
+def test_what_is_within_its_tolerance_is_no_reason():
+    def climbing(point):
+        return Point(point.x, point.steps + 1), Measure(float(point.steps), 1e-8 if point.steps else 1.0)
+
+    message = ascend(climbing, START, Rules(max_iter=5), warn=False).message
+    assert "last change of the objective 1 (tolerance 5e-09)" in message
+    assert "gradient" not in message
+
+
 def test_a_step_that_returns_its_own_state_ends_the_loop():
     with pytest.warns(ConvergenceWarning):
         result = ascend(lambda point: (point, Measure(1.0, 0.5)), START, Rules(max_iter=50))

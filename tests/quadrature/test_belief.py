@@ -169,7 +169,7 @@ def test_noise_is_found():
     [
         ({"kernel": "cubic"}, "kernel must be 'auto' or one of"),
         ({"mean": "linear"}, "mean must be one of"),
-        ({"warp": "log"}, "warp must be None or one of"),
+        ({"warp": "cube root"}, "warp must be None or one of"),
         ({"warp": "wsabi-l", "kernel": "matern32"}, "closed forms for kernel='rbf' only"),
         ({"hyperparameters": "guess"}, "hyperparameters must be 'marginal', 'ml' or"),
         ({"hyperparameters": Hyperparameters(np.array([-1.0]))}, "positive lengths"),

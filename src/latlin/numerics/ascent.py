@@ -276,12 +276,13 @@ def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules
     numbers = f"gradient {measure.gradient:.2g} (tolerance {rules.gradient_tol:.2g})"
     if converged:
         return f"{label} converged in {len(trace)} steps: {numbers}"
+    # only what is missing is said: a gradient within its tolerance is no reason
     change = abs(trace[-1] - trace[-2]) if len(trace) > 1 else np.inf
-    return (
-        f"{label} did not converge in {len(trace)} steps: {numbers}, "
-        f"last change of the objective {change:.2g} (tolerance {rules.objective_tol * (1.0 + abs(trace[-1])):.2g}); "
-        f"{rules.remedy}"
-    )
+    limit = rules.objective_tol * (1.0 + abs(trace[-1]))
+    reasons = [numbers] if not measure.gradient <= rules.gradient_tol else []
+    if not change <= limit or not reasons:
+        reasons.append(f"last change of the objective {change:.2g} (tolerance {limit:.2g})")
+    return f"{label} did not converge in {len(trace)} steps: {', '.join(reasons)}; {rules.remedy}"
 
 
 def _save(checkpoint: Checkpoint, before: Any, state: Any, measure: Measure, trace: list[float]) -> None:

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 
 from latlin.distributed.opening import is_blocked
 from latlin.factor.fit import parameter_count
+from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import listed, one_of, whole
 
@@ -76,7 +77,9 @@ def choose_components(
     cv, seed = whole("cv", cv, 2), whole("seed", seed)
     fits = [clone(estimator).set_params(n_components=k) for k in candidates]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HeywoodWarning)  # a trial with too many factors; the chosen fit says it
+        # a trial with too many factors; the chosen fit says it
+        warnings.simplefilter("ignore", HeywoodWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         scores = np.array([judge(fit, X, cv, seed) for fit in fits])
     return ComponentChoice(int(candidates[int(scores.argmax())]), tuple(candidates), scores, criterion)
 

@@ -167,7 +167,10 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> FactorAnalysis:
-        """Fit to the rows of `X` of shape (n, d); NaN marks missing entries (method="em" only).
+        """Fit to the rows of `X` of shape (n, d); NaN marks missing entries, which method="em" fits.
+
+        Where the number of components is chosen, missing entries make "ml" become "em" by itself, and the message says
+        so.
 
         X may be a Dask array or data frame, a large memory-mapped array or `latlin.distributed` blocks; then only sums
         over its rows are asked for, and the online methods visit one block after the other. With these a `checkpoint`
@@ -179,6 +182,8 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
         rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        if isinstance(self.n_components, str) and self.method == "ml" and np.isnan(rows.sum(dtype=np.float64)):
+            return self._choose(rows, rows.shape[0], rows.shape[1], method="em")
         variance = self._check_rows(rows)
         if isinstance(self.n_components, str):
             return self._choose(rows, *rows.shape)
@@ -285,11 +290,18 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
                 "with fewer the likelihood has no maximum"
             )
 
-    def _choose(self, rows: Any, n: int, dim: int) -> FactorAnalysis:
+    def _choose(self, rows: Any, n: int, dim: int, method: str | None = None) -> FactorAnalysis:
+        """The fit with the best number of factors; by `method` where the own one cannot fit these rows."""
         most = self.max_components or max(1, min(dim // 3, 20, n - 2))
-        base = type(self)(**{**self.get_params(), "n_components": 1})
+        options = self.get_params() | ({} if method is None else {"method": method})
+        base = type(self)(**{**options, "n_components": 1})
         choice: ComponentChoice = choose_components(base, rows, range(1, most + 1), criterion=str(self.n_components))
-        chosen = type(self)(**{**self.get_params(), "n_components": choice.n_components}).fit(rows)
+        chosen = type(self)(**{**options, "n_components": choice.n_components}).fit(rows)
+        chosen.message_ += "" if method is None else f"; X has missing cells, so method={method!r} was used"
+        if choice.n_components == most and most < dim - 1:
+            chosen.message_ += (
+                f"; {most} components are the most that were tried, and were best: raise max_components to try more"
+            )
         names = ("feature_names_in_", "n_features_in_")
         self.__dict__.update({k: v for k, v in vars(chosen).items() if k.endswith("_") and k not in names})
         self.choice_ = choice
@@ -304,7 +316,8 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.method == "em"
+        chooses = isinstance(self.n_components, str) and self.method == "ml"
+        tags.input_tags.allow_nan = self.method == "em" or chooses
         return tags
 
 
