@@ -48,7 +48,8 @@ class AdditiveFacts(NamedTuple):
         """The sentences, then the two verdicts."""
         verdicts = [str(self.checks)] if self.checks.checks else []
         if self.approximation:
-            verdicts.append(f"Approximation: {self.approximation}")
+            word, _, reason = self.approximation.partition(": ")
+            verdicts.append(f"Approximation: {word}." + ("" if word == "accurate" else f" {reason}."))
         return [*self.sentences, *verdicts]
 
 
