@@ -284,7 +284,7 @@ def summary(
 
         if (additive := additive_of(model)) is not None:
             found = additive.estimator.summary(checked_interval(interval))
-            screen().print(plain_lines(repr(found)))
+            screen().print(plain_lines("\n".join([*additive.facts.conclusion(), repr(found)])))
             return _write_rows(out, found.rows)
         loaded = load_model(model)
         rows = loaded.estimator.summary(checked_interval(interval)).rows

@@ -26,6 +26,7 @@ from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
 from latlin.report.conclusion import count_words
+from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather, is_intercept
 from latlin.report.words import SCALES, coefficient_words, gain_words
 
@@ -67,6 +68,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
         diagnosis=found,
         assessment=seen,
         factors=prepared.encoding.factors,
+        curves=effect_curves(estimator, prepared.X),
     )
     return FittedModel(estimator, prepared.encoding, prepared.target, facts)
 

@@ -48,7 +48,8 @@ class AdditiveFacts(NamedTuple):
         """The sentences, then the two verdicts."""
         verdicts = [str(self.checks)] if self.checks.checks else []
         if self.approximation:
-            verdicts.append(f"Approximation: {self.approximation}")
+            word, _, reason = self.approximation.partition(": ")
+            verdicts.append(f"Approximation: {word}." + ("" if word == "accurate" else f" {reason}."))
         return [*self.sentences, *verdicts]
 
 
@@ -75,8 +76,15 @@ def describe_additive(model: Any, frame: Any = None) -> AdditiveFacts:
         better = "better than" if check.passed else "not clearly better than"
         sentences.append(f"Rows that are left out one by one are predicted {better} by a model without these terms.")
         checks.append(check)
-    words = str(model.posterior_.diagnose(random_state=0)).splitlines()[0]
-    return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), words)
+    return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model))
+
+
+def _approximation(model: Any) -> str:
+    """The verdict on the posterior and its reason; empty where it cannot be checked."""
+    try:
+        return str(model.posterior_.diagnose(random_state=0)).splitlines()[0]
+    except ValueError:
+        return ""
 
 
 def response_words(model: Any, frame: Any = None) -> str:

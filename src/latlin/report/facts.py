@@ -65,6 +65,8 @@ class Facts:
         of values less probable than no difference at all.
     scales : {"integrated", "maximised", "fixed", ""}
         What was done about hyperparameters; empty where it is not known.
+    curves : list of dict
+        Expected targets along the main features, as `effect_curves` gives them.
     """
 
     title: str
@@ -94,6 +96,7 @@ class Facts:
     checks: list[Check] = field(default_factory=list)
     factors: list[dict[str, Any]] = field(default_factory=list)
     scales: str = ""
+    curves: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that are none become null."""
@@ -137,6 +140,7 @@ def gather(
     engines: Sequence[Mapping[str, str]] = (),
     assessment: Assessment | None = None,
     factors: Mapping[str, Mapping[str, Any]] | None = None,
+    curves: Sequence[Mapping[str, Any]] = (),
 ) -> Facts:
     """Read the facts off a fitted estimator of `latlin.linear`.
 
@@ -176,6 +180,7 @@ def gather(
         evidence_kind=str(estimator.evidence_kind_),
         learnt=_learnt(estimator),
         scales=_scales(estimator),
+        curves=[dict(curve) for curve in curves],
         coverage=COVERAGE,
         coefficients=_coefficients(estimator, spread or {}),
         diagnosis=[(str(label), str(text)) for label, text in diagnosis],
@@ -301,9 +306,15 @@ def _factor_line(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": str(line["name"]), **texts, "baseline": str(line["baseline"]), "joint": _number(line["joint"])}
 
 
+def _effect_curve(line: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {key: [float(value) for value in line[key]] for key in ("x", "mean", "low", "high")}
+    return {"name": str(line["name"]), **numbers}
+
+
 #: fields that files of version 0.1 lack
-LATER = ("checks", "factors", "scales")
+LATER = ("checks", "factors", "scales", "curves")
 READERS: dict[str, Any] = {
+    "curves": lambda lines: [_effect_curve(line) for line in lines],
     "checks": read_checks,
     "factors": lambda lines: [_factor_line(line) for line in lines],
     **dict.fromkeys(("title", "target", "family", "model", "engine", "positive", "message", "version"), str),

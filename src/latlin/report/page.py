@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from latlin.numerics.atomic import write_text
 from latlin.report import sections
 from latlin.report.assess import assess
+from latlin.report.effect_curves import effect_curves, effects_section
 from latlin.report.facts import Facts, gather
 from latlin.report.markup import CSS, text
 
@@ -25,6 +26,7 @@ def render(facts: Facts) -> str:
     parts = (
         sections.head(facts),
         sections.coefficients(facts),
+        effects_section(facts.curves, facts.target, facts.positive),
         sections.calibration(facts),
         sections.checks(facts),
         sections.data(facts),
@@ -87,6 +89,7 @@ def write_report(
         write_text(path, other)
         return None
     assessment = assess(estimator, X, y, folds=folds) if folds else None
+    options.setdefault("curves", effect_curves(estimator, X))
     facts = gather(estimator, len(y), assessment=assessment, **options)
     write_text(path, render(facts))
     return facts
