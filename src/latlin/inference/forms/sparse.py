@@ -338,8 +338,12 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     if rows.nnz == rows.shape[0] and np.all(np.diff(rows.indptr) == 1):
         # rows of one entry each add to the diagonal, which is always there
         return prior
-    ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
-    return sparse.csr_array(abs(prior).astype(np.float32) + ones.T @ ones)
+    # ones, since sums leave out entries that are zero, and tiny ones of a prior are zero in single precision
+    here, there = (
+        sparse.csr_array((np.ones(part.nnz, np.float32), part.indices, part.indptr), shape=part.shape)
+        for part in (prior, rows)
+    )
+    return sparse.csr_array(here + there.T @ there)
 
 
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
