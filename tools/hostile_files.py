@@ -33,6 +33,7 @@ from latlin.factor import (
     BinaryFactorAnalysis,
     FactorAnalysis,
     GroupFactorAnalysis,
+    MatrixFactorization,
     MixedFactorAnalysis,
     NoisyICA,
 )
@@ -169,6 +170,10 @@ FACTORS = {
         lambda model: model.transform({"a": X[:, :2], "b": X[:, 1:]}),
     ),
     "ica": Kind(lambda: NoisyICA(2, random_state=0).fit(X), lambda model: model.transform(X)),
+    "matrix": Kind(
+        lambda: MatrixFactorization(1, random_state=0, max_iter=50).fit(X),
+        lambda model: model.transform(X),
+    ),
     "mixed": Kind(
         lambda: MixedFactorAnalysis(1, random_state=0, max_iter=50).fit(X),
         lambda model: model.transform(X),

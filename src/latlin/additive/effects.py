@@ -87,20 +87,26 @@ class Effects:
     def __repr__(self) -> str:
         width = max([len("effect"), *(len(row["name"]) for row in self.rows)])
         head = "effect".ljust(width) + "".join(f"{title:>11}" for title in self._headings())
-        lines = [row["name"].ljust(width) + "".join(f"{row[c]:11.4g}" for c in self.columns) for row in self.rows]
+        lines = [row["name"].ljust(width) + "".join(f"{_shown(row, c):>11}" for c in self.columns) for row in self.rows]
         return "\n".join([part for part in (self.title, head, *lines, self.note) if part])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(title)}</th>" for title in ("effect", *self._headings()))
         body = "".join(
             f"<tr><th scope='row'>{escape(row['name'])}</th>"
-            + "".join(f"<td>{row[c]:.4g}</td>" for c in self.columns)
+            + "".join(f"<td>{_shown(row, c)}</td>" for c in self.columns)
             + "</tr>"
             for row in self.rows
         )
         caption = f"<caption>{escape(self.title)}</caption>"
         note = f"<pre>{escape(self.note)}</pre>" if self.note else ""
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def _shown(row: dict[str, Any], column: str) -> str:
+    """A number of a table; of a probability four decimals, since the rest is rounding."""
+    value = row[column]
+    return f"{round(value, 4) if column == 'p_positive' else value:.4g}"
 
 
 def effects_of(

@@ -306,7 +306,11 @@ def _like(template: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
         value = arrays[name.rstrip(".")]
         shape = np.shape(template)
         grows = value.ndim > 0 and shape[:1] == (0,)  # a history is empty at first
-        if value.dtype.kind not in "biuf" or value.shape[grows:] != shape[grows:]:
+        # factors that explain nothing are left out on the way
+        within = value.ndim == len(shape) and all(
+            a <= b for a, b in zip(value.shape[grows:], shape[grows:], strict=True)
+        )
+        if value.dtype.kind not in "biuf" or not within:
             raise ValueError(f"{name.rstrip('.')} must be an array of numbers of shape {shape}")
         return value.item() if value.ndim == 0 else value
     return type(template)(*(_like(part, f"{name}{field}.", arrays) for field, part in template._asdict().items()))

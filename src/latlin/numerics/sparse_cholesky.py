@@ -163,6 +163,8 @@ class Analysis:
     of: Index
     source: Index
 
+    check_stored = elimination.refuse_misfit
+
     @property
     def dim(self) -> int:
         return len(self.order)
@@ -301,6 +303,8 @@ class SparseCholesky:
 
     analysis: Analysis
     panels: Array
+
+    check_stored = elimination.refuse_panels
 
     @property
     def _parts(self) -> tuple[Index, Index, Index, Index]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -58,7 +58,8 @@ def name_of(cls: type) -> str:
 def storable(cls: Class) -> Class:
     """Objects of this class are stored by their parts and filled with them again, as they were.
 
-    For NamedTuples, dataclasses, and classes whose attributes are all there is.
+    For NamedTuples, dataclasses, and classes whose attributes are all there is. A dataclass whose parts go to compiled
+    loops has a method `check_stored`, which raises a ValueError where they do not fit together.
     """
     return _register(Storing(cls, _parts, lambda parts: _filled(cls, parts)))
 
@@ -202,8 +203,10 @@ def _parts(value: Any) -> dict[str, Any]:
 
 
 def _filled(cls: Any, parts: dict[str, Any]) -> Any:
-    """An object with these parts and no others."""
+    """An object with these parts, defaults for parts that are new since, and no others."""
     expected = getattr(cls, "_fields", None) or ([f.name for f in fields(cls)] if is_dataclass(cls) else None)
+    if expected is not None:
+        parts = {**_new_parts(cls, set(expected) - set(parts)), **parts}
     if expected is not None and set(expected) != set(parts):
         raise ValueError(f"not a stored value: {cls.__name__} has parts {sorted(expected)}, got {sorted(parts)}")
     _check_arrays(cls, parts)
@@ -212,7 +215,16 @@ def _filled(cls: Any, parts: dict[str, Any]) -> Any:
     value = object.__new__(cls)
     for name, part in parts.items():
         object.__setattr__(value, name, part)
+    if hasattr(cls, "check_stored"):
+        value.check_stored()
     return value
+
+
+def _new_parts(cls: Any, missing: set[str]) -> dict[str, Any]:
+    """Parts with a default that a file does not have: the class has got them since it was written."""
+    if hasattr(cls, "_fields"):
+        return {name: cls._field_defaults[name] for name in missing & set(cls._field_defaults)}
+    return {f.name: f.default for f in fields(cls) if f.name in missing and f.default is not MISSING}
 
 
 def _check_arrays(cls: type, parts: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ def render_factors(model: Any, X: Any, title: str = "Factors") -> str:
 
     Parameters
     ----------
-    model : FactorAnalysis, MixedFactorAnalysis, GroupFactorAnalysis, BinaryFactorAnalysis or NoisyICA
+    model : fitted estimator of `latlin.factor`
     X : array or data frame
         The rows it was fitted to.
     title : str
@@ -54,8 +54,16 @@ def correlations(model: Any, scores: Array | None = None) -> tuple[list[str], Ar
         names, noise = _mixed(model)
     else:
         held = getattr(model, "feature_names_in_", [f"x{j}" for j in range(len(loadings))])
-        names, noise = [str(name) for name in held], np.broadcast_to(model.noise_variance_, len(loadings))
+        names, noise = [str(name) for name in held], np.broadcast_to(_noise(model), len(loadings))
     return names, loadings / np.sqrt(np.sum(loadings**2, axis=1) + noise)[:, None]
+
+
+def _noise(model: Any) -> Any:
+    """Variances beside what factors explain; of the cells of a matrix they are one number, which is the link's."""
+    if hasattr(model, "noise_variance_"):
+        return model.noise_variance_
+    scale = model.parameters_.get("scale")
+    return (np.pi**2 / 3.0 if model.family == "logit" else 1.0) if scale is None else scale**2
 
 
 def _mixed(model: Any) -> tuple[list[str], Array]:

@@ -16,7 +16,14 @@ from latlin.report.facts import Facts, gather
 from latlin.report.markup import CSS, text
 
 #: estimators of factors
-FACTORS = ("FactorAnalysis", "MixedFactorAnalysis", "GroupFactorAnalysis", "BinaryFactorAnalysis", "NoisyICA")
+FACTORS = (
+    "FactorAnalysis",
+    "MixedFactorAnalysis",
+    "GroupFactorAnalysis",
+    "BinaryFactorAnalysis",
+    "NoisyICA",
+    "MatrixFactorization",
+)
 #: nothing may be loaded from anywhere, and nothing may run
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

@@ -288,7 +288,8 @@ class AffineKL:
         last = ascent.state
         ascent = replace(ascent, trace=ascent.trace[len(ascent.trace) - max(last.taken, 1) :])
         finest = bound.evaluate(last.point, last.level + 1)[0]
-        return AffineFit(bound, ascent, finest, abs(finest - last.bound) + rounding(finest))
+        # of two grids that disagree the lower value is stated: a bound may lose by its errors, not win
+        return AffineFit(bound, ascent, min(finest, last.bound), abs(finest - last.bound) + rounding(finest))
 
     def _posterior(self, model: LatentLinearModel, gaussian: Posterior, fit: AffineFit, started: float) -> Posterior:
         sites, last = fit.bound.form.sites, fit.ascent

@@ -31,7 +31,7 @@ def expected_counts(y: Array, log_y: Array, constant: Array, peak: Array, m: Arr
     m, v : contiguous ndarray of shape (sites,)
 
     >>> value, slope, rate = expected_counts(*(np.array([t]) for t in (1.0, 0.0, 0.0, -1.0, 0.0, 0.0)))
-    >>> float(value[0]), float(slope[0]), float(rate[0])
+    >>> float(value[0]), float(slope[0]) + 0.0, float(rate[0])
     (-1.0, 0.0, 1.0)
     """
     found = np.empty((3, m.size))
