@@ -1,5 +1,7 @@
 """Sparse Cholesky factors, their selected inverses and generalised determinants, against dense linear algebra."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -187,3 +189,29 @@ def test_dependent_constraints_are_dropped_and_contradictions_refused():
         independent_rows(A, np.array([3.0, 5.0, 0.5]))
     with pytest.raises(ValueError, match="row of zeros"):
         independent_rows(sparse.csr_array(np.zeros((1, 3))), np.zeros(1))
+
+
+@pytest.mark.parametrize("matrix", [lattice(5), differences(9, 1).T @ differences(9, 1)], ids=["lattice", "walk"])
+def test_parts_of_an_analysis_that_do_not_fit_together_are_refused(matrix):
+    matrix = sparse.csr_array(matrix + sparse.eye_array(matrix.shape[0]))
+    analysis = analyse(matrix)
+    analysis.check_stored()
+    for field in fields(analysis):
+        right = getattr(analysis, field.name)
+        wrongs = [
+            right[:-1],
+            right.astype(float),
+            right + 1,
+            right - 1,
+            np.append(right, 0),
+            np.append(right, right[-1:]),
+        ]
+        if field.name == "order":  # another order is an order too
+            wrongs = [wrong for wrong in wrongs if len(wrong) != len(right) or wrong.dtype != right.dtype]
+        for wrong in wrongs:
+            with pytest.raises(ValueError, match="do not fit together"):
+                replace(analysis, **{field.name: wrong}).check_stored()
+    factor = analysis.factorise(analysis.values(matrix))
+    factor.check_stored()
+    with pytest.raises(ValueError, match="does not fit its analysis"):
+        replace(factor, panels=factor.panels[:-1]).check_stored()
