@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
 
-#: most steps of a search, and its relative accuracy
+#: most steps of a search, and its accuracy: relative in x, or of the distribution function
 STEPS, NEAR = 100, 1e-12
 
 
@@ -32,7 +32,10 @@ def invert(
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             new = x - excess / pdf(x)
         new = np.where((new > low) & (new < high), new, 0.5 * (low + high))
-        if np.all(np.abs(new - x) <= NEAR * (np.abs(x) + high - low)):
+        # no nearer than the distribution function is accurate
+        there = np.abs(excess) <= NEAR
+        new = np.where(there, x, new)
+        if np.all(there | (np.abs(new - x) <= NEAR * (np.abs(x) + high - low))):
             break
         x = new
     return new
