@@ -260,6 +260,7 @@ def test_numbers_whose_squares_overflow_are_refused(kind):
         (GroupFactorAnalysis(2, random_state=0, verbose=True), "group factor analysis, starts"),
         (MixedFactorAnalysis(1, random_state=0, max_iter=20, tol=1e-2, verbose=True), "mixed factor analysis, start"),
         (NoisyICA(2, n_init=1, tol=1e-2, random_state=0, verbose=True), "noisy ICA, starts"),
+        (FactorAnalysis(1, verbose=True), "factor analysis (ml):   0%"),
     ],
     ids=lambda value: type(value).__name__,
 )
