@@ -253,6 +253,7 @@ def test_numbers_whose_squares_overflow_are_refused(kind):
         kind(1).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore::latlin.factor.HeywoodWarning")
 @pytest.mark.parametrize(
     ("model", "words"),
     [
