@@ -174,6 +174,14 @@ def test_sites_on_projections_get_gaussian_factors():
     assert "factorised Gaussian KL" in post.message
 
 
+def test_the_tolerance_holds_on_projections_too():
+    rng = np.random.default_rng(0)
+    sites = SiteFactor(rng.standard_normal((20, 3)), Logit(rng.integers(0, 2, 20)))
+    rough, fine = (infer(LatentLinearModel([GaussianFactor(), sites]), MeanField(tol=tol)) for tol in (1e-2, 1e-9))
+    assert rough.n_iter < fine.n_iter
+    assert fine.log_evidence - rough.log_evidence > 1e-9
+
+
 def test_start_checkpoint_and_warning(tmp_path):
     model = sparse_regression()
     cold = infer(model, "mean-field")
