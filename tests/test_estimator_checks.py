@@ -36,7 +36,7 @@ class Shares(BayesianBetaRegression):
 
     def _training(self, X, y, **options):
         X, y = super()._training(X, y, **options)
-        return X, expit(0.2 * y)
+        return X, expit(1.5 * np.tanh(y))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

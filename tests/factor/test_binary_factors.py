@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import BinaryFactorAnalysis
@@ -369,8 +368,3 @@ def test_bad_data_are_named():
     model = BinaryFactorAnalysis(3, n_init=1, random_state=0).fit(toy())
     with pytest.raises(ValueError, match="S must have"):
         model.inverse_transform(np.ones((2, 9)))
-
-
-@parametrize_with_checks([BinaryFactorAnalysis(4, n_init=1, random_state=0)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)

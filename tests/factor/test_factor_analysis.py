@@ -236,7 +236,6 @@ def test_save_and_load(tmp_path, wine):
 @pytest.mark.filterwarnings("ignore::latlin.factor.HeywoodWarning")
 @parametrize_with_checks(
     [
-        FactorAnalysis(),
         FactorAnalysis(method="em", tol=1e-3),
         FactorAnalysis(method="online-em"),
         FactorAnalysis(method="gradient"),

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import GroupFactorAnalysis
@@ -203,8 +202,3 @@ def test_bad_input_is_named():
         model.transform({"a": data["a"][:, :3]})
     with pytest.raises(ValueError, match="dict or list of views"):
         model.transform(data["a"])
-
-
-@parametrize_with_checks([GroupFactorAnalysis(2)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 from sklearn.decomposition import NMF
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import MatrixFactorization
@@ -243,8 +242,3 @@ def test_bad_input_is_named(counts):
         model.predict_cells([60], [0])
     with pytest.raises(ValueError, match="coverage"):
         model.predict_cell_interval([0], [0], 1.5)
-
-
-@parametrize_with_checks([MatrixFactorization(1, tol=1e-3)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import FactorAnalysis, MixedFactorAnalysis
@@ -309,8 +308,3 @@ def test_rows_in_which_a_family_is_not_seen_have_scores():
     table[:6, 0] = np.nan
     model = MixedFactorAnalysis(1, types={1: "binary"}, random_state=0).fit(table)
     assert model.transform(table[:6]) == pytest.approx(model.transform(table)[:6], abs=1e-6)
-
-
-@parametrize_with_checks([MixedFactorAnalysis(1)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
@@ -319,8 +318,3 @@ def test_bad_data_are_named():
 
 def test_engines_have_names():
     assert set(ENGINES) == {"block", "source"}
-
-
-@parametrize_with_checks([NoisyICA(2, n_init=1, tol=1e-2, random_state=0)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)

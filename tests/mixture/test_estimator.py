@@ -33,7 +33,6 @@ def two_clusters(seed=0, n=60, dim=2):
 
 @parametrize_with_checks(
     [
-        BayesianGaussianMixture(random_state=0),
         # fifteen rows in thirty dimensions have several optima, and moves draw rows by their place
         BayesianGaussianMixture(2, covariance="diagonal", weight_prior="stick-breaking", split_merge=0, random_state=0),
         BayesianGaussianMixture(2, covariance="fixed", algorithm="gradient", n_init=1, max_iter=30, random_state=0),

@@ -29,12 +29,17 @@ def tool(name):
 FILES = tool("hostile_files")
 
 
+#: processes and additive models take long to answer
+FEW, MANY = 30, 100
+
+
 @pytest.mark.parametrize("kind", FILES.KINDS)
-def test_a_hundred_files(kind, tmp_path):
-    found = FILES.search(kind, 100, tmp_path)
-    assert sum(found.values()) == 100
-    assert found["damaged refused"] >= 35
-    assert found["forged refused"] >= 10
+def test_damaged_and_forged_files(kind, tmp_path):
+    count = FEW if kind.startswith(("gp", "additive")) else MANY
+    found = FILES.search(kind, count, tmp_path)
+    assert sum(found.values()) == count
+    assert found["damaged refused"] >= 0.35 * count
+    assert found["forged refused"] >= 0.1 * count
 
 
 def test_the_search_knows_every_kind_of_file(tmp_path):
