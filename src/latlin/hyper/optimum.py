@@ -22,6 +22,8 @@ CURVED = 8
 LONGEST, LOCAL = 1.0, 0.5
 #: most steps to the optimum of a held fit
 INNER = 8
+#: share of the slope at which the held fit is near enough to its optimum, which is not that of the next fit
+HELD = 0.02
 #: least share of the rise that the slope promises, and most shorter trials of a step
 RISE, HALVINGS = 1e-4, 20
 #: nearer to an end of the search than this, in coordinates, is at the end
@@ -164,13 +166,13 @@ def _held_optimum(
     """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
     low, high = objective.space.box.T
     low, high = np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR)
-    u = point.u
+    u, enough = point.u, max(gradient, HELD * float(np.abs(slope).max()))
     for _ in range(INNER):
         ahead = np.clip(u + step, low, high)
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient:
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= enough:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])

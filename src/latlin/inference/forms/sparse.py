@@ -28,7 +28,7 @@ from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCo
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
-from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
+from latlin.inference.forms.site_family import Expansion, LocalGaussian, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
@@ -37,7 +37,7 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram
+from latlin.numerics.weighted_gram import WeightedGram, alike_rows
 
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
@@ -169,13 +169,21 @@ class SparseForm(SiteForm):
         step = None if known is None else self._step_near(known, at)
         if step is not None:
             return step
-        target = self.solve(self.parameters(at))
-        if target is None:
+        precision = self.sparse_precision(at.kept[2])
+        if precision is None:
             return None
         if self.analysis.numbers > DEAR and not len(self.prior.rows):
-            precision: Any = target.precision
-            vars(self)["_first_factor"] = precision.found
-        return target.u - at.u
+            vars(self)["_first_factor"] = precision
+        # P⁻¹g is the way to the mean of the Gaussian with the curvature there
+        scale = self.projections.scale
+        return precision.solve(at.gradient / scale) / scale
+
+    def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
+        precision = self.sparse_precision(at.kept[2])
+        if precision is None:
+            return None
+        density = Gaussian(self.weights(at.u), SparsePrecisionCovariance(precision))
+        return LocalGaussian(density, precision.log_det, self.parameters(at))
 
     def _step_near(self, known: SparsePrecision, at: Expansion) -> Array | None:
         """P⁻¹g with a near P as preconditioner; None where that takes long or P is not definite."""
@@ -338,6 +346,9 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     if rows.nnz == rows.shape[0] and np.all(np.diff(rows.indptr) == 1):
         # rows of one entry each add to the diagonal, which is always there
         return prior
+    # rows that are alike add to the same entries
+    first = alike_rows(rows)
+    rows = sparse.csr_array(rows[np.flatnonzero(first == np.arange(len(first)))])
     # ones, since sums leave out entries that are zero, and tiny ones of a prior are zero in single precision
     here, there = (
         sparse.csr_array((np.ones(part.nnz, np.float32), part.indices, part.indptr), shape=part.shape)
