@@ -17,6 +17,7 @@ from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFa
 from latlin.additive.formula import Formula
 from latlin.additive.places import side_by_side
 from latlin.additive.term import Part, PredictorRows, Slope, Values
+from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
@@ -172,13 +173,12 @@ class AdditiveProblem:
     def held_slopes(self, posterior: Posterior, values: Values, free: Any = None, kept: Moments | None = None) -> Any:
         """Derivatives at other values with the stand-ins of the sites held: one factorisation in place of a fit.
 
-        Gaussian sites, whose noise moves, are their own: there the posterior is held, with the moments in `kept`.
+        Gaussian sites, whose noise moves, are their own: there the posterior is held, with the moments in `kept`. So it
+        is where the factor would fill.
         """
-        if (
-            posterior.sites is not None
-            and posterior.engine != "exact"
-            and isinstance(self.first_model, LatentLinearModel)
-        ):
+        in_memory = isinstance(self.first_model, LatentLinearModel)
+        factorised = not isinstance(getattr(posterior.density, "structure", None), ProbedPrecisionCovariance)
+        if posterior.sites is not None and posterior.engine != "exact" and in_memory and factorised:
             model = self.model(values)
             form = site_form(model)
             solution = form.solve(posterior.sites)
@@ -196,12 +196,13 @@ class AdditiveProblem:
         """
         names = {hyper.name for hyper in self.hyperparameters} if free is None else set(free)
         found: dict[str, float] = {}
+        by_precision = PrecisionSlopes(posterior)
         for part, span in zip(self.parts, self.spans, strict=True):
             if not names.intersection(hyper.name for hyper in part.hyperparameters):
                 continue
             for name, slope in part.slopes(values).items():
                 if name in names:
-                    found[name] = self._precision_slope(posterior, slope, span, {} if kept is None else kept)
+                    found[name] = self._precision_slope(by_precision, slope, span, {} if kept is None else kept)
         for one in self.family.learnt(self.observed):
             if one.name in names:
                 by_parameter = self._family_slope(posterior, one, values)
@@ -210,18 +211,18 @@ class AdditiveProblem:
                 found[one.name] = by_parameter
         return found
 
-    def _precision_slope(self, posterior: Posterior, slope: Slope, span: slice, kept: Moments) -> float:
+    def _precision_slope(self, slopes: PrecisionSlopes, slope: Slope, span: slice, kept: Moments) -> float:
         """½ d log|Q|₊ − ½ Σ dQ_ij ⟨r_i r_j⟩ for a change of one block of the prior's precision."""
-        block = slope.precision
+        block, posterior = slope.precision, slopes.posterior
         structure = getattr(posterior.density, "structure", None)
         if not (isinstance(structure, SparsePrecisionCovariance) and isinstance(posterior.model, LatentLinearModel)):
             turn = _placed(block, span, self.dim)
-            return PrecisionSlopes(posterior)(turn, log_det_slope=2.0 * slope.log_normaliser)
+            return slopes(turn, log_det_slope=2.0 * slope.log_normaliser)
         key = (span.start, block.nnz)
         if key not in kept or not np.array_equal(kept[key][0], block.indices):
             i = block.indices + span.start
             j = np.repeat(np.arange(span.start, span.stop), np.diff(block.indptr))
-            kept[key] = (block.indices, PrecisionSlopes(posterior).moments(i, j, structure.entries(i, j)))
+            kept[key] = (block.indices, slopes.moments(i, j, structure.entries(i, j)))
         return slope.log_normaliser - 0.5 * float(block.data @ kept[key][1])
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:

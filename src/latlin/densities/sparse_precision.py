@@ -69,6 +69,8 @@ class SparsePrecision:
 
     def solve(self, b: Array) -> Array:
         """S b, for one vector or the columns of a matrix."""
+        if not len(self.rows):
+            return self.factor.solve(b)
         return self.factor.solve(b) - self.removed @ (self.removed.T @ b) + self.added @ (self.added.T @ b)
 
     @cached_property

@@ -22,8 +22,6 @@ CURVED = 8
 LONGEST, LOCAL = 1.0, 0.5
 #: most steps to the optimum of a held fit
 INNER = 8
-#: share of the slope at which the held fit is near enough to its optimum, which is not that of the next fit
-HELD = 0.02
 #: least share of the rise that the slope promises, and most shorter trials of a step
 RISE, HALVINGS = 1e-4, 20
 #: nearer to an end of the search than this, in coordinates, is at the end
@@ -121,11 +119,15 @@ def _climb_curved(
     The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled.
     """
     point, slope = first
+    held: Array | None = None
     while objective.n_fits < MOST:
         if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
             return point, slope, True
-        # in one dimension a pair says all
-        held = np.eye(1) if pairs and len(slope) == 1 else objective.held_curvature(point, point.u, slope)
+        if pairs and len(slope) == 1:
+            # in one dimension a pair says all
+            held = np.eye(1)
+        elif held is None or not pairs:
+            held = objective.held_curvature(point, point.u, slope)
         step = _step(objective.space, _corrected(held, pairs), point.u, slope)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
             return point, slope, True
@@ -166,13 +168,13 @@ def _held_optimum(
     """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
     low, high = objective.space.box.T
     low, high = np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR)
-    u, enough = point.u, max(gradient, HELD * float(np.abs(slope).max()))
+    u = point.u
     for _ in range(INNER):
         ahead = np.clip(u + step, low, high)
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= enough:
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])

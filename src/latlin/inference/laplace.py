@@ -134,9 +134,9 @@ def _first(form: SiteForm | SumForm, model: Model, start: Posterior | None) -> A
         return form.first_coordinates()
     known = start.sites if start.engine == Laplace.name and isinstance(model, LatentLinearModel) else None
     if isinstance(form, SparseForm) and known is not None and len(known.gamma) == len(form.sites):
-        solution = form.solve(inherit_parameters(form, in_memory(model), start))
-        if solution is not None:
-            return solution.u
+        first = form.continued(inherit_parameters(form, in_memory(model), start))
+        if first is not None:
+            return first
     return form.coordinates(start.mean)
 
 

@@ -85,11 +85,12 @@ class WeightedGram:
         return PAIR * self._count / max(self.rows.shape[0], 1)
 
     def total(self, weights: Array) -> Array:
-        """HᵀΓH on the entries; the last one is kept."""
-        known = vars(self).get("_last")
+        """HᵀΓH on the entries, not to be changed: the last one is kept with its weights."""
+        known: tuple[Array, Array] | None = vars(self).get("_last")
         if known is None or not np.array_equal(known[0], weights):
-            known = vars(self)["_last"] = (np.array(weights), self._total(weights))
-        return known[1].copy()
+            known = vars(self)["_last"] = (weights, self._total(weights))
+            known[1].setflags(write=False)
+        return known[1]
 
     def _total(self, weights: Array) -> Array:
         entries, count = len(self.analysis.indices), self.rows.shape[0]
