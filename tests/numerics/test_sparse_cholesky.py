@@ -9,7 +9,7 @@ from scipy import sparse
 from latlin.numerics.intrinsic import generalised_log_det, ground, independent_rows
 from latlin.numerics.minimum_degree import minimum_degree
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram
+from latlin.numerics.weighted_gram import WeightedGram, alike_rows
 
 
 def differences(n, order):
@@ -215,3 +215,21 @@ def test_parts_of_an_analysis_that_do_not_fit_together_are_refused(matrix):
     factor.check_stored()
     with pytest.raises(ValueError, match="does not fit its analysis"):
         replace(factor, panels=factor.panels[:-1]).check_stored()
+
+
+def test_rows_with_the_same_columns_share_their_pairs():
+    rng = np.random.default_rng(3)
+    pattern = rng.random((12, 9)) < 0.4
+    kinds = rng.integers(12, size=300)
+    rows = sparse.csr_array(np.where(pattern[kinds], rng.standard_normal((300, 9)), 0.0))
+    first = alike_rows(rows)
+    for n in range(300):
+        assert first[n] == min(m for m in range(n + 1) if np.array_equal(pattern[kinds[m]], pattern[kinds[n]]))
+    analysis = analyse(sparse.csr_array(np.ones((9, 9))))
+    gram = WeightedGram(analysis, rows)
+    i, j = analysis.order[analysis.indices], analysis.order[np.repeat(np.arange(9), np.diff(analysis.indptr))]
+    for weights in (rng.standard_normal(300), rng.random(300)):
+        expected = rows.toarray().T @ (weights[:, None] * rows.toarray())
+        np.testing.assert_allclose(gram.total(weights), expected[i, j], atol=1e-12)
+        assert gram.total(weights.copy()) is gram.total(weights)
+    assert not WeightedGram(analysis, sparse.csr_array(rows[::-1])).looked_up
