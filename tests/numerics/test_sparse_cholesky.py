@@ -219,17 +219,17 @@ def test_parts_of_an_analysis_that_do_not_fit_together_are_refused(matrix):
 
 def test_rows_with_the_same_columns_share_their_pairs():
     rng = np.random.default_rng(3)
-    pattern = rng.random((12, 9)) < 0.4
-    kinds = rng.integers(12, size=300)
-    rows = sparse.csr_array(np.where(pattern[kinds], rng.standard_normal((300, 9)), 0.0))
-    first = alike_rows(rows)
-    for n in range(300):
-        assert first[n] == min(m for m in range(n + 1) if np.array_equal(pattern[kinds[m]], pattern[kinds[n]]))
-    analysis = analyse(sparse.csr_array(np.ones((9, 9))))
+    # so many kinds that some meet in the table of kinds
+    pattern = rng.random((3000, 14)) < 0.4
+    kinds, n = rng.integers(3000, size=6000), 6000
+    rows = sparse.csr_array(np.where(pattern[kinds], rng.standard_normal((n, 14)), 0.0))
+    seen: dict[bytes, int] = {}
+    assert alike_rows(rows).tolist() == [seen.setdefault(pattern[kind].tobytes(), k) for k, kind in enumerate(kinds)]
+    analysis = analyse(sparse.csr_array(np.ones((14, 14))))
     gram = WeightedGram(analysis, rows)
-    i, j = analysis.order[analysis.indices], analysis.order[np.repeat(np.arange(9), np.diff(analysis.indptr))]
-    for weights in (rng.standard_normal(300), rng.random(300)):
+    i, j = analysis.order[analysis.indices], analysis.order[np.repeat(np.arange(14), np.diff(analysis.indptr))]
+    for weights in (rng.standard_normal(n), rng.random(n)):
         expected = rows.toarray().T @ (weights[:, None] * rows.toarray())
-        np.testing.assert_allclose(gram.total(weights), expected[i, j], atol=1e-12)
+        np.testing.assert_allclose(gram.total(weights), expected[i, j], atol=1e-10)
         assert gram.total(weights.copy()) is gram.total(weights)
     assert not WeightedGram(analysis, sparse.csr_array(rows[::-1])).looked_up
