@@ -9,8 +9,7 @@ import numpy as np
 import latlin
 from latlin.report.additive_words import AdditiveFacts, describe_additive, response_words
 from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, opening, paragraph, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
 from latlin.report.technical import technical_part
 from latlin.report.words import coefficient_words

@@ -11,8 +11,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, opening, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, opening, page_of, section, table, text
 from latlin.report.technical import technical_part
 
 

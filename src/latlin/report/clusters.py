@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, number, opening, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, section, table, text
 from latlin.report.technical import technical_part
 
 #: clusters that have a colour of their own, rows drawn, and features listed per cluster, at most

@@ -10,8 +10,7 @@ from scipy.special import ndtri
 import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, number, opening, section
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, section
 from latlin.report.technical import technical_part
 
 #: places of a curve, rows drawn at most, and coverage of the band

@@ -9,8 +9,7 @@ import numpy as np
 import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, opening, paragraph, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.technical import technical_part
 
 #: estimators whose factors have no unit variance
