@@ -354,9 +354,9 @@ def _pair(words: str) -> tuple[str, str]:
 
 def _answer() -> Any:
     """Who is asked about the family: the person at the terminal, if there is one."""
-    from latlin.cli.models import must_be_told
+    from latlin.cli.models import refuse_guess
 
-    return _ask if _somebody_is_there() else must_be_told
+    return _ask if _somebody_is_there() else refuse_guess
 
 
 def _printing() -> Any:
