@@ -48,7 +48,7 @@ BY_FAMILY: dict[str, type] = {
     "successes": linear.BayesianBinomialRegression,
 }
 #: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
-USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 100_000_000
+USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 10**8
 #: what became of missing values, by policy
 FILLED = {
     "mean": "became the mean or the most frequent level of their column",

@@ -36,7 +36,7 @@ Index = NDArray[np.int64]
 #: small covariances that are formed together
 BLOCK = 2048
 #: numbers of pairs that are kept from one kernel to the next
-KEPT = 20_000_000
+KEPT = 2 * 10**7
 #: nanoseconds per entry of a small covariance
 ENTRY = 30.0
 #: shares of the mean prior variance that are tried on the diagonal where some small covariance is nearly singular

@@ -42,7 +42,7 @@ from latlin.numerics.linalg import Cholesky, cholesky, dot
 from latlin.numerics.stored import storable_by_arguments
 
 #: entries of the rows up to which singular values are taken
-DECOMPOSED = 2_000_000
+DECOMPOSED = 2 * 10**6
 IN_ONE_PASS = ", from one pass over the blocks"
 IMPROPER = "the precision of the posterior is not positive definite to working precision: rescale the columns of H"
 

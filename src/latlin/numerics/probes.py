@@ -26,7 +26,7 @@ from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.stored import storable_as
 
 #: numbers that the bases of several columns may hold together
-NUMBERS = 25_000_000
+NUMBERS = 25 * 10**6
 #: steps of Lanczos' method and of conjugate gradients at most, and their relative residual
 STEPS, ACCURACY = 300, 1e-6
 
