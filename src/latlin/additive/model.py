@@ -28,6 +28,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -35,7 +36,7 @@ from latlin.potentials.base import Potential
 DRAWS = 4000
 
 
-class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
+class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters

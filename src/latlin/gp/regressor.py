@@ -26,12 +26,13 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, summable, visible
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
 
-class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(Archived, Reported, RegressorMixin, BaseEstimator):
     """Gaussian process regression with a choice of noise and of engine.
 
     Parameters

@@ -35,13 +35,14 @@ from latlin.linear._tables import column_of, encoded, read_rows
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
 
 
-class LinearEstimator(Description, Archived, BaseEstimator):
+class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 
     A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and

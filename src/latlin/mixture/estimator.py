@@ -18,6 +18,7 @@ from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import EuclideanClimb, make_climb
+from latlin.mixture.draws import ParameterDraws
 from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
@@ -38,7 +39,7 @@ IMPORTANCE_REPEATS = 50
 SCALE_ROUNDS = 3
 
 
-class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
+class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstimator):
     """Bayesian Gaussian mixture: one exact bound, every algorithm to climb it.
 
     Parameters

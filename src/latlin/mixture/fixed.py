@@ -137,6 +137,12 @@ class KnownCovariance:
         root = root_of(self.covariance + params.covariance)
         return params.mean[labels] + (root[labels] @ rng.standard_normal((len(labels), self.dim, 1)))[..., 0]
 
+    def draw_parameters(self, params: FixedParams, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws of μ_k, and Σ, which is known."""
+        noise = rng.standard_normal((count, *params.mean.shape, 1))
+        known = np.broadcast_to(self.covariance, (count, *self.covariance.shape))
+        return params.mean + (root_of(params.covariance) @ noise)[..., 0], known
+
     def restrict(self, params: FixedParams, kept: Array) -> tuple[KnownCovariance, FixedParams]:
         """The same components of some of the features."""
         prior = replace(

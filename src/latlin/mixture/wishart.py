@@ -117,6 +117,17 @@ class _WishartPrior:
         normal = (root[labels] @ rng.standard_normal((len(labels), self.dim, 1)))[..., 0]
         return params.mean[labels] + normal * np.sqrt(dof[labels] / rng.chisquare(dof[labels]))[:, None]
 
+    def draw_parameters(self, params: WishartParams, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws of μ_k and Λ_k⁻¹: Λ = R⁻ᵀAAᵀR⁻¹ with Ψ = RRᵀ and Bartlett's A, μ = m + RA⁻ᵀε/√β."""
+        d = self.dim
+        bartlett = np.tril(rng.standard_normal((count, *params.root.shape)), -1)
+        dof = np.asarray(params.dof)[..., None] - np.arange(d)
+        bartlett[..., np.arange(d), np.arange(d)] = np.sqrt(rng.chisquare(dof, (count, *dof.shape)))
+        root = params.root @ np.linalg.inv(bartlett).swapaxes(-1, -2)
+        noise = rng.standard_normal((count, *params.mean.shape, 1)) / np.sqrt(params.strength)[:, None, None]
+        each = root if params.root.ndim == 3 else root[:, None]
+        return params.mean + (each @ noise)[..., 0], root @ root.swapaxes(-1, -2)
+
 
 @storable
 @dataclass(frozen=True)

@@ -12,6 +12,19 @@ from latlin.report.assess import Assessment
 # --- Small drawings for the page, as inline SVG that takes its colours from the style sheet (light or dark).
 
 Point = tuple[float, float]
+#: width of a letter of an axis' label
+LETTER = 6.4
+
+
+def cut(words: str, most: int) -> str:
+    """At most so many letters, with an ellipsis where some are left out.
+
+    Examples
+    --------
+    >>> cut("age", 10), cut("a_very_long_name", 10)
+    ('age', 'a_very_lo…')
+    """
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def strip(low: float, mean: float, high: float, ends: tuple[float, float], label: str) -> str:
@@ -86,9 +99,9 @@ class Chart:
         middle = (self.top + floor) / 2
         self.parts.append(
             f'<text class="label" x="{(self.left + right) / 2:g}" y="{self.height - 6:g}" text-anchor="middle">'
-            f"{escape(x_label)}</text>"
+            f"{escape(cut(x_label, int((right - self.left) / LETTER)))}</text>"
             f'<text class="label" transform="translate(12 {middle:g}) rotate(-90)" text-anchor="middle">'
-            f"{escape(y_label)}</text>"
+            f"{escape(cut(y_label, int((floor - self.top) / LETTER)))}</text>"
         )
 
 

@@ -23,7 +23,7 @@ body { margin: 0; background: var(--paper); color: var(--ink);
 main { max-width: 960px; margin: 0 auto; padding: 28px 20px 56px; }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--rule); }
-h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; }
 p, li { max-width: 70ch; overflow-wrap: anywhere; }
 .lead { color: var(--muted); margin: 0 0 1.3rem; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; margin: 0; }
@@ -34,7 +34,7 @@ p, li { max-width: 70ch; overflow-wrap: anywhere; }
 .pair { display: flex; flex-wrap: wrap; gap: 22px; align-items: flex-start; }
 .pair > * { flex: 1 1 300px; min-width: 0; }
 figure { margin: .4rem 0; max-width: 460px; }
-figcaption { color: var(--muted); font-size: .85rem; }
+figcaption { color: var(--muted); font-size: .85rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; }
@@ -55,7 +55,7 @@ svg.strip line, svg.chart line, svg.chart polyline { vector-effect: non-scaling-
 .strip .zero { stroke: var(--rule); stroke-width: 1; }
 .strip rect { fill: var(--accent); } .strip .mean { stroke: var(--accent); stroke-width: 2.5; }
 .strip.unclear rect { fill: var(--soft); } .strip.unclear .mean { stroke: var(--soft); }
-svg.chart { display: block; width: 100%; height: auto; }
+svg.chart { display: block; width: 100%; height: auto; overflow: hidden; }
 .chart text { fill: var(--muted); font-size: 11.5px; } .chart .label { fill: var(--ink); font-size: 12px; }
 .chart .grid { stroke: var(--rule); stroke-width: .6; }
 .chart .diagonal { stroke: var(--muted); stroke-dasharray: 5 4; fill: none; stroke-width: 1; }

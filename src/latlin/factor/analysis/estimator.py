@@ -23,6 +23,7 @@ from latlin.factor.analysis.missing import missing_fit
 from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import FactorFit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import visible
@@ -40,7 +41,7 @@ def _streams(model: FactorAnalysis) -> bool:
     return True
 
 
-class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
+class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
     """Factor analysis in memory or on a stream, with missing data, evidence-ready likelihoods and exact queries.
 
     Parameters

@@ -14,6 +14,7 @@ from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor.draws import LatentDraws, draw_gaussians
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
@@ -31,7 +32,9 @@ FAMILIES = (*REAL, "logit", "probit", "ordinal", "beta", *COUNTS, *AMOUNTS)
 ENERGIES = ("bound", "moments")
 
 
-class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MatrixFactorization(
+    NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """A table as a product of two factors with a posterior on both; missing cells are integrated out.
 
     A cell depends on its row and its column through z = uᵀv + b + c: K latents u and an intercept b per row, K latents
@@ -142,6 +145,10 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
     def transform(self, X: Any) -> Array:
         """Posterior means of the latents u of rows, (n, K), the columns being as fitted."""
         return self._place(X)[0].mean[:, : self.n_components]
+
+    def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
+        rows, k = self._place(X)[0], self.n_components
+        return draw_gaussians(rows.mean[:, :k], rows.cov[:, :k, :k], count, rng)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p of the observed cells of every row, the columns being as fitted."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.mixed.columns import Column, is_frame, make_table
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine
@@ -33,7 +34,9 @@ KIND = "latlin.factor.MixedFactorAnalysis"
 RESULTS = ("lower_bound", "evidence_kind", "n_iter", "converged", "message")
 
 
-class MixedFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MixedFactorAnalysis(
+    NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """K latents behind a table of mixed columns, by approximate EM; missing entries are integrated out.
 
     Column j of a row depends on its latents w through η = b_j + f_jᵀw: real columns are N(η, ψ_j), binary ones
