@@ -339,7 +339,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         self.score_samples(np.zeros((1, self.n_features_in_)))
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Absorb a block of a stream by stochastic natural gradients, one step a mini-batch.
+        """Absorb a block of a stream by stochastic natural gradients, one step per mini-batch.
 
         The first block sets the priors' defaults and the start. float32 blocks are not copied. `lower_bound_` is
         then an estimate from the last mini-batch, of the rows seen so far or of `stream_size`.

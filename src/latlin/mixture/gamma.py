@@ -150,7 +150,7 @@ class DiagonalPrecision(_GammaPrior):
         return density
 
     def draw(self, params: GammaParams, labels: Array, rng: np.random.Generator) -> Array:
-        """One draw of the predictive a label."""
+        """One draw of the predictive per label."""
         scale = np.sqrt(self._student_scale(params))[labels]
         return params.mean[labels] + scale * rng.standard_t(params.dof[labels][:, None], scale.shape)
 
@@ -228,7 +228,7 @@ class Spherical(_GammaPrior):
         return _student(square, params.dof, self.dim, 0.5 * self.dim * np.log(scale))
 
     def draw(self, params: GammaParams, labels: Array, rng: np.random.Generator) -> Array:
-        """One draw of the predictive a label."""
+        """One draw of the predictive per label."""
         dof = params.dof[labels]
         stretch = np.sqrt(self._student_scale(params)[labels] * dof / rng.chisquare(dof))
         return params.mean[labels] + stretch[:, None] * rng.standard_normal((len(labels), self.dim))

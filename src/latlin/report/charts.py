@@ -40,6 +40,20 @@ def strip(low: float, mean: float, high: float, ends: tuple[float, float], label
     )
 
 
+def strip_axis(ends: tuple[float, float]) -> str:
+    """The numbers below intervals on a common axis: both ends, and zero where it has room.
+
+    Examples
+    --------
+    >>> strip_axis((0.0, 3.0))
+    '<div class="axis"><span style="left:0%">0</span><span style="left:100%">3</span></div>'
+    """
+    at_zero = -100.0 * ends[0] / (ends[1] - ends[0])
+    places = [(0.0, ends[0]), *([(at_zero, 0.0)] if 20.0 < at_zero < 80.0 else []), (100.0, ends[1])]
+    spans = (f'<span style="left:{at:.3g}%">{f"{value:.2g}".replace("-", "−")}</span>' for at, value in places)
+    return f'<div class="axis">{"".join(spans)}</div>'
+
+
 class Chart:
     """Axes with ticks on which lines, marks and whiskers are drawn, in data units."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -39,11 +40,18 @@ figcaption { color: var(--muted); font-size: .85rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; }
 thead th { color: var(--muted); font-size: .8rem; font-weight: 500; border-bottom: 1px solid var(--rule); }
-th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
-tbody th { font-weight: 500; min-width: 8.5em; }
+th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); overflow-wrap: break-word;
+  vertical-align: top; }
+tbody th { font-weight: 500; min-width: 9.5em; overflow-wrap: anywhere; }
 .num { text-align: right; white-space: nowrap; }
 td.bar { width: 34%; min-width: 110px; }
 td.wide { overflow-wrap: normal; }
+.checks small { display: block; color: var(--muted); font-size: .92em; }
+.failed { color: var(--warn); font-weight: 600; }
+.axis { position: relative; height: 1.4em; color: var(--muted); font-size: .8rem; }
+.axis span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
+.axis span:first-child { transform: none; } .axis span:last-child { transform: translateX(-100%); }
+details { margin: .4rem 0; } summary { cursor: pointer; color: var(--accent); }
 .scores, .learnt { max-width: 460px; }
 .unsure { color: var(--muted); }
 .note { background: var(--panel); border-left: 4px solid var(--accent); padding: 9px 14px; border-radius: 0 8px 8px 0; }
@@ -76,6 +84,9 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   .coefficients td.ends { grid-area: 3 / 1; color: var(--muted); text-align: left; }
   .coefficients td.sign { grid-area: 3 / 2; color: var(--muted); } .coefficients td.sign::before { content: "P(> 0) "; }
   .coefficients td.wide, .coefficients td.bar:empty { display: none; }
+  .checks thead { display: none; }
+  .checks tr { display: grid; grid-template-columns: 1fr auto; padding: 7px 0; border-bottom: 1px solid var(--rule); }
+  .checks th, .checks td { border: 0; padding: 1px 0; } .checks td:last-child { grid-area: 2 / 1 / 3 / 3; }
   .columns td.wide, .columns th.wide { display: none; } }
 @media print { :root { color-scheme: light; --paper: #fff; --panel: #f5f6f8; --ink: #000; --muted: #444; --rule: #ccc;
     --accent: #0072b2; --soft: #8fa3b3; --warn: #b34700; }
@@ -85,6 +96,10 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   h2 { break-after: avoid; } tr, figure, .tiles div, .note { break-inside: avoid; }
   thead { display: table-header-group; } @page { margin: 16mm; } }
 """.strip()
+
+
+#: a hyphen before a number, at its start or after its e
+_MINUS = re.compile(r"(?<![\w.-])-(?=[\d.])|(?<=\de)-(?=\d)")
 
 
 def text(value: Any) -> str:
@@ -111,16 +126,27 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - size, 0)}f}".replace("-", "−")
 
 
+def one_minus(words: str) -> str:
+    """Words whose numbers have the minus sign that `number` writes; hyphens between letters stay.
+
+    Examples
+    --------
+    >>> one_minus("gradient 1.1e-08, log evidence -3.5, held-out")
+    'gradient 1.1e−08, log evidence −3.5, held-out'
+    """
+    return _MINUS.sub("−", words)
+
+
 def section(heading: str, *parts: str) -> str:
     return f"<section><h2>{text(heading)}</h2>{''.join(parts)}</section>"
 
 
 def paragraph(words: str, name: str = "") -> str:
-    return f"<p{_class(name)}>{text(words).replace(' %', chr(160) + '%')}</p>" if words else ""
+    return f"<p{_class(name)}>{text(one_minus(words)).replace(' %', chr(160) + '%')}</p>" if words else ""
 
 
 def bullets(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    items = "".join(f"<li>{text(one_minus(line))}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
 
@@ -156,6 +182,11 @@ def _cells(row: Sequence[str], kinds: Sequence[str]) -> str:
     first, *rest = row
     cells = "".join(f"<td{_class(kind)}>{cell}</td>" for cell, kind in zip(rest, kinds[1:], strict=True))
     return f'<th scope="row"{_class(kinds[0])}>{first}</th>{cells}'
+
+
+def fold(words: str, markup: str) -> str:
+    """Something that opens when its heading is clicked."""
+    return f"<details><summary>{text(words)}</summary>{markup}</details>"
 
 
 def _class(name: str) -> str:

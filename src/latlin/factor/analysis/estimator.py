@@ -301,7 +301,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         chosen.message_ += "" if method is None else f"; X has missing cells, so method={method!r} was used"
         if choice.n_components == most and most < dim - 1:
             chosen.message_ += (
-                f"; {most} components are the most that were tried, and were best: raise max_components to try more"
+                f"; the largest number that was tried, {most}, was best: raise max_components to try more"
             )
         names = ("feature_names_in_", "n_features_in_")
         self.__dict__.update({k: v for k, v in vars(chosen).items() if k.endswith("_") and k not in names})

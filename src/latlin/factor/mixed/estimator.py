@@ -195,7 +195,7 @@ class MixedFactorAnalysis(
         return (table, certainty) if return_probabilities else table
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> Any:
-        """Draws from the fitted model: one array a column, by name."""
+        """Draws from the fitted model: one array per column, by name."""
         check_is_fitted(self, "sites_")
         rng = generator(random_state)
         sites = self.sites_
