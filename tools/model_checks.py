@@ -109,10 +109,8 @@ def main() -> None:
     for kind in asked.only:
         found = [failed_checks(kind, seed, asked.rows, asked.folds) for seed in range(asked.runs)]
         share = sum(map(bool, found)) / asked.runs
-        print(
-            f"{kind:24s}{asked.rows:6d} rows   does not fit {share:6.1%}   {dict(Counter(name for names in found for name in names))}",
-            flush=True,
-        )
+        which = dict(Counter(name for names in found for name in names))
+        print(f"{kind:24s}{asked.rows:6d} rows   does not fit {share:6.1%}   {which}", flush=True)
 
 
 if __name__ == "__main__":

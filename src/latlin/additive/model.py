@@ -337,7 +337,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     # --- predictions ----------------------------------------------------------------------------
 
-    def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
+    def _predict_latents(
+        self, frame: Any, marginal: Any
+    ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
         offset = offset_of(self._read_, frame, n_rows(frame))
         apart = self._apart(marginal)
@@ -369,7 +371,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
         """
-        return predict.expected_response(self._asked(frame, marginal)[0], self._family, self._blank(frame))
+        return predict.expected_response(self._predict_latents(frame, marginal)[0], self._family, self._blank(frame))
 
     def predict_latent(
         self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
@@ -377,7 +379,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
-        mean, variance = predict.pooled(parts := self._asked(frame, marginal)[0])
+        mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
@@ -388,7 +390,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         if not (self._family.binary or self._family.ordered):
             raise AttributeError(f"family {self._family.name!r} has no classes")
         if self._family.ordered:
-            return predict.class_probabilities(self._asked(frame, marginal)[0], self._family, self._blank(frame))
+            return predict.class_probabilities(
+                self._predict_latents(frame, marginal)[0], self._family, self._blank(frame)
+            )
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])
 
@@ -401,7 +405,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
         if self._family.name == "gaussian":
-            parts = self._asked(frame, marginal)[0]
+            parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
         ends = np.quantile(draws, q, axis=0, method="inverted_cdf") if self._family.whole else np.quantile(draws, q, 0)
@@ -420,7 +424,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
-        parts, _, _ = self._asked(frame, marginal)
+        parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
 

@@ -275,7 +275,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _asked(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
@@ -285,7 +285,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
-        offset, X = column_of(self, X, "offset", offset), self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = _checks.offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
         return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype

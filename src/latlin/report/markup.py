@@ -96,6 +96,8 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   h2 { break-after: avoid; } tr, figure, .tiles div, .note { break-inside: avoid; }
   thead { display: table-header-group; } @page { margin: 16mm; } }
 """.strip()
+#: nothing may be loaded from anywhere, and nothing may run
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 #: a hyphen before a number, at its start or after its e
@@ -191,3 +193,15 @@ def fold(words: str, markup: str) -> str:
 
 def _class(name: str) -> str:
     return f' class="{text(name)}"' if name else ""
+
+
+def page_of(title: str, body: str, version: str) -> str:
+    """A whole page around its sections."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{text(POLICY)}">\n'
+        f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{CSS}\n</style>\n</head>\n'
+        f"<body>\n<main>\n{body}\n<footer>Made with latlin {text(version)}.</footer>\n</main>\n"
+        "</body>\n</html>\n"
+    )

@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
-from latlin.factor.mixed.columns import Column, is_frame, make_table
+from latlin.factor.mixed.columns import Column, Prediction, draw_column, is_frame, make_table, predict_column
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine
-from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
