@@ -73,7 +73,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
     shuffle : bool
         Visit the rows in random order in `fit` ("online-em", "gradient").
     warm_up : int or None
-        Rows kept before the first estimate of a stream; 2K + 2 by default.
+        Rows kept before the first estimate of a stream; 2K by default, K + 4 where that is more.
     step_offset, step_power : float
         γ_t = (t + step_offset)^−step_power.
     optimizer : {"scaled", "sgd", "adam"}
