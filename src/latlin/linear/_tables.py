@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from latlin.distributed.opening import is_blocked
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import convertible, visible
 
 if TYPE_CHECKING:
     from latlin.datasets.encoding import Encoding
@@ -43,6 +43,7 @@ def is_frame(X: Any) -> bool:
 
 def validated(model: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
     """X, or X and y, by scikit-learn's checks; numbers of a data frame at once, not column by column."""
+    y = convertible("y", y) if options.get("y_numeric") else y
     if not is_frame(X) or not _is_one_array(X):
         return validate_data(model, X, y, reset=reset, **options)
     validate_data(model, X, y, reset=reset, skip_check_array=True)
