@@ -171,7 +171,7 @@ def _split_notes(how: Trying) -> list[str]:
 
 def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
     """All candidates on the rows of many files."""
-    from latlin.cli.fit import look_at, spreads, describe_rows  # Dask may be missing
+    from latlin.cli.fit import describe_rows, look_at, spreads  # Dask may be missing
 
     rows = look_at(pattern, choices, ask)
     lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)

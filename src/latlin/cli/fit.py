@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, FittedModel, Prepared, diagnosis, make_estimator, save_model, describe_encoding
+from latlin.cli.models import Choices, FittedModel, Prepared, describe_encoding, diagnosis, make_estimator, save_model
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps

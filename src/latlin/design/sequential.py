@@ -209,7 +209,7 @@ def covariance_operator(density: Gaussian) -> LinearOperator:
 
 
 def leading_directions(density: Gaussian, count: int) -> Array:
-    """The eigenvectors of S with the largest eigenvalues, one a row, largest first; their largest entry is positive."""
+    """Eigenvectors of S with the largest eigenvalues, one per row, largest first; their largest entry is positive."""
     dim = len(density.mean)
     structured = isinstance(density.structure, StructuredCovariance | SubspaceCovariance)
     if not structured or count >= dim - 1:

@@ -17,6 +17,7 @@ from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
+from latlin.mixture.draws import ParameterDraws
 from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
@@ -27,7 +28,7 @@ from latlin.mixture.seeding import SAMPLE, Sample, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import CompleteRows, make_rows, slices, widen
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
@@ -37,7 +38,7 @@ IMPORTANCE_REPEATS = 50
 SCALE_ROUNDS = 3
 
 
-class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
+class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstimator):
     """Bayesian Gaussian mixture: one exact bound, every algorithm to climb it.
 
     Parameters
@@ -289,6 +290,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
         values = validate_data(self, visible("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
+        summable("X", values)
         weights = settings.check_weights(sample_weight, len(values))
         if weights is None or weights.all():
             return values, weights
@@ -343,7 +345,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.score_samples(np.zeros((1, self.n_features_in_)))
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Absorb a block of a stream by stochastic natural gradients, one step a mini-batch.
+        """Absorb a block of a stream by stochastic natural gradients, one step per mini-batch.
 
         The first block sets the priors' defaults and the start. float32 blocks are not copied. `lower_bound_` is
         then an estimate from the last mini-batch, of the rows seen so far or of `stream_size`.
@@ -385,6 +387,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         kinds = [np.float64, np.float32]
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         values = validate_data(self, visible("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
+        summable("X", values)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)
         answer = np.empty(shape)

@@ -79,7 +79,7 @@ class Potential(ABC):
         return Derivatives(*differences.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
-        """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one says so."""
+        """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one overrides it."""
         first, second, _ = self.derivatives(x)
         return self.log_density(x), first, second
 

@@ -68,7 +68,7 @@ class ExpectationPropagation:
     A site whose cavity is no density (it happens next to sites of negative precision, such as those of outliers under a
     Student t) waits for a later sweep. The double loop (Heskes and Zoeter 2002; Opper and Winther 2005) minimises the
     free energy whose stationary points are the fixed points of the sweeps, monotonically, at some tens of times the
-    price of a sweep per outer step. What did not converge says so in `message`, in `converged` and in a warning.
+    price of a sweep per outer step. A fit that did not converge is marked in `message` and `converged`, with a warning.
     `message` also has the Gaussian KL bound of the same Gaussian, `Posterior.kl_bound`, where it is finite.
 
     Examples
