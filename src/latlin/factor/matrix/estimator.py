@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor.draws import LatentDraws, draw_gaussians
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
@@ -26,7 +27,7 @@ from latlin.potentials.predictive import Predictive
 
 
 class MatrixFactorization(
-    CellUnits, NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CellUnits, NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """A table as a product of two factors with a posterior on both; missing cells are integrated out.
 
@@ -138,6 +139,10 @@ class MatrixFactorization(
     def transform(self, X: Any) -> Array:
         """Posterior means of the latents u of rows, (n, K), the columns being as fitted."""
         return self._place(X)[0].mean[:, : self.n_components]
+
+    def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
+        rows, k = self._place(X)[0], self.n_components
+        return draw_gaussians(rows.mean[:, :k], rows.cov[:, :k, :k], count, rng)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p of the observed cells of every row, the columns being as fitted."""

@@ -117,7 +117,7 @@ def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior,
     here = energy.pull(cells, side, other)
     value = here.value + negative_divergence(side, prior, free)
     precision = np.linalg.inv(side.cov[block])
-    target, slope = asked(here, side, prior, free)
+    target, slope = natural_gradient(here, side, prior, free)
     mean, cov = side.mean.copy(), side.cov.copy()
     rho, pending = np.ones(len(value)), np.ones(len(value), dtype=bool)
     for _ in range(HALVINGS):
@@ -143,7 +143,7 @@ def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior,
     return Side(mean, cov), value
 
 
-def asked(pull: Pull, side: Side, prior: Prior, free: list[int]) -> tuple[Array, Array]:
+def natural_gradient(pull: Pull, side: Side, prior: Prior, free: list[int]) -> tuple[Array, Array]:
     """The precision that the bound asks for, and its slope in the mean."""
     target = pull.precision[np.ix_(range(len(side.cov)), free, free)] + np.diag(1.0 / prior.variance)
     return target, pull.slope[:, free] - (side.mean[:, free] - prior.mean) / prior.variance

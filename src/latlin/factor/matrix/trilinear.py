@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from latlin.diagnostics.inference_data import inference_data
+from latlin.factor.draws import draw_gaussians
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.matrix.energies import Cells, Index, Side, product_moments
 from latlin.factor.matrix.trilinear_fit import (
@@ -146,6 +148,23 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         self.message_, self.lower_bound_ = found.message, found.state.bound - shift
         self._store(found.state)
         return self
+
+    def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> list[Array]:
+        """Draws of the latents of all entries, one array of shape (n_samples, entries, K) per mode."""
+        check_is_fitted(self, "first_mean_")
+        count, k, rng = whole("n_samples", n_samples, 1), self.n_components, generator(random_state)
+        sides = [(getattr(self, f"{name}_mean_"), getattr(self, f"{name}_cov_")) for name in NAMES]
+        return [draw_gaussians(mean[:, :k], cov[:, :k, :k], count, rng) for mean, cov in sides]
+
+    def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
+        """Draws as an `arviz.InferenceData` (of ArviZ 1, a `DataTree`) with one variable per mode; needs ArviZ."""
+        draws = dict(zip(NAMES, self.sample_posterior(n_samples, random_state), strict=True))
+        coords = {
+            "factor": range(self.n_components),
+            **{f"{name} entry": range(d.shape[1]) for name, d in draws.items()},
+        }
+        dims = {name: [f"{name} entry", "factor"] for name in NAMES}
+        return inference_data({"posterior": {name: d[None] for name, d in draws.items()}}, coords, dims)
 
     def predict_cells(self, first: ArrayLike, second: ArrayLike, third: ArrayLike, *, return_std: bool = False) -> Any:
         """Predictive means of cells of the fitted table, and with `return_std` their standard deviations.
