@@ -38,7 +38,8 @@ class LatentDraws(Reported):
         return inference_data({"posterior": {"latents": draws[None]}}, coords, {"latents": ["row", "factor"]})
 
     def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
-        return draw_gaussians(*self.transform(X, return_cov=True), count, rng)  # type: ignore[attr-defined]
+        mean, cov = self.transform(X, return_cov=True)  # type: ignore[attr-defined]
+        return draw_gaussians(mean, cov, count, rng)
 
 
 def draw_gaussians(mean: Array, cov: Array, count: int, rng: np.random.Generator) -> Array:
