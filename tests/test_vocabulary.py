@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from latlin import additive, factor, gp, linear, mixture
+from latlin import additive, factor, gp, linear, mixture, report
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -50,6 +50,7 @@ OTHERS = {
     "BayesianGaussianMixture": lambda: mixture.BayesianGaussianMixture(3, random_state=0).fit(MANY),
     "FactorAnalysis": lambda: factor.FactorAnalysis(2).fit(MANY),
     "MatrixFactorization": lambda: factor.MatrixFactorization(1).fit(MANY),
+    "TrilinearFactorization": lambda: factor.TrilinearFactorization(1).fit(MANY[:12].reshape(4, 3, -1)),
     "MixedFactorAnalysis": lambda: factor.MixedFactorAnalysis(1, random_state=0).fit(MANY),
     "GroupFactorAnalysis": lambda: factor.GroupFactorAnalysis(2, random_state=0).fit([MANY[:, :3], MANY[:, 3:]]),
     "BinaryFactorAnalysis": lambda: factor.BinaryFactorAnalysis(2, random_state=0).fit(MANY),
@@ -137,7 +138,7 @@ def test_draws_of_the_posterior_have_one_row_each(name):
     np.testing.assert_array_equal(draws, fitted(name).sample_posterior(5, random_state=0))
 
 
-FACTORS = [name for name in OTHERS if hasattr(factor, name)]
+FACTORS = [name for name in OTHERS if hasattr(getattr(factor, name, None), "transform")]
 
 
 @pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
@@ -182,8 +183,13 @@ def rows_of(name):
     return (TABLE if name == "AdditiveModel" else MANY), None
 
 
+def test_tables_with_three_indices_have_no_page(tmp_path):
+    with pytest.raises(ValueError, match="no page for tables with three indices"):
+        report.write_report(tmp_path / "page.html", fitted("TrilinearFactorization"), MANY)
+
+
 @pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
-@pytest.mark.parametrize("name", [*LINEAR, *OTHERS])
+@pytest.mark.parametrize("name", [*LINEAR, *(name for name in OTHERS if name != "TrilinearFactorization")])
 def test_every_estimator_has_a_report_that_opens_with_a_conclusion(name, tmp_path):
     rows, target = rows_of(name)
     fitted(name).report(tmp_path / "page.html", rows, target, folds=0)

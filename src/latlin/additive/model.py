@@ -27,7 +27,7 @@ from latlin.distributed.frames import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import file_path, mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -153,7 +153,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         checkpoint : path, optional
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
-        read = self._read()
+        read, priors = self._read(), mapping("priors", self.priors)
+        generator(self.random_state)  # the option is looked at even where nothing is drawn
+        if checkpoint is not None:
+            file_path("checkpoint", checkpoint)
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if is_large_frame(frame):
@@ -161,7 +164,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             frame = None
         else:
             problem = without_copies(self._problem(read, frame, graph))
-        how = (self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose)
+        how = (self.engine, self.hyperparameters, priors, self.random_state, self.verbose)
         learnt, posterior = learning.learn(problem, *how, checkpoint)
         self._read_, self._parts = read, problem.parts
         self._problem_, self._frame = problem, frame
@@ -212,13 +215,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
 
     def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        if not (rows := n_rows(frame)):
-            raise ValueError("the table has no rows")
+        rows = _some_rows(frame)
         family = family_of(self.family)
         observed = observe(read.response, family, frame)
         offset = offset_of(read, frame, rows)
         unit = family.unit(observed, offset)
-        given = dict(self.priors or {})
+        given = mapping("priors", self.priors)
         around = Surroundings(unit, family.centre(observed, offset), graph, given)
         parts = tuple(term.prepare(frame, around) for term in read.terms)
         labels = [part.label for part in parts]
@@ -341,7 +343,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self, frame: Any, marginal: Any
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
-        offset = offset_of(self._read_, frame, n_rows(frame))
+        offset = offset_of(self._read_, frame, _some_rows(frame))
         apart = self._apart(marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
@@ -417,7 +419,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = offset_of(self._read_, frame, n_rows(frame)), self._apart(marginal)
+        offset, apart = offset_of(self._read_, frame, _some_rows(frame)), self._apart(marginal)
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)
@@ -447,3 +449,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             raise ValueError("loo() needs training rows in memory: a model of a file or of blocks does not have them")
         out = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, out)
+
+
+def _some_rows(frame: Any) -> int:
+    """The number of rows, at least one."""
+    if not (rows := n_rows(frame)):
+        raise ValueError("the table has no rows")
+    return rows

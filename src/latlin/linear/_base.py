@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.answers import remember_columns, rowwise
@@ -31,7 +31,7 @@ from latlin.linear._model_checks import checks_of_residuals, checks_of_searches,
 from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
 from latlin.linear._priors import CoefficientPrior, GaussianPrior
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
-from latlin.linear._tables import column_of, encoded, read_rows
+from latlin.linear._tables import column_of, encoded, read_rows, validated
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
@@ -122,9 +122,8 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y, as they are used."""
-        X, y = validate_data(
-            self, X, visible("y", y), reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options
-        )
+        kinds = {"accept_sparse": ("csr", "csc"), "dtype": list(KINDS)}
+        X, y = validated(self, X, visible("y", y), reset=reset, **kinds, **options)
         return summable("X", X), measurable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
@@ -281,7 +280,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
         X = encoded(X, getattr(self, "encoding_", None))
-        return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
+        return summable("X", validated(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""

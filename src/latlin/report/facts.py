@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that are none become null."""
-        return _without_nan(asdict(self))
+        return _plain({entry.name: getattr(self, entry.name) for entry in fields(self)})
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Facts:
@@ -277,12 +278,18 @@ def _thinned(trace: Any) -> list[float]:
     return [float(trace[i]) for i in some if np.isfinite(trace[i])]
 
 
-def _without_nan(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Dictionaries, lists, texts and numbers; those that are none become None."""
+    # a line per coefficient, a hundred thousand of them: numbers first, by their kind
+    if type(value) is float:
+        return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _without_nan(part) for key, part in value.items()}
+        return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return [_plain(part) for part in value]
+    if is_dataclass(value):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 # --- reading what was stored: every field becomes the type that it has ---------------------------------

@@ -95,6 +95,8 @@ def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, A
         return additive.render_additive(estimator, title, additive_words.describe_additive(estimator, X))
     if kind == "BayesianGaussianMixture":
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
+    if kind == "TrilinearFactorization":
+        raise ValueError("write_report has no page for tables with three indices, got a TrilinearFactorization")
     if kind in FACTORS:
         return factors.render_factors(estimator, X, title or "Factors")
     if kind == "GaussianProcessClassifier":

@@ -26,7 +26,7 @@ from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
 from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import FactorFit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
@@ -73,7 +73,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
     shuffle : bool
         Visit the rows in random order in `fit` ("online-em", "gradient").
     warm_up : int or None
-        Rows kept before the first estimate of a stream; 2K + 2 by default.
+        Rows kept before the first estimate of a stream; 2K by default, K + 4 where that is more.
     step_offset, step_power : float
         γ_t = (t + step_offset)^−step_power.
     optimizer : {"scaled", "sgd", "adam"}
@@ -183,6 +183,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
         rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        summable("X", rows)
         if isinstance(self.n_components, str) and self.method == "ml" and np.isnan(rows.sum(dtype=np.float64)):
             return self._choose(rows, rows.shape[0], rows.shape[1], method="em")
         variance = self._check_rows(rows)
@@ -226,6 +227,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         first = not hasattr(self, "stream_")
         X = np.atleast_2d(X) if np.ndim(X) == 1 else X
         rows = validate_data(self, visible("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
+        summable("X", rows)
         if first:
             self._check_rank(self.n_components, None, rows.shape[1])
             self.stream_ = open_stream(self, rows.shape[1], rows.dtype)
