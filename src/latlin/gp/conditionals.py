@@ -195,7 +195,8 @@ class Neighbourhoods:
 
     def _blocks(self, own: Array, neighbours: Index) -> Iterable[tuple[slice, Pairs]]:
         """Pairs of (c(n), n), lower triangles row by row, for blocks of values; those of few inputs are kept."""
-        if own is not self.inputs or 3 * own.shape[1] * len(own) * _entries(neighbours.shape[1]) > KEPT:
+        # new inputs may be the very array of the old ones, with other neighbours
+        if neighbours is not self.neighbours or 3 * own.shape[1] * len(own) * _entries(neighbours.shape[1]) > KEPT:
             return self._made(own, neighbours)
         kept = vars(self).get("_kept")
         if kept is None:

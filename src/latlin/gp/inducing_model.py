@@ -35,6 +35,7 @@ from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, slices, tree, widened
 from latlin.distributed.threads import side_by_side
+from latlin.gp.alternation import alternate
 from latlin.gp.kernel_gradients import cross, pull, pull_diagonal
 from latlin.gp.latent import MAX_JITTER, row_blocks
 from latlin.gp.setting import Setting
@@ -43,7 +44,8 @@ from latlin.inference.blocks import BlockModel, Observed, pieces
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import parameter_gradients
 from latlin.inference.evidence.terms import ExpectedTerm
-from latlin.inference.forms.sites import cavity
+from latlin.inference.forms.sites import SiteParameters, cavity
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -169,8 +171,16 @@ def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names:
     return tree((_slopes(widened(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
 
 
-def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, excess: Array, *names: str) -> RowSlopes:
-    """The slopes of all rows, whose h_n are in memory."""
+def held_slopes(
+    whole: Block,
+    reading: KernelRows,
+    rows: SiteFactor,
+    m: Array,
+    excess: Array,
+    names: tuple[str, ...],
+    sites: SiteParameters | None = None,
+) -> RowSlopes:
+    """The slopes of all rows, whose h_n are in memory, and whose stand-ins may be known."""
     shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
     spans = list(slices(whole.n_rows, PIECE))
     potential, offset, extra = rows.potential, rows.offset, rows.extra_variance
@@ -180,36 +190,50 @@ def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, e
     def found(span: slice) -> RowSlopes:
         shift = np.broadcast_to(offset, span.stop - span.start)
         here = Observed(rows.H[span], potential.select(span), None, shift, extra[span])
-        return _slopes(widened(whole.X[span]), here, *shared)
+        known = None if sites is None or names else SiteParameters(*(part[span] for part in sites))
+        return _slopes(widened(whole.X[span]), here, *shared, known)
 
     return tree(side_by_side(found, spans, len(spans)), RowSlopes.joined)
 
 
 def _slopes(
-    X: Array, observed: Observed, basis: Basis, m: Array, excess: Array, outer: Array, names: tuple[str, ...]
+    X: Array,
+    observed: Observed,
+    basis: Basis,
+    m: Array,
+    excess: Array,
+    outer: Array,
+    names: tuple[str, ...],
+    known: SiteParameters | None = None,
 ) -> RowSlopes:
-    kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
     h, sites = observed.rows, observed.sites
-    variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, h @ excess), 0.0)
     x = h @ m
+    if known is not None:
+        return RowSlopes(
+            *kernel_slopes(X, h, known.nu - known.gamma * x, -0.5 * known.gamma, basis, m, outer), (), np.stack(known)
+        )
+    variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, h @ excess), 0.0)
     at = x + sites.offset
     a, b = observed.potential.expected_log(at, variance)[1:]
-    # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row
-    by_rows = h @ outer
-    by_rows *= 2.0 * amplitude * b[:, None]
-    by_rows += amplitude * a[:, None] * (basis.root @ m)
     here = ExpectedTerm(at, variance, sites.weight)
     found = parameter_gradients(here, observed.potential, slice(0, len(at)), sites.weight) if names else {}
     template = basis.setting.likelihood.template
     vectors = {name: np.ndim(template.value_of(name)) for name in names}
     return RowSlopes(
-        *pull(kernel, X, basis.Z, by_rows),
-        amplitude * pull_diagonal(kernel, X, b),
-        a @ h,
-        gram(h, b),
+        *kernel_slopes(X, h, a, b, basis, m, outer),
         tuple(found[name] if vectors[name] else np.sum(found[name]) for name in names),
         np.stack([-2.0 * b, a - 2.0 * b * x]),
     )
+
+
+def kernel_slopes(X: Array, h: Array, a: Array, b: Array, basis: Basis, m: Array, outer: Array) -> tuple[Array, ...]:
+    """The first five sums of `RowSlopes`, from ∂⟨log φ_n⟩ in mean and variance; `outer` is (S − I)L⁻¹."""
+    kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
+    # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row
+    by_rows = h @ outer
+    by_rows *= 2.0 * amplitude * b[:, None]
+    by_rows += amplitude * a[:, None] * (basis.root @ m)
+    return (*pull(kernel, X, basis.Z, by_rows), amplitude * pull_diagonal(kernel, X, b), a @ h, gram(h, b))
 
 
 def stand_in_sums(block: Block, reading: KernelRows, stand_ins: Array, rows: int) -> tuple[Array, Array]:
@@ -332,22 +356,32 @@ class InducingFunction:
         return replace(self, posterior=posterior)
 
     def start_at(self, basis: Basis, blocks: Blocks, model: Model) -> Posterior | None:
-        """Where to start in another basis: from the stand-ins of the same rows, or from this posterior's function."""
-        if self.stand_ins is None or blocks is not self.blocks or not isinstance(blocks, LocalBlocks):
+        """Where to start in another basis: from stand-ins of the same rows, or from this posterior's function."""
+        known = self._stand_ins_of(blocks, model)
+        if known is None:
             return self._scaled(self._carried(basis), count_rows(blocks) / count_rows(self.blocks))
         if isinstance(model, LatentLinearModel):
-            gamma, nu = self.stand_ins
             rows = model.sites[0].H
-            precision, linear = gram(rows, gamma), nu @ rows
+            precision, linear = gram(rows, known[0]), known[1] @ rows
         else:
-            reading = KernelRows(basis, self.one)
-            precision, linear = blocks.total(stand_in_sums, reading, self.stand_ins, blocks.rows)
+            assert isinstance(blocks, LocalBlocks)  # others keep no stand-ins
+            precision, linear = blocks.total(stand_in_sums, KernelRows(basis, self.one), known, blocks.rows)
         precision[np.diag_indices(len(linear))] += 1.0
         try:
             found = cholesky(precision)
         except ValueError:
             return self._carried(basis)
         return self._replaced(found.solve(linear), found)
+
+    def _stand_ins_of(self, blocks: Blocks, model: Model) -> Array | None:
+        """γ and ν of some rows: those kept, or those that this function has at rows in memory."""
+        if self.stand_ins is not None and blocks is self.blocks and isinstance(blocks, LocalBlocks):
+            return self.stand_ins
+        if not isinstance(model, LatentLinearModel) or not isinstance(blocks, LocalBlocks) or not model.log_concave:
+            return None
+        means, variances = self.marginals(blocks.whole.X)
+        _, a, b = model.sites[0].potential.expected_log(means, variances)
+        return np.stack([-2.0 * b, a - 2.0 * b * (means - self.setting.mean)])
 
     def _replaced(self, mean: Array, precision: Cholesky) -> Posterior:
         structure = PrecisionCovariance(DiagonalWhitening(np.ones(len(mean))), precision)
@@ -388,10 +422,22 @@ def fit_inducing(
     """The optimum over N(m, S) at fixed parameters."""
     model = model_of(basis, blocks, one)
     known = None if start is None or model.gaussian else start.start_at(basis, blocks, model)
-    posterior = infer(model, engine, start=known, verbose=verbose)
+    posterior = _alternated(model, engine, known) or infer(model, engine, start=known, verbose=verbose)
     kind = "lower bound" if posterior.evidence_kind == "exact" else posterior.evidence_kind
     note = f"{posterior.message}; {len(basis.Z)} inducing points, whose evidence is a lower bound on the exact one"
     return InducingFunction(basis, replace(posterior, evidence_kind=kind, message=note), blocks, one)
+
+
+def _alternated(model: Model, engine: Engine, start: Posterior | None) -> Posterior | None:
+    """The optimum by alternation, where a start, rows in memory and log-concave sites allow it."""
+    if start is None or not isinstance(model, LatentLinearModel) or not model.log_concave:
+        return None
+    if not isinstance(engine, GaussianKL) or engine != GaussianKL(tol=engine.tol, max_iter=engine.max_iter):
+        return None
+    structure: Any = getattr(start.density, "structure", None)
+    if not isinstance(structure, PrecisionCovariance):
+        return None
+    return alternate(model, start.mean, structure.precision, engine.tol)
 
 
 def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
@@ -400,12 +446,12 @@ def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
     whole = blocks.whole if isinstance(blocks, LocalBlocks) else None
     if whole is None or whole.n_rows * len(basis.Z) > HELD:
         return BlockModel(LatentLinearModel([prior]), blocks, reading)
-    rows, extra = _held_rows(basis, whole.X)
+    rows, extra = held_rows(basis, whole.X)
     potential = reading.observed(whole)
     return LatentLinearModel([prior, SiteFactor(rows, potential, offset=basis.setting.mean, extra_variance=extra)])
 
 
-def _held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
+def held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
     """All rows h_n and what they leave out, made a piece at a time."""
     rows, extra = np.empty((len(X), len(basis.Z))), np.empty(len(X))
     spans = list(slices(len(X), PIECE))
@@ -434,7 +480,8 @@ def gradient_of(latent: InducingFunction) -> BoundGradient:
     names = setting.likelihood.free
     model = latent.posterior.model
     if isinstance(model, LatentLinearModel) and isinstance(latent.blocks, LocalBlocks):
-        slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, *names)
+        sites = latent.posterior.sites
+        slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, names, sites)
     else:
         slopes = tree(latent.blocks.each(slopes_of, latent.reading, m, excess, names), RowSlopes.joined)
     theta, inputs, diagonal, pulled, bent, found, stand_ins = slopes

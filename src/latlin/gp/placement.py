@@ -14,6 +14,8 @@ from latlin.numerics.arrays import Array
 Placement = Literal["conditional-variance", "k-means++"]
 #: a conditional variance below this share of the largest prior variance is explained by the inputs that stand already
 EXPLAINED = 1e-7
+#: rows among which the least explained ones are sought: so many per point, and so many at least
+PER_POINT, LEAST = 10, 2000
 
 
 def place(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
@@ -23,6 +25,9 @@ def place(how: Placement, setting: Setting, candidates: Array, count: int, rng: 
         return distinct
     if how == "k-means++":
         return _seeded(distinct, count, rng)
+    some = max(PER_POINT * count, LEAST)
+    if some < len(distinct):
+        distinct = distinct[np.sort(rng.permutation(len(distinct))[:some])]
     return distinct[conditional_variance_order(setting.kernel, distinct, count)]
 
 
