@@ -42,7 +42,7 @@ ENOUGH = 0.1
 #: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
 LEARNING_POINTS = 200
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after it
-LOOSE, SETTLED = 0.1, 1e-3
+LOOSE, SETTLED = 0.1, 2e-2
 
 
 @storable_by_arguments
