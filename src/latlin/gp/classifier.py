@@ -28,6 +28,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -41,7 +42,7 @@ LINKS: dict[str, Potential] = {
 }
 
 
-class GaussianProcessClassifier(ClassDraws, Archived, ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin, BaseEstimator):
     """Gaussian process classification with a choice of link and of engine.
 
     Parameters
