@@ -12,7 +12,7 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing, inducing_model
 from latlin.gp.alternation import alternate
 from latlin.gp.inducing import place
-from latlin.gp.inducing_model import gradient_of
+from latlin.gp.inducing_gradient import gradient_of
 from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.setting import Setting

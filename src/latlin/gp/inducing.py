@@ -19,7 +19,8 @@ from scipy.optimize import minimize
 from sklearn.cluster import kmeans_plusplus
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
-from latlin.gp.inducing_model import Basis, BoundGradient, InducingFunction, fit_inducing, gradient_of, model_of
+from latlin.gp.inducing_gradient import BoundGradient, gradient_of
+from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, model_of
 from latlin.gp.kernel_gradients import cross, diagonal
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
@@ -43,7 +44,7 @@ ENOUGH = 0.1
 #: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
 LEARNING_POINTS = 200
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after it
-LOOSE, SETTLED = 0.1, 2e-2
+LOOSE, SETTLED = 0.1, 1e-3
 
 
 @storable_by_arguments

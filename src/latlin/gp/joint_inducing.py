@@ -21,7 +21,8 @@ from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp.inducing import LOOSE, MOST, Inducing, InducingFitter, stored_fitter, take_fitter_apart
-from latlin.gp.inducing_model import HELD, Basis, BoundGradient, InducingFunction, gradient_of, held_rows
+from latlin.gp.inducing_gradient import BoundGradient, gradient_of
+from latlin.gp.inducing_model import HELD, Basis, InducingFunction, held_rows
 from latlin.gp.joint import JointLatent
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
