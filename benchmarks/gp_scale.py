@@ -228,7 +228,8 @@ def main() -> None:
     print(environment("scikit-learn", "gpytorch", "torch"))
     if options.real:
         heads = ("set", "rows", "process", "points", "held-out log density", "inside 90 % intervals", "processor s")
-        print(table(heads, [row for name in options.sets for row in real(name)]))
+        for name in options.sets:
+            print(table(heads, real(name)), flush=True)
         return
     if options.scaling:
         heads = (

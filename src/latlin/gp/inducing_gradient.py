@@ -122,7 +122,9 @@ def _slopes(
     )
 
 
-def kernel_slopes(X: Array, h: Array, a: Array, b: Array, basis: Basis, m: Array, outer: Array) -> tuple[Array, ...]:
+def kernel_slopes(
+    X: Array, h: Array, a: Array, b: Array, basis: Basis, m: Array, outer: Array
+) -> tuple[Array, Array, Array, Array, Array]:
     """The first five sums of `RowSlopes`, from ∂⟨log φ_n⟩ in mean and variance; `outer` is (S − I)L⁻¹."""
     kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
     # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row

@@ -220,7 +220,8 @@ class JointLatent:
     @staticmethod
     def _without_own(one: Any) -> tuple[Array, Array]:
         """Means and variances of a class at every row, the row's own site taken out."""
-        return cavity(*one.sites, one.posterior.mean - one.mean, one.posterior.variance, 1.0)[1:]
+        gamma, nu = one.sites
+        return cavity(gamma, nu, one.posterior.mean - one.mean, one.posterior.variance, 1.0)[1:]
 
     def with_posterior(self, posterior: Posterior) -> JointLatent:
         """The same with another word on its posteriors."""

@@ -173,7 +173,8 @@ class JointInducingFunction(JointLatent):
     def _without_own(one: Any) -> tuple[Array, Array]:
         rows, posterior = one.posterior.model.sites[0], one.posterior
         x, variance = rows.H @ posterior.mean, posterior.density.structure.project(rows.H)
-        _, mean, left = cavity(*posterior.sites, x, variance, 1.0)
+        gamma, nu = posterior.sites
+        _, mean, left = cavity(gamma, nu, x, variance, 1.0)
         return mean + rows.offset, left + rows.extra_variance
 
 
