@@ -231,7 +231,7 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     sphere = [(row, *objective.with_slope(u)) for row, u in zip(z[inside], axes.split(z[inside]), strict=True)]
     sphere = [(row, point, slope) for row, point, slope in sphere if np.isfinite(point.log_density)]
     points = [centre, *(point for _, point, _ in sphere)]
-    known = [(centre, optimum.gradient), *(rest for _, *rest in sphere), *axes.tried]
+    known = [(centre, optimum.gradient), *((point, slope) for _, point, slope in sphere), *axes.tried]
     found = _interpolated(axes, [pair for pair in known if np.isfinite(pair[0].log_density)], optimum.gradient)
     proposal = SplitProposal(axes)
     u = proposal.draw(DRAWS, 0)
