@@ -27,6 +27,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -40,7 +41,7 @@ LINKS: dict[str, Potential] = {
 }
 
 
-class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(Archived, Reported, ClassifierMixin, BaseEstimator):
     """Gaussian process classification with a choice of link and of engine.
 
     Parameters

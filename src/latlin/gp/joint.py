@@ -24,7 +24,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.gaussian_kl.class_sites import ClassesFit, fit_classes
 from latlin.inference.gaussian_kl.engine import GaussianKL
