@@ -11,16 +11,18 @@ with slopes ∂T/∂m_k = p_k and ∂T/∂v_k = ½a_k² + (½ − a_k)p_k. The e
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import log_ndtr, logsumexp
 
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import LOG_2PI, Array
 
 #: steps to the best a at most, and the difference a − p at which it is found
 STEPS, FOUND = 60, 1e-10
 #: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
-STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
+STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2 * 10**6
 #: standard deviations of a Gaussian on either side
 REACH = 8.0
+#: heights between which a row's largest term may lie for one rule; a wider row is integrated by pieces of so many nodes
+WIDE, PIECE = 200.0, 10
 
 
 def tilted_log_sum(m: Array, v: Array) -> tuple[Array, Array, Array]:
@@ -62,6 +64,12 @@ def log_expected_softmax(mean: Array, sd: Array) -> Array:
     [[0.25, 0.75]]
     """
     low, high = _ends(mean, sd)
+    wide = high - low > WIDE
+    if wide.any():
+        out = np.empty_like(mean)
+        out[~wide] = log_expected_softmax(mean[~wide], sd[~wide])
+        out[wide] = [_log_shares_of_wide_row(*row) for row in zip(mean[wide], sd[wide], strict=True)]
+        return out
     heights = STEP * np.arange(int(np.ceil(np.max(high - low, initial=0.0) / STEP)) + 1)
     z = np.arange(-REACH, REACH + 1e-9, min(0.5, STEP / max(float(np.max(sd, initial=0.0)), 1e-3)))
     rows = max(1, NUMBERS // (mean.shape[1] * len(z) * len(heights)))
@@ -88,6 +96,45 @@ def _log_shares(mean: Array, sd: Array, t: Array, z: Array) -> Array:
     below = _log_sum(log_f, axis=2)
     slope = _log_sum(log_f + drop, axis=2)
     return _log_sum(slope - below + below.sum(axis=1, keepdims=True), axis=2)
+
+
+def _log_shares_of_wide_row(mean: Array, sd: Array) -> Array:
+    """The same integral for one row whose Gaussians reach far, by pieces between places of every class.
+
+    With the noise on nodes, F_j(t) = ∫ p(g) Φ((t − m_j − g)/sd_j) dg for sd_j ≥ 1 takes as few of them as the sum over
+    f_j takes for a narrow Gaussian.
+    """
+    # a class that is narrow beyond the digits of the others is a point
+    sd = np.maximum(sd, 1e-12 * (np.ptp(mean) + sd.max()))
+    spots = np.concatenate([(mean + np.hypot(sd, 1.3) * z) for z in np.arange(-REACH, REACH + 1.0)])
+    spots = np.sort(np.concatenate([spots, mean - BELOW, mean + 2.0, mean + 6.0, mean + 15.0, mean + ABOVE]))
+    x, w = np.polynomial.legendre.leggauss(PIECE)
+    half = 0.5 * np.diff(spots)
+    t = (spots[:-1, None] + half[:, None] * (1.0 + x)).ravel()
+    weight = (half[:, None] * w).ravel()
+    below, slope = (
+        np.array(part)
+        for part in zip(*(_log_distribution(t, m, s) for m, s in zip(mean, sd, strict=True)), strict=True)
+    )
+    with np.errstate(divide="ignore"):
+        terms = np.log(weight) + slope - below + below.sum(axis=0)
+    out = logsumexp(terms, axis=1)
+    return np.asarray(out - logsumexp(out))
+
+
+def _log_distribution(t: Array, mean: float, sd: float) -> tuple[Array, Array]:
+    """log F(t) and log F′(t) of f + g, f ~ N(mean, sd²)."""
+    if sd < 1.0:
+        z = np.arange(-REACH, REACH + 1e-9, STEP)
+        drop = mean + sd * z[:, None] - t
+        log_f = -0.5 * (z * z)[:, None] - np.exp(np.minimum(drop, 700.0))
+        total = np.log(np.exp(-0.5 * z * z).sum())
+        return logsumexp(log_f, axis=0) - total, logsumexp(log_f + drop, axis=0) - total
+    g = np.arange(-BELOW, ABOVE, STEP)
+    log_p = -g - np.exp(-g)
+    log_p = (log_p - logsumexp(log_p))[:, None]
+    u = (t - mean - g[:, None]) / sd
+    return logsumexp(log_p + log_ndtr(u), axis=0), logsumexp(log_p - 0.5 * u * u, axis=0) - 0.5 * LOG_2PI - np.log(sd)
 
 
 def _log_sum(x: Array, axis: int) -> Array:
