@@ -108,7 +108,10 @@ def test_latents_are_asked_for_in_one_way(name):
         model.predict_latent(rows, return_std=True, return_cov=True)
 
 
-@pytest.mark.parametrize("name", [*LINEAR, "GaussianProcessRegressor", "AdditiveModel"])
+PROCESSES = ("GaussianProcessRegressor", "GaussianProcessClassifier", "three classes")
+
+
+@pytest.mark.parametrize("name", [*LINEAR, *PROCESSES, "AdditiveModel"])
 def test_intervals_have_columns_low_and_high(name):
     model, rows = fitted(name), TABLE if name == "AdditiveModel" else X[:7]
     wide, narrow = (np.asarray(model.predict_interval(rows, coverage=share), float) for share in (0.9, 0.5))
@@ -122,8 +125,6 @@ def test_intervals_have_columns_low_and_high(name):
 @pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
 def test_every_estimator_speaks_to_arviz(name):
     arviz = pytest.importorskip("arviz")
-    if name in ("GaussianProcessRegressor", "GaussianProcessClassifier", "three classes"):
-        pytest.skip("processes have their own test")
     more = {"X": rows_of(name)[0]} if name in FACTORS else {}
     found = fitted(name).to_arviz(20, random_state=0, **more)
     for each in found if isinstance(found, list) else [found]:
@@ -131,7 +132,7 @@ def test_every_estimator_speaks_to_arviz(name):
         assert variables.sizes["draw"] == 20
 
 
-@pytest.mark.parametrize("name", [*LINEAR, "AdditiveModel"])
+@pytest.mark.parametrize("name", [*LINEAR, *PROCESSES, "AdditiveModel"])
 def test_draws_of_the_posterior_have_one_row_each(name):
     draws = fitted(name).sample_posterior(5, random_state=0)
     assert len(draws) == 5

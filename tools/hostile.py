@@ -4,7 +4,8 @@
     python tools/hostile.py 500 2000         so many from this seed on
 
 Every model has one to two dimensions, any potential, prior, weights and offsets, rows that are dense, sparse, an
-operator or in blocks, and is given to one engine with one covariance. A refusal must be a ValueError in words. What is
+operator or in blocks, and is given to one engine with one covariance. Sites may have an extra variance, sparse priors a
+constraint, and responses be several classes of one softmax. A refusal must be a ValueError in words. What is
 fitted must hold all of:
 
 - a lower bound is at most log Z, the integral over a grid; exact evidence is log Z;
@@ -32,7 +33,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import latlin
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, covariances, engines, infer, potentials
+from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, covariances, engines, infer, potentials
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.distributed.checkpoints import digest_of
 from latlin.inference.blocks import BlockModel, Observed
@@ -58,9 +59,11 @@ ENGINES: dict[str, Callable[[int], Any]] = {
     "pattern": lambda d: engines.GaussianKL(covariances.Sparse(np.triu(np.ones((d, d))))),
     "subspace": lambda d: engines.GaussianKL("subspace", rank=1),
     "ai-kl": lambda d: engines.AffineKL(base="skew-normal", tol=1e-4),
+    "t-kl": lambda d: engines.EllipticalKL(),
+    "split": lambda d: engines.GaussianKL(components=2),
 }
 #: engines with a covariance of their own, whose optimum need not be unique
-LOCAL = ("subspace", "low-rank", "chevron")
+LOCAL = ("subspace", "low-rank", "chevron", "split")
 FACTORISED = ("mean-field", "diagonal", "block-diagonal")
 
 
@@ -126,7 +129,7 @@ KINDS: dict[str, Callable[[Array], Any]] = {
     "blocks": np.asarray,
     "sparse blocks": sparse.csr_array,
 }
-PRIORS = ("full", "diagonal", "precision", "thin", "laplace", "student", "none")
+PRIORS = ("full", "diagonal", "precision", "constrained", "thin", "laplace", "student", "none")
 #: how far above the integral on a grid a bound may be by numerical error
 SLACK = 1e-5
 
@@ -161,6 +164,7 @@ class Case:
     mean: Array
     cov: Array
     more: tuple[Any, ...] = ()
+    extra: Array | None = None
 
     @property
     def dim(self) -> int:
@@ -174,6 +178,7 @@ class Case:
     def factors(self) -> list[Any]:
         """The prior."""
         d, widths = self.dim, np.diagonal(self.cov).copy()
+        kind = "precision" if self.prior == "constrained" else self.prior
         made: dict[str, Callable[[], list[Any]]] = {
             "full": lambda: [GaussianFactor(self.mean, self.cov)],
             "diagonal": lambda: [GaussianFactor(self.mean, widths)],
@@ -183,14 +188,17 @@ class Case:
             "student": lambda: [SiteFactor(None, potentials.StudentT(4.0, self.mean, np.sqrt(widths)))],
             "none": list,
         }
-        return [*made[self.prior](), *self.more]
+        return [*made[kind](), *self.more]
 
     def in_memory(self) -> LatentLinearModel:
         """The model with all rows here."""
         kind = "dense" if "blocks" in self.kind else self.kind
         site = FAMILIES[self.family](self.y, self.scale)
-        rows = SiteFactor(KINDS[kind](self.rows), site, weight=self.weight, offset=self.offset)
-        return LatentLinearModel([*self.factors(), rows])
+        rows = SiteFactor(
+            KINDS[kind](self.rows), site, weight=self.weight, offset=self.offset, extra_variance=self.extra
+        )
+        held = [Constraint(self.cov[0], float(self.mean[0]))] if self.prior == "constrained" else []
+        return LatentLinearModel([*self.factors(), rows], constraints=held)
 
     def model(self) -> LatentLinearModel | BlockModel:
         """The model, its rows as they are to be."""
@@ -205,6 +213,7 @@ def draw(seed: int) -> Case:
     """A random case."""
     rng = np.random.default_rng(seed)
     d, n = int(rng.integers(1, 3)), int(rng.integers(1, 6))
+    prior = str(rng.choice(PRIORS, p=[0.22, 0.22, 0.1, 0.07, 0.15, 0.1, 0.05, 0.09]))
     case = Case(
         str(rng.choice(list(FAMILIES))),
         str(rng.choice(list(ENGINES))),
@@ -214,12 +223,14 @@ def draw(seed: int) -> Case:
         10.0 ** rng.uniform(-1, 1),
         rng.integers(1, 3, n).astype(float) if rng.random() < 0.3 else None,
         rng.standard_normal(n) if rng.random() < 0.3 else None,
-        str(rng.choice(PRIORS, p=[0.25, 0.25, 0.1, 0.15, 0.1, 0.05, 0.1])),
+        "full" if prior == "constrained" and d == 1 else prior,
         rng.standard_normal(d),
         10.0 ** rng.uniform(-1, 1) * (np.eye(d) + 0.3 * np.ones((d, d))),
     )
     # blocks take factors on w itself and need one
-    return replace(case, prior="full") if "blocks" in case.kind and case.prior in ("thin", "none") else case
+    if "blocks" in case.kind:
+        return replace(case, prior="full") if case.prior in ("constrained", "thin", "none") else case
+    return replace(case, extra=rng.exponential(size=n)) if rng.random() < 0.1 else case
 
 
 def fit(case: Case, **options: Any) -> Any:
@@ -236,6 +247,8 @@ def fit(case: Case, **options: Any) -> Any:
 
 def log_integral(model: LatentLinearModel, mean: Array, cov: Array) -> float:
     """log Z by a sum over a grid about a Gaussian; its tails are left out, so that it is at most log Z."""
+    if model.constraints:
+        return _log_integral_on_a_line(model, mean, cov)
     d = model.dim
     axis = np.linspace(-14.0, 14.0, 20001) if d == 1 else np.linspace(-11.0, 11.0, 501)
     # an unconverged fit may have a covariance that is singular to the last digit
@@ -249,11 +262,26 @@ def log_integral(model: LatentLinearModel, mean: Array, cov: Array) -> float:
     return top + float(np.log(np.exp(logs - top).sum())) + cell
 
 
+def _log_integral_on_a_line(model: LatentLinearModel, mean: Array, cov: Array) -> float:
+    """log Z under one constraint in two dimensions: the integral along the line."""
+    (constraint,) = model.constraints
+    a = constraint.A.toarray()[0]
+    along = np.array([-a[1], a[0]]) / np.linalg.norm(a)
+    width = np.sqrt(along @ cov @ along)
+    points = mean + width * np.linspace(-14.0, 14.0, 20001)[:, None] * along
+    logs = sum(_log_factor(factor, points) for factor in (*model.gaussians, *model.sites))
+    top = float(np.max(logs))
+    return top + float(np.log(np.exp(logs - top).sum() * 28.0 / 20000.0 * width))
+
+
 def _log_factor(factor: Any, points: Array) -> Any:
     x = points if factor.H is None else np.asarray((factor.H @ points.T).T)
     if isinstance(factor, SiteFactor):
         x = x if factor.offset is None else x + factor.offset
-        values = factor.potential.log_density(x)
+        if factor.extra_variance is None:
+            values = factor.potential.log_density(x)
+        else:
+            values = factor.potential.expected_log(x, np.broadcast_to(factor.extra_variance, x.shape)).value
         return np.sum(values if factor.weight is None else factor.weight * values, axis=1)
     size = x.shape[1]
     if factor.precision is not None:
@@ -289,6 +317,8 @@ def check_stationary(case: Case, post: Any, rng: np.random.Generator) -> None:
     """No perturbation raises a Gaussian KL bound that has converged."""
     if case.engine not in ("gkl", "diagonal") or not post.converged or "blocks" in case.kind:
         return
+    if case.prior == "constrained":  # covariances along a line have no inverse
+        return
     if post.evidence_kind == "approximation":  # squares of an operator's rows were estimated
         return
     root = np.linalg.cholesky(post.covariance())
@@ -305,17 +335,19 @@ def check_stationary(case: Case, post: Any, rng: np.random.Generator) -> None:
 def restate(case: Case, rng: np.random.Generator) -> tuple[str, Case]:
     """The same model in other words, and which."""
     order = rng.permutation(len(case.rows))
-    weight, offset = (None if part is None else part[order] for part in (case.weight, case.offset))
-    moved = replace(case, rows=case.rows[order], y=case.y[order], weight=weight, offset=offset)
+    weight, offset, extra = (None if part is None else part[order] for part in (case.weight, case.offset, case.extra))
+    moved = replace(case, rows=case.rows[order], y=case.y[order], weight=weight, offset=offset, extra=extra)
     # squares of an operator's rows are estimated where a factorised covariance needs them
     kinds = ["dense", "sparse"] if case.engine in FACTORISED or "blocks" not in case.kind else list(KINDS)
+    kinds = kinds if case.extra is None else ["dense", "sparse"]
     moved = replace(moved, kind=str(rng.choice(kinds)))
     words = rng.integers(3)
     # expectation propagation takes a site with a weight as one
     if words == 0 and weight is not None and not case.engine.endswith("ep"):
         twice = np.repeat(np.arange(len(order)), weight.astype(int))
-        offset = None if offset is None else offset[twice]
-        return "repeated sites", replace(moved, rows=moved.rows[twice], y=moved.y[twice], weight=None, offset=offset)
+        offset, extra = (None if part is None else part[twice] for part in (offset, extra))
+        repeated = replace(moved, rows=moved.rows[twice], y=moved.y[twice], weight=None, offset=offset, extra=extra)
+        return "repeated sites", repeated
     if words == 1 and case.prior in ("full", "diagonal", "precision") and not case.more:
         # w = shift + stretch ∘ v
         shift, stretch = rng.standard_normal(case.dim), np.exp(rng.standard_normal(case.dim))
@@ -353,6 +385,7 @@ def change(case: Case, rng: np.random.Generator) -> tuple[str, Case]:
         "offset": replace(case, offset=(np.zeros(n) if case.offset is None else case.offset) + 1e-3 * at),
         "scale": replace(case, scale=1.01 * case.scale),
         "family": replace(case, family=other),
+        **({} if case.extra is None else {"extra variance": replace(case, extra=case.extra + 1e-3 * at)}),
         "prior mean": replace(case, mean=case.mean + 1e-3),
         "prior scale": replace(case, cov=1.001 * case.cov),
         "factor": replace(case, more=(GaussianFactor(0.0, 100.0, dim=case.dim),)),

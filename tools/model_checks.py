@@ -2,9 +2,9 @@
 
     python tools/model_checks.py [--runs 100] [--rows 100] [--folds 0] [--only Gaussian overdispersed]
 
-Each run draws four features, half of them with effects, fits the default estimator and asks for its verdict. With
---folds 5 rows are held out as well, as the command line does, which adds coverage or calibration and the baseline. One
-line per kind of data: the share of fits that "do not fit", and the checks that failed.
+Each run draws four features, two of them with effects, which are drawn too, fits the default estimator and asks for its
+verdict. With --folds 5 rows are held out as well, as the command line does, which adds coverage or calibration and the
+baseline. One line per kind of data: the share of fits that "do not fit", and the checks that failed.
 """
 
 from __future__ import annotations

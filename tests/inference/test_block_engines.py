@@ -312,3 +312,30 @@ def test_a_chevron_goes_on_from_a_chevron_on_blocks_as_in_memory(data):
     memory, blocks = in_memory(data, "diagonal", "logit"), in_blocks(data, "diagonal", "logit", 25)
     first = infer(memory, engine)
     agree(infer(blocks, engine, start=first), infer(memory, engine, start=first), 1e-8)
+
+
+@dataclass(frozen=True)
+class SteepTimes:
+    """Times whose risk grows with the third power."""
+
+    def __call__(self, block):
+        return Observed(
+            block.X, potentials.Weibull(block.y, np.array([0.0, 0.0, 1.0])[: len(block.y)], 3.0), None, None
+        )
+
+    def kind(self):
+        return potentials.Weibull(1.0, 0.0, 3.0)
+
+
+def test_a_mode_that_is_flat_on_one_side_is_no_place_to_start_from():
+    rows = np.array([[6.4684676, 4.14101756], [0.5501477, -1.6855211], [1.16808015, -0.7548471]])
+    times = np.array([0.50923, 0.05, 1.68507])
+    prior = GaussianFactor([-0.0696, 0.9849], [1.322, 1.322])
+    blocks = LocalBlocks.of(rows, times, rows=3)
+    # the curvature at the mode leaves a Gaussian whose bound is −10¹¹⁶
+    found = infer(BlockModel(LatentLinearModel([prior]), blocks, SteepTimes()), "gkl")
+    sites = SiteFactor(rows, potentials.Weibull(times, [0.0, 0.0, 1.0], 3.0))
+    expected = infer(LatentLinearModel([prior, sites]), "gkl")
+    assert found.converged
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-5)

@@ -12,14 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
-from latlin.additive.blocks import block_problem
+from latlin.additive.blocks import BlockProblem, block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
-from latlin.additive.loo import LeaveOneOut, leave_one_out
+from latlin.additive.loo import LeaveOneOut, leave_one_out, leave_one_out_of_blocks
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
@@ -442,11 +442,15 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         Parameters
         ----------
         group : str, optional
-            A column: leave out all rows of a label at a time.
+            A column: leave out all rows of a label at a time. Its rows must be in memory.
         """
         check_is_fitted(self, "posterior_")
-        if not self._fits or self._frame is None:
-            raise ValueError("loo() needs training rows in memory: a model of a file or of blocks does not have them")
+        if not self._fits:
+            raise ValueError("loo() needs the training rows, which a model from a file does not have")
+        if isinstance(self._problem_, BlockProblem) and group is None:
+            return leave_one_out_of_blocks(self._components, self._fits, self._problem_)
+        if self._frame is None:
+            raise ValueError(f"loo({group!r}) needs the rows of a group in one place: fit to a table in memory")
         out = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, out)
 

@@ -341,7 +341,9 @@ def _choices(
 
     (coding, reference), (dates, numbers, decimal) = levelling, kinds
     references = Levelling(coding, dict(_pair(part) for words in reference or () for part in split(words)))
-    columns = (names_of(drop), names_of(categorical), tuple(split(levels)), references)
+    columns = (names_of(drop), names_of(categorical), ordered := tuple(split(levels)), references)
+    # who orders three levels or more has said that the target is ordinal
+    family = "ordinal" if family == "auto" and len(ordered) > 2 else family
     return Choices(target, family, missing, *columns, *others, names_of(dates), names_of(numbers), decimal)
 
 

@@ -273,6 +273,13 @@ class Objective:
             return point, self._differences(u) + prior
         return point, self.space.pull(u, slopes) + prior
 
+    def with_slope(self, u: Array) -> tuple[Point, Array | None]:
+        """The point, and the gradient of its log density in u where it costs no other fits."""
+        point, slopes = self._evaluated(u, True)
+        if slopes is None or not np.isfinite(point.log_density):
+            return point, None
+        return point, self.space.pull(u, slopes) + self.space.log_prior(u, volume=self.volume)[1]
+
     def held_gradient(self, point: Point, u: Array) -> Array:
         """The gradient of the log density at u with the fit of a point held."""
         prior = self.space.log_prior(u, volume=self.volume)[1]

@@ -95,7 +95,7 @@ class StickWeights:
 
     def draw_weights(self, params: Array, count: int, rng: np.random.Generator) -> Array:
         """Draws of π, of shape (count, K)."""
-        return _broken(rng.beta(*params, size=(count, params.shape[1])))
+        return _broken(rng.beta(params[0], params[1], size=(count, params.shape[1])))
 
 
 def _broken(v: Array) -> Array:

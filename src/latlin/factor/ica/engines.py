@@ -79,7 +79,7 @@ class GaussianBlock:
         means, squares, _ = self.describe(rows, state, model)
         weights = _by_source(model.family.precision, squares, state.shape, state.scale)
         precision = source_precision(state) + weights[:, :, None] * np.eye(len(state.shape))
-        return draw_gaussians(means, np.linalg.inv(precision), count, rng)
+        return draw_gaussians(means, np.asarray(np.linalg.inv(precision), dtype=float), count, rng)
 
     @staticmethod
     def _gaussians(field: Array, precision: Array, weights: Array) -> tuple[Array, Array, Array, float]:

@@ -53,7 +53,7 @@ def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | N
         L.
     start : posterior
     """
-    before, here = _prior_of(start.model), in_units(mean, whitening, start)
+    before, here = _prior_of(start.model), in_units(mean, whitening, start.density)
     if before is None or before.whitening is None or here is None or len(before.mean) != len(mean):
         return None
     # Λ̃₀ = RᵀR with R = L₀⁻¹L
@@ -69,14 +69,14 @@ def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | N
         return None
 
 
-def in_units(mean: Array, whitening: Whitening, start: Start) -> Whitened | None:
-    """The posterior as it is, in coordinates whitened by N(mean, LLᵀ); None where its covariance is singular."""
-    half = whitening.solve(start.density.covariance())
+def in_units(mean: Array, whitening: Whitening, density: Density) -> Whitened | None:
+    """A density as it is, in coordinates whitened by N(mean, LLᵀ); None where its covariance is singular."""
+    half = whitening.solve(density.covariance())
     try:
         precision = cholesky(whitening.solve(np.ascontiguousarray(half.T))).inverse()
     except ValueError:
         return None
-    return Whitened(whitening.solve(start.mean - mean), np.asfortranarray(np.triu(precision)))
+    return Whitened(whitening.solve(density.mean - mean), np.asfortranarray(np.triu(precision)))
 
 
 def _prior_of(model: Model) -> GaussianPart | None:

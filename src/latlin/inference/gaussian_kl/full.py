@@ -62,6 +62,8 @@ CLOSE_BOUND, CLOSE_MEAN = 0.05, 0.1
 MANY = 10
 #: the largest dimension for which second-order steps are tried
 SECOND_ORDER = 200
+#: the same where each product is a pass over blocks of rows, and gradients of so many tolerances that call for them
+FEW, CRAWLS = 50, 100.0
 NO_START = (
     "no start gives a finite bound: rescale the columns of H, pass start=, or use engine 'ep' if a site is −∞ somewhere"
 )
@@ -151,10 +153,28 @@ class BySums:
     form: SumForm
 
     def fit(self, task: FullTask) -> FullFit:
-        ascent = self.climb(task)
+        ascent = self.climb(task.short)
         if ascent is None:
             raise ValueError(NO_START)
+        if not ascent.converged and ascent.n_iter < task.rules.max_iter:
+            ascent = self._finish(ascent, task)
         return self.conclude(_warn(ascent))
+
+    def _finish(self, ascent: Ascent[Reached[sums.SumPlace]], task: FullTask) -> Ascent[Reached[sums.SumPlace]]:
+        """The ascent, gone on with; by second-order steps in (m, C) first where it crawls in few dimensions."""
+        now, left = ascent.state, task.rules.max_iter - ascent.n_iter
+        crawls = ascent.gradient > CRAWLS * task.rules.gradient_tol and self.form.rank <= FEW
+        if crawls:
+            density = self.form.gaussian(now.place.m, cholesky(now.place.precision))
+            newton = climb_second_order(task.model, density, replace(task.rules, max_iter=left))
+            jumped = sums.place_of(self.form, newton)
+            now = jumped if jumped is not None and jumped.bound >= now.bound else now
+        coordinates = sums.SumCoordinates.about(self.form, now.place)
+        rules = replace(task.rules, max_iter=left)
+        last = maximise_bound(coordinates, now, rules, task.verbose, warn=False)
+        trace = np.concatenate([ascent.trace, last.trace])
+        message = f"{last.message}, after {ascent.n_iter} steps{' and second-order ones' * crawls}"
+        return replace(last, trace=trace, n_iter=len(trace), message=message)
 
     def climb(self, task: FullTask) -> Ascent[Reached[sums.SumPlace]] | None:
         """The ascent, or None where no start has a finite bound."""
@@ -317,7 +337,7 @@ def _maximise(
     return maximise_bound(coordinates, start, rules, verbose, checkpoint, warn)
 
 
-def climb_second_order(model: LatentLinearModel, start: Gaussian, rules: Rules) -> Gaussian:
+def climb_second_order(model: Model, start: Gaussian, rules: Rules) -> Gaussian:
     """The Gaussian that Newton's method in (m, C) (L-BFGS where sites are not concave) reaches from `start`."""
     form = structured_form(model)
     structure = banded_triangle(form.dim, form.dim - 1)

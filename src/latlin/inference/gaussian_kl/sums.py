@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from latlin.densities.density import Density
 from latlin.inference.forms.other_prior import in_units, under_prior
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import SumForm, expected_terms, typical_terms
@@ -29,6 +30,8 @@ from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
 
 #: standard deviations from the mode at which Newton's method has prepared a Gaussian KL fit
 NEAR = 1.0
+#: gradient in standard deviations beyond which a first Gaussian is too wide, and by how much its precision grows then
+STEEP, NARROWER = 1e6, 4.0
 
 
 class SumPlace(NamedTuple):
@@ -160,14 +163,32 @@ def _inherit(form: SumForm, start: Start) -> Reached[SumPlace] | None:
     own = form.own
     form.coordinates(start.mean)  # its dimension is checked there
     found = under_prior(own.mean, own.whitening, start) if own.quadratic is None else None
-    found = found or in_units(own.mean, own.whitening, start)
+    return place_of(form, start.density) if found is None else evaluate(form, *found)
+
+
+def place_of(form: SumForm, density: Density) -> Reached[SumPlace] | None:
+    """The mean and covariance of a density as a place; None where it is none."""
+    found = in_units(form.own.mean, form.own.whitening, density)
     return None if found is None else evaluate(form, *found)
 
 
 def _expand_mode(form: SumForm, first: Array) -> Reached[SumPlace] | None:
     rough = Rules(gradient_tol=NEAR, objective_tol=np.inf, max_iter=50)
     mode = find_mode(form, first, rough, "start", warn=False, measure=lambda at: deviations_from_mode(form, at)).state
-    return evaluate(form, mode.u, mode.kept)
+    return _narrowed(form, evaluate(form, mode.u, mode.kept))
+
+
+def _narrowed(form: SumForm, found: Reached[SumPlace] | None) -> Reached[SumPlace] | None:
+    """A place, with less covariance where the bound is so steep that no step along its gradient can be represented.
+
+    Exponential sites are flat on one side: the curvature at the mode leaves a Gaussian that reaches far up the other.
+    """
+    while found is not None and found.gradient > STEEP:
+        narrower = evaluate(form, found.place.m, NARROWER * found.place.precision)
+        if narrower is None or narrower.bound <= found.bound:
+            return found
+        found = narrower
+    return found
 
 
 def _expand_centres(form: SumForm) -> Reached[SumPlace] | None:
