@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latlin.diagnostics.inference_data import inference_data
 from latlin.numerics.linalg import Array
@@ -38,10 +39,11 @@ class LatentDraws(Reported):
         return inference_data({"posterior": {"latents": draws[None]}}, coords, {"latents": ["row", "factor"]})
 
     def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
-        return draw_gaussians(*self.transform(X, return_cov=True), count, rng)  # type: ignore[attr-defined]
+        mean, cov = self.transform(X, return_cov=True)  # type: ignore[attr-defined]
+        return draw_gaussians(mean, cov, count, rng)
 
 
-def draw_gaussians(mean: Array, cov: Array, count: int, rng: np.random.Generator) -> Array:
+def draw_gaussians(mean: Array, cov: NDArray[np.floating[Any]], count: int, rng: np.random.Generator) -> Array:
     """Draws of N(mean_n, cov_n), of shape (count, n, K), by square roots; one covariance may serve every row."""
     values, vectors = np.linalg.eigh(cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
