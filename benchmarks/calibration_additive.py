@@ -1,6 +1,6 @@
 """Are the intervals of additive models right on average? Simulation-based calibration (Talts and others 2018).
 
-    python benchmarks/calibration_additive.py [--runs 400] [--engine auto] [--only groups smooth]
+    python benchmarks/calibration_additive.py [--runs 400] [--first 0] [--engine auto] [--only groups smooth]
 
 Parameters are drawn from the prior, data from the parameters, and the model is fitted: the posterior probability below
 the true value is then uniform. One line per quantity: the mean of these probabilities (½), their standard deviation
@@ -77,8 +77,8 @@ def below(model: AdditiveModel, term: str | None, place: int, truth: float) -> f
 CASES = {"groups": groups, "smooth": smooth}
 
 
-def levels_of(name: str, runs: int, engine: str) -> Iterator[Levels]:
-    for seed in range(runs):
+def levels_of(name: str, runs: int, engine: str, first: int = 0) -> Iterator[Levels]:
+    for seed in range(first, first + runs):
         yield CASES[name](np.random.default_rng(seed), engine)
 
 
@@ -101,13 +101,14 @@ def trial(name: str, runs: int) -> Trial:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--only", nargs="*", default=list(CASES))
     options = parser.parse_args()
     print("| model | quantity | mean | sd | in 50 % | in 90 % | p |")
     print("|---|---|---|---|---|---|---|")
     for name in options.only:
-        found = list(levels_of(name, options.runs, options.engine))
+        found = list(levels_of(name, options.runs, options.engine, options.first))
         for quantity in found[0]:
             u = np.array([levels[quantity] for levels in found])
             inside = "".join(f" {100 * np.mean(np.abs(u - 0.5) < 0.5 * share):.0f} |" for share in (0.5, 0.9))

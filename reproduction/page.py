@@ -123,16 +123,45 @@ def write_page(
     """Write the page `stem.md` and one CSV file per table; the paths of the page, the tables and the figures."""
     entry, body = described(stem)
     files = [_write_csv(folder / f"{table.name}.csv", table) for table in tables]
-    lines = [f"# {entry.title}", f"Source: {entry.source}", body]
+    lines = [f"# {heading(entry.title, entry.source)}", body]
     lines += [f"![{picture.alt}]({picture.path.name})" for picture in pictures]
     for table, file in zip(tables, files, strict=True):
-        lines.append(f"{table.title} ([CSV]({file.name}))\n\n{_markdown(table.columns, table.rows)}")
-    lines += ["## Theirs, ours, and why they differ", _summary(claims), _markdown(COLUMNS, map(_row, claims))]
+        lines.append(folded(f"{table.title} ([CSV]({file.name}))", _markdown(table.columns, table.rows)))
+    lines += [THEIRS_AND_OURS, folded(_summary(claims), _markdown(COLUMNS, map(_row, claims)))]
     page = folder / f"{stem}.md"
     page.write_text("\n\n".join(line for line in lines if line) + "\n", encoding="utf8")
     return [page, *files, *(picture.path for picture in pictures)]
 
 
+def heading(title: str, source: str) -> str:
+    """The title with its document.
+
+    Examples
+    --------
+    >>> heading("Table 5.2: constrained covariances", "Challis (2013)")
+    'Table 5.2 of Challis (2013): constrained covariances'
+    """
+    what, _, rest = title.partition(": ")
+    return f"{what} of {source}: {rest}"
+
+
+def folded(caption: str, table: str) -> str:
+    """A caption and its table; one of many rows is folded away, so that a page is a few screens tall.
+
+    Examples
+    --------
+    >>> folded("two rows", "| a |\\n| --- |\\n| 1 |\\n| 2 |").splitlines()[0]
+    'two rows'
+    """
+    rows = table.count("\n") - 1
+    if rows <= MOST_ROWS:
+        return f"{caption}\n\n{table}"
+    return f"{caption}\n\n<details>\n<summary>All {rows} rows</summary>\n\n{table}\n\n</details>"
+
+
+#: rows of a table that is shown open
+MOST_ROWS = 12
+THEIRS_AND_OURS = "## Theirs, ours, and why they differ"
 COLUMNS = ("what", "theirs", "ours", "agree", "why they differ, and the run that tests it")
 WORDS = {True: "yes", False: "no", None: "–"}
 

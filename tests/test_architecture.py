@@ -8,6 +8,7 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 ROOT = REPOSITORY / "src" / "latlin"
 FLOORS = {
+    "version": -1,
     "numerics": 0,
     "densities": 1,
     "diagnostics": 1,
@@ -150,3 +151,11 @@ def test_every_test_file_tests_something(path):
     tree = ast.parse(path.read_text(encoding="utf8"))
     tests = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name.startswith("test")]
     assert tests or "parametrize_with_checks" in path.read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_designs_of_points_take_their_generator_as_the_lowest_scipy_does(path):
+    """SciPy 1.13 knows `seed`; `rng` came later."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"Sobol", "Halton", "LatinHypercube"}:
+            assert "rng" not in {keyword.arg for keyword in node.keywords}, f"{path.name}:{node.lineno}"

@@ -155,6 +155,17 @@ def test_the_floor_plan_names_every_room():
     assert {room for room in rooms if not room.startswith("_")} <= plan
 
 
+@pytest.mark.parametrize("name", ["docs/developer/architecture.md", "docs/developer/extending.md"])
+def test_files_that_a_developer_page_names_exist(name):
+    folders = ("src", "tests", "benchmarks", "tools", "reproduction")
+    files = ["/" + path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for shown in re.findall(r"`([\w/{},]+\.py)`", PAGES[name].text):
+        before, _, rest = shown.partition("{")
+        middle, _, after = rest.partition("}")
+        for path in [before + part + after for part in middle.split(",")]:
+            assert any(file.endswith(f"/{path}") for file in files), path
+
+
 def test_the_benchmark_page_names_every_benchmark():
     text = PAGES["docs/benchmarks.md"].text
     files = [path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")]

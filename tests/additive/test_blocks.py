@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from latlin import engines
 from latlin.additive import AdditiveModel
 from latlin.additive import blocks as additive_blocks
 from latlin.distributed import LocalBlocks, frame_blocks
@@ -145,5 +146,27 @@ def test_mapped_columns_are_blocks(tmp_path, monkeypatch):
     model = AdditiveModel("y ~ x + (1 | g)", hyperparameters="maximise").fit(mapped)
     one = AdditiveModel("y ~ x + (1 | g)", hyperparameters="maximise").fit(frame)
     _same(one, model, 1e-7)
-    with pytest.raises(ValueError, match="training rows in memory"):
+    with pytest.raises(ValueError, match="rows of a group in one place"):
+        model.loo("g")
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_rows_in_blocks_are_left_out_where_they_are(family):
+    frame = {**_frame(family), "w": np.tile([1.0, 2.0], N // 2)}
+    manner = "integrate" if family == "gaussian" else "maximise"
+    engine = "auto" if family == "gaussian" else engines.GaussianKL(tol=1e-8)
+    options = {"family": family, "engine": engine, "hyperparameters": manner}
+    formula = "y | weights(w) ~ x + (1 | g)"
+    one = AdditiveModel(formula, **options).fit(frame).loo()
+    other = AdditiveModel(formula, **options).fit(frame_blocks(frame, rows=130)).loo()
+    assert len(other.pointwise) == N
+    for name in ("pointwise", "pit", "pareto_k", "spread"):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), atol=2e-5, err_msg=name)
+    assert other.compare(one) == pytest.approx((0.0, 0.0), abs=1e-3)
+
+
+def test_loo_of_blocks_needs_stand_ins_that_marginals_say():
+    options = {"family": "bernoulli", "engine": "laplace", "hyperparameters": "fixed"}
+    model = AdditiveModel("y ~ x + (1 | g)", **options).fit(frame_blocks(_frame("bernoulli"), rows=130))
+    with pytest.raises(ValueError, match="needs the engine 'gkl' or 'exact', got 'laplace'"):
         model.loo()

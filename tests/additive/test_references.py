@@ -1,14 +1,18 @@
 """Maximised under flat priors, additive models are those of lme4: restricted maximum likelihood.
 
 Data and answers of `lmer(..., REML=TRUE)` are those of the tests of statsmodels (statsmodels/regression/tests/results).
-Coefficients with flat priors are integrated over, which is what restricted likelihoods do.
+Coefficients with flat priors are integrated over, which is what restricted likelihoods do. Penalised regressions of
+mgcv are models with an intrinsic prior; its answers at its own smoothing parameters, which generalised cross-validation
+chose, are those of statsmodels/gam/tests/results.
 """
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.interpolate import BSpline
 
+from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.additive import AdditiveModel
 from latlin.priors import Flat
 
@@ -61,3 +65,69 @@ def test_restricted_maximum_likelihood_of_lme4(model, coefficients, variances, g
     if "sd(group:z)" in variances and groups:
         covariance = found._parts[1].covariance(found._components[0].values)
         assert covariance[0, 1] == pytest.approx(0.08897376, abs=1e-4)
+
+
+#: of the two splines: knots, smoothing parameters (normal, Poisson), and the scale of the penalty
+WEIGHT = [1953.22222222, 2118.77777778, 2275, 2383.88888889, 2515.55555556, 2757.33333333, 3016.44444444, 3208.11111111]
+SPLINES = {
+    "weight": (np.r_[[1488.0] * 4, WEIGHT, [4066.0] * 4], (0.830689464223685, 40491.3940640059), 2.44395544177397e-06),
+    "hp": (
+        np.r_[[48.0] * 4, 68, 73, 88, 101, 116, 152.28571428571428, [288.0] * 4],
+        (425.361212061649, 232455.530262537),
+        0.007945455,
+    ),
+}
+
+
+def penalised(frame, which, noise):
+    """Columns, precision, and the sums of the splines over the rows, which are zero."""
+    fixed = np.column_stack([np.ones(len(frame)), frame["gas"], frame["fwd"], frame["rwd"]])
+    blocks, penalties = [fixed], [np.zeros((4, 4))]
+    for name, (knots, smoothing, scale) in SPLINES.items():
+        basis = BSpline(knots, np.eye(len(knots) - 4), 3)
+        # second derivatives are linear between knots: two nodes of Gauss and Legendre integrate their squares
+        ends = np.unique(knots)
+        middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
+        nodes = np.concatenate([middle - half / np.sqrt(3.0), middle + half / np.sqrt(3.0)])
+        bent = basis.derivative(2)(nodes) * np.sqrt(np.tile(half, 2))[:, None]
+        blocks.append(basis(frame[name]))
+        penalties.append(smoothing[which] / scale / noise * bent.T @ bent)
+    H, Q, at = np.column_stack(blocks), np.zeros((26, 26)), 0
+    for penalty in penalties:
+        Q[at : at + len(penalty), at : at + len(penalty)] = penalty
+        at += len(penalty)
+    sums = np.zeros((2, 26))
+    sums[0, 4:16], sums[1, 16:] = blocks[1].sum(axis=0), blocks[2].sum(axis=0)
+    return H, Q, sums
+
+
+#: family, variance of the noise, coefficients and the variances of the last three
+MGCV = [
+    (
+        "normal",
+        4.70648213227865,
+        [29.62727746, -6.21365499, 1.43986598, 1.01128095],
+        [1.22625774, 0.53430888, 0.64439513, 0.68417911],
+    ),
+    (
+        "poisson",
+        1.0,
+        [3.38155197, -0.2398058, 0.03855747, 0.03087891],
+        [0.00909878, 0.00322562, 0.0056599, 0.00612031],
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "noise", "coefficients", "variances"), MGCV)
+def test_penalised_splines_of_mgcv(family, noise, coefficients, variances):
+    frame = np.genfromtxt(DATA / "cars.csv", delimiter=",", names=True)
+    H, Q, sums = penalised(frame, int(family == "poisson"), noise)
+    y = frame["city_mpg"]
+    potential = potentials.Gaussian(y, np.sqrt(noise)) if family == "normal" else potentials.Poisson(y)
+    prior = GaussianFactor(precision=Q, rank=18)
+    model = LatentLinearModel([prior, SiteFactor(H, potential)], constraints=[Constraint(sums)])
+    posterior = infer(model, "exact" if family == "normal" else "laplace")
+    np.testing.assert_allclose(H @ posterior.mean, frame[family], atol=1e-4)
+    np.testing.assert_allclose(posterior.mean[:4], coefficients, atol=1e-4)
+    # its Bayesian covariance
+    np.testing.assert_allclose(posterior.variance[:4], variances, rtol=1e-4)

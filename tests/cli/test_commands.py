@@ -205,8 +205,9 @@ def test_a_full_disk_leaves_the_old_model(model, folder, monkeypatch):
 def test_ordered_texts_need_their_order(folder, frame, tmp_path):
     grades = frame[["age"]].assign(grade=frame["grade"].map({1: "low", 2: "mid", 3: "high"}))
     grades.head(40).to_csv(tmp_path / "g.csv", index=False)
-    words = ("fit", tmp_path / "g.csv", "-t", "grade", "--family", "ordinal", "--folds", 0, "--engine", "laplace")
-    assert_told(run(*words, "--out", tmp_path / "m.latlin"), "say their order", "--levels")
+    words = ("fit", tmp_path / "g.csv", "-t", "grade", "--folds", 0, "--engine", "laplace")
+    assert_told(run(*words, "--family", "ordinal", "--out", tmp_path / "m.latlin"), "say their order", "--levels")
+    # an order says that the family is ordinal
     result = run(*words, "--levels", "low, mid, high", "--out", tmp_path / "m.latlin")
     assert result.exit_code == 0, result.output
     assert load_model(tmp_path / "m.latlin").estimator.classes_.tolist() == ["low", "mid", "high"]

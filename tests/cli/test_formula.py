@@ -10,6 +10,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli.app import app  # noqa: E402
+from latlin.cli.formula import with_writable_names  # noqa: E402
 
 
 def run(*words):
@@ -111,6 +112,15 @@ def test_mistakes_are_one_sentence(folder):
         assert result.exit_code == 1
         assert result.stderr.startswith("latlin: ")
         assert expected in result.stderr
+
+
+def test_names_with_blanks_and_signs_can_be_written():
+    frame = pandas.DataFrame({"pain before": [1.0], "a-b": [2.0], "y": [3.0]})
+    found, formulas = with_writable_names(frame, ["y ~ pain before + (1 | `a-b`)", "y ~ a-b"])
+    assert list(found.columns) == ["pain_before", "a_b", "y"]
+    assert formulas == ["y ~ pain_before + (1 | a_b)", "y ~ a-b"]
+    taken = frame.assign(pain_before=0.0)
+    assert list(with_writable_names(taken, [])[0].columns) == ["pain before", "a_b", "y", "pain_before"]
 
 
 def test_gaps_of_the_columns_of_a_formula(folder):

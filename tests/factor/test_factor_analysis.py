@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import invgamma, multivariate_normal, norm
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.decomposition import FactorAnalysis as SklearnFactorAnalysis
@@ -18,6 +19,7 @@ from latlin.factor import (
     choose_components,
 )
 from latlin.factor.analysis.batch import profile
+from latlin.factor.analysis.batch_gradient import objective
 from latlin.factor.analysis.moments import DenseMoments, RowMoments, moments
 from latlin.factor.analysis.queries import varimax
 
@@ -283,3 +285,70 @@ def test_missing_cells_switch_a_choice_to_em_and_an_end_of_the_range_is_said():
     assert (
         "raise max_components" not in FactorAnalysis("bic", method="em", max_components=3, max_iter=300).fit(X).message_
     )
+
+
+def test_batch_gradients_are_differences_and_their_ascent_meets_maximum_likelihood(wine):
+    s = moments(wine, wine.mean(axis=0))
+    rng = np.random.default_rng(0)
+    f, psi = rng.standard_normal((wine.shape[1], 2)) * np.sqrt(s.variance)[:, None], 0.5 * s.variance
+    priors = 0.8, (2.0, 0.3)
+    value, by_loadings, by_log_noise = objective(s, f, psi, *priors)
+    step = 1e-5
+    for d, k in ((0, 0), (3, 1)):
+        move = np.zeros_like(f)
+        move[d, k] = step * np.sqrt(s.variance[d])
+        up, down = (objective(s, f + sign * move, psi, *priors)[0] for sign in (1, -1))
+        assert by_loadings[d, k] * move[d, k] == pytest.approx(0.5 * (up - down), rel=1e-5)
+        turn = np.zeros_like(psi)
+        turn[d] = step
+        up, down = (objective(s, f, psi * np.exp(sign * turn), *priors)[0] for sign in (1, -1))
+        assert by_log_noise[d] * step == pytest.approx(0.5 * (up - down), rel=1e-5)
+    # every constant of the priors
+    share = psi / s.variance
+    by_scipy = norm(scale=0.8 * np.sqrt(s.variance)[:, None]).logpdf(f).sum()
+    by_scipy += (invgamma(2.0, scale=0.3).logpdf(share) - np.log(s.variance)).sum()
+    assert value - objective(s, f, psi, None, None)[0] == pytest.approx(by_scipy)
+    ml, ascent = FactorAnalysis(2).fit(wine), FactorAnalysis(2, method="batch-gradient").fit(wine)
+    assert ascent.log_likelihood_ == pytest.approx(ml.log_likelihood_, abs=1e-3)
+    assert ascent.log_prior_ == 0.0
+    np.testing.assert_allclose(ascent.noise_variance_, ml.noise_variance_, rtol=1e-2)
+    flat = FactorAnalysis(2, method="batch-gradient", noise="isotropic").fit(wine)
+    assert flat.log_likelihood_ == pytest.approx(
+        FactorAnalysis(2, noise="isotropic").fit(wine).log_likelihood_, abs=1e-2
+    )
+
+
+def test_priors_shrink_loadings_and_keep_noise_off_zero():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((40, 1)) @ np.ones((1, 6)) + rng.standard_normal((40, 6))
+    X[:, 0] = X[:, 1] + 1e-6 * rng.standard_normal(40)  # a Heywood case
+    with pytest.warns(HeywoodWarning):
+        FactorAnalysis(2, method="batch-gradient").fit(X)
+    held = FactorAnalysis(2, method="batch-gradient", noise_prior=(3.0, 0.4)).fit(X)
+    assert np.all(held.noise_variance_ > 0.02 * X.var(axis=0))
+    assert held.trace_[-1] == pytest.approx(held.log_likelihood_ + held.log_prior_)
+    assert held.score(X) * len(X) == pytest.approx(held.log_likelihood_)
+    sizes = [
+        np.linalg.norm(
+            FactorAnalysis(1, method="batch-gradient", loading_prior=t, noise_prior=(3.0, 0.4)).fit(X).components_
+        )
+        for t in (100.0, 0.3, 0.1)
+    ]
+    assert sizes[0] > sizes[1] > sizes[2]
+    # a smaller change of units changes nothing
+    one = FactorAnalysis(1, method="batch-gradient", loading_prior=0.3, noise_prior=(3.0, 0.4))
+    np.testing.assert_allclose(one.fit(10.0 * X).components_, 10.0 * clone(one).fit(X).components_, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"loading_prior": 1.0}, "loading_prior is for method='batch-gradient'"),
+        ({"method": "batch-gradient", "loading_prior": 0.0}, "loading_prior must be"),
+        ({"method": "batch-gradient", "noise_prior": 2.0}, "must be a pair"),
+        ({"method": "batch-gradient", "noise_prior": (2.0, -1.0)}, "noise_prior's scale must be"),
+    ],
+)
+def test_bad_priors(wine, options, text):
+    with pytest.raises(ValueError, match=text):
+        FactorAnalysis(1, **options).fit(wine)

@@ -9,14 +9,16 @@ import latlin
 from gp_problems import inputs, targets
 from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing_model
-from latlin.gp.inducing_model import gradient_of
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing, inducing_model
+from latlin.gp.alternation import alternate
+from latlin.gp.inducing import place
+from latlin.gp.inducing_gradient import gradient_of
 from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import Likelihood
-from latlin.gp.placement import place
 from latlin.gp.setting import Setting
 from latlin.gp.training import sample_rows
 from latlin.inference.forms.sums import SumForm
+from latlin.numerics.linalg import cholesky
 
 ROUGH = ConstantKernel(1.5) * Matern([1.0, 1.6], nu=1.5)
 NOISES = {
@@ -166,7 +168,8 @@ def test_leaving_one_out_is_a_fit_without_the_row():
         assert found[n] == pytest.approx(expected, abs=1e-8)
 
 
-def test_a_start_for_more_rows_counts_them():
+@pytest.mark.parametrize("held", [0, 2**26])
+def test_a_start_for_more_rows_counts_them(held, monkeypatch):
     """Twice the rows have twice the precision beyond the prior's, and twice the pull."""
     X = np.random.default_rng(0).uniform(-2, 2, (200, 2))
     setting, fitter = fitter_of("logit", X, observed("logit", X), X[:6])
@@ -174,10 +177,33 @@ def test_a_start_for_more_rows_counts_them():
     twice = Inducing(inputs=X[:6]).prepare(
         setting, np.tile(X, (2, 1)), np.tile(observed("logit", X), 2), fitter.engine, np.random.default_rng(0)
     )
-    start = latent.start_at(latent.basis, twice.rows, latent.posterior.model)
+    monkeypatch.setattr(inducing_model, "HELD", held)
+    start = latent.start_at(latent.basis, twice.rows, inducing_model.model_of(latent.basis, twice.rows))
     before, after = (np.linalg.inv(each.covariance()) for each in (latent.posterior, start))
     np.testing.assert_allclose(after, np.eye(6) + 2.0 * (before - np.eye(6)), rtol=1e-6)
     np.testing.assert_allclose(after @ start.mean, 2.0 * before @ latent.posterior.mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+def test_alternation_ends_at_the_optimum_of_the_engine(name):
+    X = np.random.default_rng(0).uniform(-2, 2, (400, 2))
+    y = observed(name, X)
+    setting, fitter = fitter_of(name, X, y, X[:12])
+    whole = fitter.fit(setting).posterior
+    away = cholesky(1.5 * np.linalg.inv(whole.covariance()))
+    found = alternate(whole.model, 0.7 * whole.mean, away, 1e-7)
+    assert found.converged
+    assert 1 < found.n_iter < 12
+    assert np.all(np.diff(found.trace) >= -1e-9)
+    assert found.log_evidence == pytest.approx(whole.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(found.mean, whole.mean, atol=1e-6)
+    np.testing.assert_allclose(found.covariance(), whole.covariance(), atol=1e-7)
+    for mine, theirs in zip(found.sites, whole.sites, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    again = alternate(whole.model, found.mean, found.density.structure.precision, 1e-3)
+    assert again.n_iter == 1
+    # with far too small a curvature the means go astray, which is noticed
+    assert alternate(whole.model, np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7) is None
 
 
 def test_learning_comes_near_the_exact_process():
@@ -257,7 +283,9 @@ def test_a_saved_process_answers_the_same(likelihood, tmp_path):
 def test_classes_are_one_against_the_rest(tmp_path):
     X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
     y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.7, 0.7])]
-    gp = GaussianProcessClassifier(ROUGH, approximation=Inducing(20), optimizer=None).fit(X, y)
+    gp = GaussianProcessClassifier(ROUGH, approximation=Inducing(20), optimizer=None, multi_class="one-vs-rest").fit(
+        X, y
+    )
     assert gp.score(X, y) > 0.9
     assert gp.evidence_kind_ == "lower bound"
     np.testing.assert_allclose(gp.predict_proba(X[:9]).sum(axis=1), 1.0)
@@ -359,6 +387,11 @@ def test_parameters_are_learnt_from_a_sample_and_the_posterior_from_all_rows(mon
     latent = some.processes_[0].found.latent
     again = some.processes_[0].fitter.fit(latent.setting)
     assert again.posterior.log_evidence == pytest.approx(latent.posterior.log_evidence, abs=1e-6)
+    monkeypatch.setattr(inducing, "LADDER", ((300, 10), (900, 20)))
+    monkeypatch.setattr(inducing, "LEARNING_POINTS", 20)
+    fewer = GaussianProcessClassifier(approximation=Inducing(30, learning_rows=1200), **options).fit(X, y)
+    assert "30 inducing points; parameters learnt with 20 points from 1200 of 3000 rows" in fewer.messages_[0]
+    assert fewer.log_evidence_ == pytest.approx(whole.log_evidence_, abs=5.0)
 
 
 def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):

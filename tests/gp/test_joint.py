@@ -9,7 +9,8 @@ from sklearn.datasets import load_iris
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import latlin
-from latlin.gp import GaussianProcessClassifier
+from latlin.distributed.blocks import LocalBlocks
+from latlin.gp import GaussianProcessClassifier, Inducing, inducing
 from latlin.inference.gaussian_kl.softmax import Classes, fit_softmax
 from latlin.numerics.ascent import Rules
 
@@ -99,7 +100,7 @@ def test_held_out_rows_are_predicted_as_well_as_one_against_rest(tmp_path) -> No
     [
         ({"link": "probit"}, "link 'logit', got link='probit'"),
         ({"engine": "ep"}, "Gaussian KL"),
-        ({"approximation": "vecchia"}, "exact processes only, got approximation 'vecchia'"),
+        ({"approximation": "vecchia"}, "exact processes or inducing points, got 'vecchia'"),
         ({"multi_class": "all"}, "multi_class must be one of 'auto', 'joint', 'one-vs-rest', got 'all'"),
     ],
 )
@@ -110,3 +111,54 @@ def test_what_is_refused(options, message) -> None:
         apart = fixed(PLANE, LABEL, **options, multi_class="auto")
         assert apart.multi_class_ == "one-vs-rest"
         assert "classes one against the rest" in apart.message_
+
+
+def through(points: np.ndarray, **options) -> GaussianProcessClassifier:
+    return fixed(PLANE, LABEL, approximation=Inducing(inputs=points), **options)
+
+
+def test_inducing_points_are_a_bound_below_the_exact_one_and_all_of_them_give_it() -> None:
+    exact = fixed(PLANE, LABEL)
+    bounds = [through(PLANE[:count]).log_evidence_ for count in (4, 10)]
+    assert bounds[0] < bounds[1] < exact.log_evidence_
+    every = through(PLANE)
+    assert (every.multi_class_, every.evidence_kind_) == ("joint", "lower bound")
+    assert every.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-6)
+    np.testing.assert_allclose(every.predict_proba(PLANE + 0.1), exact.predict_proba(PLANE + 0.1), atol=1e-5)
+    np.testing.assert_allclose(every.leave_one_out(), exact.leave_one_out(), atol=1e-5)
+    np.testing.assert_allclose(
+        every.log_marginal_likelihood(eval_gradient=True)[1],
+        exact.log_marginal_likelihood(eval_gradient=True)[1],
+        atol=1e-4,
+    )
+
+
+def test_the_gradient_of_few_points_is_that_of_differences(tmp_path) -> None:
+    model = through(PLANE[::3], engine=latlin.engines.GaussianKL(tol=1e-8))
+    _, slope = model.log_marginal_likelihood(eval_gradient=True)
+    theta, step = model.kernels_[0].theta, 1e-4
+    for j in range(len(theta)):
+        up, down = (model.log_marginal_likelihood(theta + side * step * np.eye(len(theta))[j]) for side in (1, -1))
+        assert slope[j] == pytest.approx((up - down) / (2 * step), abs=1e-4)
+    model.save(tmp_path / "model")
+    again = latlin.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict_proba(PLANE), model.predict_proba(PLANE), atol=1e-12)
+    np.testing.assert_allclose(again.leave_one_out(), model.leave_one_out(), atol=1e-9)
+
+
+def test_classes_learn_their_kernel_through_inducing_points_on_samples_first(monkeypatch) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.uniform(-2, 2, (900, 2))
+    label = np.digitize(rows[:, 0] * rows[:, 1] + 0.4 * rng.standard_normal(900), [-0.5, 0.5])
+    monkeypatch.setattr(inducing, "LADDER", ((200, 15), (600, 15)))
+    options = {"approximation": Inducing(25, learning_rows=400), "hyperparameters": "maximise", "random_state": 0}
+    model = GaussianProcessClassifier(KERNEL, **options).fit(rows[:600], label[:600])
+    assert model.multi_class_ == "joint"
+    assert model.converged_
+    held = model.predict_log_proba(rows[600:])[np.arange(300), label[600:]].mean()
+    apart = GaussianProcessClassifier(KERNEL, multi_class="one-vs-rest", **options).fit(rows[:600], label[:600])
+    assert held > apart.predict_log_proba(rows[600:])[np.arange(300), label[600:]].mean() - 0.02
+    told = GaussianProcessClassifier(KERNEL, optimizer=None, random_state=0, approximation=Inducing(5)).fit(
+        LocalBlocks.of(rows, label, rows=300)
+    )
+    assert "the softmax of several classes needs rows in memory, got blocks" in told.messages_[0]

@@ -156,3 +156,11 @@ def test_kernels_that_are_not_known_pair_by_pair_are_refused(kernel):
 def test_the_number_of_neighbours_is_whole():
     with pytest.raises(ValueError, match="n_neighbours"):
         Vecchia(n_neighbours=0)
+
+
+def test_the_training_array_itself_is_predicted_as_a_copy_of_it_is():
+    X = np.random.default_rng(0).random((40, 2))
+    model = GaussianProcessRegressor(ConstantKernel(1.0) * Matern(0.3, nu=1.5), approximation="vecchia", optimizer=None)
+    model.fit(X, np.sin(5 * X[:, 0]))
+    np.testing.assert_array_equal(model.predict(X), model.predict(X.copy()))
+    np.testing.assert_allclose(model.predict(X), model.posterior_.mean, atol=1e-8)

@@ -1,6 +1,8 @@
 """The page of an entry: theirs, ours, and a reason wherever they differ."""
 
 import csv
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,14 +53,38 @@ def test_a_page_counts_its_verdicts_and_keeps_its_numbers(tmp_path):
     written = write_page(tmp_path, "figure_2_2", claims, [table], [Picture(tmp_path / "x.png", "alt text")])
     assert [path.name for path in written] == ["figure_2_2.md", "numbers.csv", "x.png"]
     page = written[0].read_text(encoding="utf8")
-    assert page.startswith("# Figure 2.2: a line through")
-    assert "Source: Challis (2013)" in page
+    assert page.startswith("# Figure 2.2 of Challis (2013): a line through")
+    assert "<details>" not in page
     assert "1 of 3 agree, 1 differ (1 not explained), 1 are not compared." in page
     assert "![alt text](x.png)" in page
     assert r"| b \| c | 1 | 2 | no | not explained: no run tests it |" in page
     assert "| e | 1 | 2 | test: not met |  |" in page
     with written[1].open(encoding="utf8") as file:
         assert list(csv.reader(file)) == [["n", "value"], ["1", "0.1234567891"]]
+
+
+def test_long_tables_are_folded_and_whole(tmp_path):
+    rows = [(n, 0.5 * n) for n in range(40)]
+    claims = [Claim(f"claim {n}", "1", "1", True) for n in range(30)]
+    page = write_page(tmp_path, "figure_2_2", claims, [Table("numbers", "Some", ("n", "value"), rows)])[0]
+    text = page.read_text(encoding="utf8")
+    shown = re.sub("<details>.*?</details>", "", text, flags=re.DOTALL)
+    assert text.count("<details>") == 2
+    assert "<summary>All 40 rows</summary>" in text
+    assert "30 of 30 agree" in shown
+    assert "| 39 | 19.5 |" in text
+    assert "| 39 | 19.5 |" not in shown
+
+
+KEPT = sorted(path for path in (Path(__file__).parents[2] / "docs/reproduced").glob("*.md") if path.stem != "index")
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_kept_pages_open_with_their_document_and_are_a_few_screens_tall(path):
+    text = path.read_text(encoding="utf8")
+    assert re.match(r"# .* of \w+ \(\d{4}\)", text.partition("\n")[0])
+    assert text.count("<details>") == text.count("</details>")
+    assert len(re.sub("<details>.*?</details>", "", text, flags=re.DOTALL).splitlines()) < 80
 
 
 def test_only_entries_have_pages():

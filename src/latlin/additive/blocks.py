@@ -91,7 +91,8 @@ class BlockProblem(AdditiveProblem):
     def n_rows(self) -> int:
         return self.count
 
-    def _reading(self, values: Values) -> AdditiveReading:
+    def reading(self, values: Values) -> AdditiveReading:
+        """How blocks become sites at some values of the hyperparameters."""
         return AdditiveReading(self.read, self.parts, self.family, dict(values), self.observed.classes)
 
     @cached_property
@@ -102,7 +103,7 @@ class BlockProblem(AdditiveProblem):
             raise ValueError("rows in blocks need a prior: give some coefficient another one than Flat()")
         constraints = () if self.constraint is None else (Constraint(self.constraint),)
         own = LatentLinearModel(prior, constraints=constraints)
-        return BlockModel(own, self.blocks, self._reading(self.starts), self.digest)
+        return BlockModel(own, self.blocks, self.reading(self.starts), self.digest)
 
     @property
     def first_potential(self) -> Potential:
@@ -112,7 +113,7 @@ class BlockProblem(AdditiveProblem):
         first: BlockModel = self.first_model
         own = first.own.among([factor.with_precision(*self._precision(values)) for factor in first.own.gaussians])
         signature = f"{self.digest} {sorted(values.items())!r}"
-        return BlockModel(own, first.blocks, self._reading(values), signature, first.kept)
+        return BlockModel(own, first.blocks, self.reading(values), signature, first.kept)
 
     def fit(self, values: Values, engine: str | Engine, start: Posterior | None, checkpoint: Any = None) -> Posterior:
         return infer(self.model(values), engine, start=start, checkpoint=checkpoint)

@@ -6,6 +6,7 @@ Only arithmetic, column names and the functions listed here are understood, so t
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -100,7 +101,9 @@ def _parsed(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f"{text!r} is not an expression: {error.msg}") from error
+        apart = re.search(r"[^\W\d]\w*(?: +[^\W\d]\w*)+", text)
+        hint = f"; formulas name columns without blanks: rename {apart[0]!r}" if apart else ""
+        raise ValueError(f"{text!r} is not an expression: {error.msg}{hint}") from error
 
 
 def _value(node: ast.expr, frame: Any, text: str) -> Any:

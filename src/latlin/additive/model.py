@@ -12,14 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
-from latlin.additive.blocks import block_problem
+from latlin.additive.blocks import BlockProblem, block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import column, n_rows, with_column
 from latlin.additive.group import GroupPart
-from latlin.additive.loo import LeaveOneOut, leave_one_out
+from latlin.additive.loo import LeaveOneOut, leave_one_out, leave_one_out_of_blocks
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
@@ -28,6 +28,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import file_path, mapping, whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -35,7 +36,7 @@ from latlin.potentials.base import Potential
 DRAWS = 4000
 
 
-class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
+class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters
@@ -338,7 +339,9 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
 
     # --- predictions ----------------------------------------------------------------------------
 
-    def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
+    def _predict_latents(
+        self, frame: Any, marginal: Any
+    ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
         offset = offset_of(self._read_, frame, _some_rows(frame))
         apart = self._apart(marginal)
@@ -370,7 +373,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
         """
-        return predict.expected_response(self._asked(frame, marginal)[0], self._family, self._blank(frame))
+        return predict.expected_response(self._predict_latents(frame, marginal)[0], self._family, self._blank(frame))
 
     def predict_latent(
         self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
@@ -378,7 +381,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
-        mean, variance = predict.pooled(parts := self._asked(frame, marginal)[0])
+        mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
@@ -389,7 +392,9 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         if not (self._family.binary or self._family.ordered):
             raise AttributeError(f"family {self._family.name!r} has no classes")
         if self._family.ordered:
-            return predict.class_probabilities(self._asked(frame, marginal)[0], self._family, self._blank(frame))
+            return predict.class_probabilities(
+                self._predict_latents(frame, marginal)[0], self._family, self._blank(frame)
+            )
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])
 
@@ -402,7 +407,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
         if self._family.name == "gaussian":
-            parts = self._asked(frame, marginal)[0]
+            parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
         ends = np.quantile(draws, q, axis=0, method="inverted_cdf") if self._family.whole else np.quantile(draws, q, 0)
@@ -421,7 +426,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
 
     def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
-        parts, _, _ = self._asked(frame, marginal)
+        parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
 
@@ -437,11 +442,15 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         Parameters
         ----------
         group : str, optional
-            A column: leave out all rows of a label at a time.
+            A column: leave out all rows of a label at a time. Its rows must be in memory.
         """
         check_is_fitted(self, "posterior_")
-        if not self._fits or self._frame is None:
-            raise ValueError("loo() needs training rows in memory: a model of a file or of blocks does not have them")
+        if not self._fits:
+            raise ValueError("loo() needs the training rows, which a model from a file does not have")
+        if isinstance(self._problem_, BlockProblem) and group is None:
+            return leave_one_out_of_blocks(self._components, self._fits, self._problem_)
+        if self._frame is None:
+            raise ValueError(f"loo({group!r}) needs the rows of a group in one place: fit to a table in memory")
         out = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, out)
 

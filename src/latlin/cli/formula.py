@@ -62,6 +62,7 @@ def fit_formula(
     quiet: bool = False,
 ) -> None:
     """Fit, print what was found, and write the model."""
+    table, (formula,) = with_writable_names(table, [formula])
     with steps("Fitting", 2, quiet) as advance:
         frame, notes = filled(table, formula, missing)
         model = _fitted(frame, formula, family, engine, graph)
@@ -94,6 +95,7 @@ def compare_formulas(
     """One line per formula, best first: leave-one-out, the paired difference from the best with its error, evidence."""
     if len(formulas) < 2:
         raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
+    frame, formulas = with_writable_names(frame, formulas)
     # one table for all formulas, so that rows are the same
     frame, notes = filled(
         frame, formulas[0] + " + " + " + ".join(formula.partition("~")[2] for formula in formulas[1:]), missing
@@ -177,6 +179,19 @@ def filled(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[str]]:
     return made, [f"Missing cells: {counts}; {did}."] if gaps else []
 
 
+def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[str]]:
+    """Columns such as "pain before" under names that a formula can hold, pain_before, in the table and in formulas."""
+    names = {name: re.sub(r"\W", "_", name) for name in frame.columns if re.search(r"\W", name)}
+    names = {old: new for old, new in names.items() if new.isidentifier() and new not in frame.columns}
+    if len(set(names.values())) < len(names):
+        return frame, formulas
+    for old in sorted(names, key=len, reverse=True):
+        # a sign between words may be arithmetic: only blanks, or backquotes, make a name of them
+        written = rf"`{re.escape(old)}`" + (rf"|(?<!\w){re.escape(old)}(?!\w)" if re.fullmatch(r"[\w ]+", old) else "")
+        formulas = [re.sub(written, names[old], formula) for formula in formulas]
+    return frame.rename(columns=names), formulas
+
+
 def _named_columns(frame: Frame, words: str) -> list[str]:
     """Columns whose names occur in an expression."""
     return [name for name in frame.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
@@ -184,7 +199,7 @@ def _named_columns(frame: Frame, words: str) -> list[str]:
 
 def predict_formula(model: Additive, frame: Frame, interval: float, keep: bool) -> Frame:
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
-    estimator = model.estimator
+    estimator, (frame, _) = model.estimator, with_writable_names(frame, [])
     low, high = estimator.predict_interval(frame, interval, random_state=0).T
     found = {"prediction": estimator.predict(frame), "low": low, "high": high}
     if estimator.family == "ordinal":

@@ -75,7 +75,7 @@ def read_table(
 
 
 #: rows of a table of frequencies at most, written out
-MOST_REPEATED = 10_000_000
+MOST_REPEATED = 10**7
 
 
 def repeat_rows(frame: Frame, frequency: str) -> Frame:

@@ -22,7 +22,7 @@ from latlin.numerics.threads import share_out
 #: nanoseconds per step and squared width of a pass
 STEP = 10.0
 #: numbers in a block of right-hand sides
-NUMBERS = 4_000_000
+NUMBERS = 4 * 10**6
 #: coordinates up to which draws of a posterior with negative curvatures are made by its covariance matrix
 DENSE = 3000
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.densities.marginals import NormalMarginals
+from latlin.densities.density import NormalMarginals
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable

@@ -9,7 +9,7 @@ from latlin.numerics.arrays import Array
 
 
 def inference_data(
-    groups: Mapping[str, Mapping[str, Array]], coords: Mapping[str, Sequence[str]], dims: Mapping[str, list[str]]
+    groups: Mapping[str, Mapping[str, Array]], coords: Mapping[str, Sequence[Any]], dims: Mapping[str, list[str]]
 ) -> Any:
     """Groups of arrays, whose leading axes are (chain, draw), as ArviZ holds them.
 

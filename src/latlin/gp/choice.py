@@ -8,6 +8,8 @@ from latlin.gp.approximation import Approximation
 from latlin.gp.dense import Dense
 from latlin.gp.grid import Grid
 from latlin.gp.inducing import Inducing
+from latlin.gp.joint import Joint
+from latlin.gp.joint_inducing import JointInducing, why_not_held
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
@@ -66,3 +68,12 @@ def _resolve(wanted: Any) -> Approximation:
         raise ValueError(f"approximation must be a name or an object of latlin.gp, got {wanted!r:.80}")
     found: Approximation = wanted
     return found
+
+
+def joint_choice(choice: Choice, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
+    """All classes in one model by an exact process or by inducing points; or why not, in one sentence."""
+    if not isinstance(choice.approximation, Inducing):
+        return choice._replace(approximation=Joint()), ""
+    return choice._replace(approximation=JointInducing(choice.approximation)), why_not_held(
+        choice.approximation, n_rows, in_blocks
+    )

@@ -15,8 +15,9 @@ from latlin import potentials
 from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.choice import Choice, choose
-from latlin.gp.joint import Joint, by_class, log_probabilities, why_not_joint
+from latlin.gp.choice import Choice, choose, joint_choice
+from latlin.gp.draws import ClassDraws
+from latlin.gp.joint import by_class, log_probabilities, why_not_joint
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
@@ -27,6 +28,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -40,7 +42,7 @@ LINKS: dict[str, Potential] = {
 }
 
 
-class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin, BaseEstimator):
     """Gaussian process classification with a choice of link and of engine.
 
     Parameters
@@ -57,8 +59,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
     multi_class : {"auto", "joint", "one-vs-rest"}
         How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax of
-        all functions, with one evidence: exact processes, link "logit", Gaussian KL. "one-vs-rest" has one binary
-        process per class. "auto" is joint where that serves; `messages_` says why where it does not.
+        all functions, with one evidence: exact processes and inducing points, link "logit", Gaussian KL. "one-vs-rest"
+        has one binary process per class. "auto" is joint where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -171,7 +173,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
-        self.approximation_, together = choice.approximation, self._fits_together(engine, choice)
+        self.approximation_, together = choice.approximation, self._fits_together(engine, choice, data)
         self.multi_class_ = "joint" if together.approximation is not choice.approximation else "one-vs-rest"
         tasks = self._tasks(data)
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
@@ -186,7 +188,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         self._store([process for process, _ in found])
         return self
 
-    def _fits_together(self, engine: Engine, choice: Choice) -> Choice:
+    def _fits_together(self, engine: Engine, choice: Choice, data: Training) -> Choice:
         """All classes in one model where that is wanted and serves, else the choice as it is, with the reason."""
         if self.multi_class not in MULTI_CLASS:
             raise ValueError(
@@ -194,9 +196,10 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
             )
         if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
             return choice
-        refusal = why_not_joint(self.link, engine, choice.approximation)
+        joint, unheld = joint_choice(choice, data.n_rows, data.blocks is not None)
+        refusal = why_not_joint(self.link, engine, choice.approximation) or unheld
         if not refusal:
-            return choice._replace(approximation=Joint())
+            return joint
         if self.multi_class == "joint":
             raise ValueError(f"multi_class 'joint' cannot serve here: {refusal}; use multi_class='one-vs-rest'")
         return choice._replace(
@@ -213,7 +216,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     def _store(self, processes: list[Process | AveragedProcess]) -> None:
         self.processes_ = processes
         found = [process.found for process in processes]
-        self._of_classes = by_class(processes[0]) if self.multi_class_ == "joint" else processes
+        self._softmax = self.multi_class_ == "joint"
+        self._of_classes = by_class(processes[0]) if self._softmax else processes
         self.kernels_ = [one.setting.kernel for one in found]
         self.posteriors_ = [process.posterior for process in self._of_classes]
         evidences = np.array([posterior.log_evidence for posterior in self.posteriors_])

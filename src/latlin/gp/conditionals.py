@@ -27,7 +27,7 @@ from scipy import sparse
 from scipy.spatial import KDTree
 
 from latlin.gp.neighbours import earlier_neighbours, maximin_order
-from latlin.gp.pairs import Pairs, pair_covariances
+from latlin.gp.pairs import Evaluated, Pairs, pair_covariances
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 from latlin.numerics.threads import share_out
@@ -36,7 +36,7 @@ Index = NDArray[np.int64]
 #: small covariances that are formed together
 BLOCK = 2048
 #: numbers of pairs that are kept from one kernel to the next
-KEPT = 20_000_000
+KEPT = 2 * 10**7
 #: nanoseconds per entry of a small covariance
 ENTRY = 30.0
 #: shares of the mean prior variance that are tried on the diagonal where some small covariance is nearly singular
@@ -172,7 +172,9 @@ class Neighbourhoods:
         counts = np.sum(neighbours >= 0, axis=1)
         weights, variances = np.zeros(neighbours.shape), np.empty(len(own))
         for span, pairs in self._blocks(own, neighbours):
-            values = amplitude**2 * pair_covariances(kernel, pairs)[0].reshape(-1, _entries(neighbours.shape[1]))
+            known = self._evaluated(kernel, span, pairs) if neighbours is self.neighbours else None
+            values, _ = known or pair_covariances(kernel, pairs)
+            values = amplitude**2 * values.reshape(-1, _entries(neighbours.shape[1]))
             broken = np.zeros(len(values), np.bool_)
             arrays = (values, counts[span], jitter, new, weights[span], variances[span], broken)
             share_out(condition, len(values), ENTRY * values.shape[1], *arrays)
@@ -185,7 +187,7 @@ class Neighbourhoods:
         width = _entries(self.neighbours.shape[1])
         counts, total = np.sum(self.neighbours >= 0, axis=1), np.zeros(kernel.n_dims)
         for span, pairs in self._blocks(self.inputs, self.neighbours):
-            values, changes = pair_covariances(kernel, pairs, slopes=True)
+            values, changes = self._evaluated(kernel, span, pairs) or pair_covariances(kernel, pairs, slopes=True)
             second = moments(span).reshape(-1, width)
             pulls = np.zeros_like(second)
             arrays = (amplitude**2 * values.reshape(-1, width), counts[span], given.jitter, second, pulls)
@@ -195,12 +197,25 @@ class Neighbourhoods:
 
     def _blocks(self, own: Array, neighbours: Index) -> Iterable[tuple[slice, Pairs]]:
         """Pairs of (c(n), n), lower triangles row by row, for blocks of values; those of few inputs are kept."""
-        if own is not self.inputs or 3 * own.shape[1] * len(own) * _entries(neighbours.shape[1]) > KEPT:
+        # new inputs may be the very array of the old ones, with other neighbours
+        if neighbours is not self.neighbours or 3 * own.shape[1] * len(own) * _entries(neighbours.shape[1]) > KEPT:
             return self._made(own, neighbours)
         kept = vars(self).get("_kept")
         if kept is None:
             kept = vars(self)["_kept"] = list(self._made(own, neighbours))
         return kept
+
+    def _evaluated(self, kernel: Any, span: slice, pairs: Pairs) -> Evaluated | None:
+        """Covariances of a block of kept pairs and their slopes, of the kernel that was asked for last; else None."""
+        if "_kept" not in vars(self):
+            return None
+        last = vars(self).get("_last")
+        if last is None or last[0] != kernel:
+            last = vars(self)["_last"] = (kernel, {})
+        found: dict[int, Evaluated] = last[1]
+        if span.start not in found:
+            found[span.start] = pair_covariances(kernel, pairs, slopes=True)
+        return found[span.start]
 
     def _made(self, own: Array, neighbours: Index) -> Iterator[tuple[slice, Pairs]]:
         first, second = _triangle(neighbours.shape[1])

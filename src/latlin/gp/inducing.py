@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.cluster import kmeans_plusplus
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
-from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, gradient_of, model_of
-from latlin.gp.placement import Placement, place
+from latlin.gp.inducing_gradient import BoundGradient, gradient_of
+from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, model_of
+from latlin.gp.kernel_gradients import cross, diagonal
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
@@ -39,8 +41,10 @@ LADDER = ((2500, 100), (10_000, 200))
 FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
-#: largest gradient entry of the bound in the whitened coordinates while parameters are learnt
-LOOSE = 0.1
+#: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
+LEARNING_POINTS = 200
+#: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after it
+LOOSE, SETTLED = 0.1, 1e-3
 
 
 @storable_by_arguments
@@ -191,7 +195,11 @@ class InducingFitter:
         if not isinstance(self.options.inputs, str):
             return ((rows, len(self.Z)),)
         first = tuple(step for step in LADDER if 2 * step[0] <= rows) or ((rows, LADDER[0][1]),)
-        return (*first, (rows, FIRST if self.options.n_inducing == "auto" else self.most))
+        return (*first, (rows, FIRST if self.options.n_inducing == "auto" else self._learning_points(rows)))
+
+    def _learning_points(self, rows: int) -> int:
+        """All points where rows are few."""
+        return self.most if rows < LADDER[-1][0] else min(self.most, LEARNING_POINTS)
 
     def at_step(self, step: int, setting: Setting) -> InducingFitter:
         """The sample of a step, with inducing inputs that suit some parameters."""
@@ -204,21 +212,34 @@ class InducingFitter:
         return self.rows if rows == count_rows(self.rows) else sample_rows(self.rows, rows, seed)
 
     def fit(self, setting: Setting, start: InducingFunction | None = None, verbose: bool = False) -> InducingFunction:
-        """The optimum at fixed parameters."""
-        return fit_inducing(Basis.of(setting, self.Z), self.used, self.engine, self.one, start, verbose)
+        """The optimum at fixed parameters; a rough one on a sample, unless the engine has a tolerance of its own."""
+        tol = LOOSE if self.used is not self.rows else SETTLED if self.settled else 0.0
+        own = isinstance(self.engine, GaussianKL) and self.engine.tol != GaussianKL.tol
+        return self._fit(setting, start, 0.0 if own else tol, verbose)
+
+    def _fit(
+        self, setting: Setting, start: InducingFunction | None, tol: float, verbose: bool = False
+    ) -> InducingFunction:
+        engine = self.engine
+        if isinstance(engine, GaussianKL):
+            engine = replace(engine, tol=max(tol, engine.tol))
+        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose)
 
     def fit_with_gradient(
         self, setting: Setting, start: InducingFunction | None = None
     ) -> tuple[InducingFunction, Array]:
         """The optimum at fixed parameters, and ∂ bound/∂theta."""
-        loose = replace(self.engine, tol=max(self.engine.tol, LOOSE)) if isinstance(self.engine, GaussianKL) else None
-        latent = (replace(self, engine=loose) if loose else self).fit(setting, start)
+        latent = self._fit(setting, start, LOOSE)
         found = gradient_of(latent)
         return replace(latent, stand_ins=found.stand_ins), found.theta
 
+    def slopes(self, latent: InducingFunction) -> BoundGradient:
+        """∂ bound at an optimum, in theta and in the inducing inputs."""
+        return gradient_of(latent)
+
     def gradient(self, latent: InducingFunction) -> Array:
         """∂ bound/∂theta at an optimum."""
-        return gradient_of(latent).theta
+        return self.slopes(latent).theta
 
     def kept(self) -> dict[str, Any]:
         """What a checkpoint needs besides parameters."""
@@ -242,7 +263,17 @@ class InducingFitter:
                 return replace(self, Z=more, before=now)
         if self.options.moves and not self.moved:
             return replace(self, Z=self._moved(latent), moved=True)
-        return None if self.used is self.rows else replace(self, used=self.rows, settled=True)
+        if self.used is self.rows and len(self.Z) >= self._wanted:
+            return None
+        Z = self.Z if len(self.Z) >= self._wanted else self.placed(setting, self.most)
+        return replace(self, used=self.rows, Z=Z, settled=True)
+
+    @property
+    def _wanted(self) -> int:
+        """Points of the posterior, where these are more than those with which parameters are learnt."""
+        all_explained = len(self.Z) < self.steps[-1][1]
+        chosen = isinstance(self.options.n_inducing, str) or not isinstance(self.options.inputs, str)
+        return len(self.Z) if chosen or all_explained else self.most
 
     def _has_enough(self, latent: InducingFunction) -> bool:
         if self.before is None:
@@ -260,7 +291,7 @@ class InducingFitter:
             here = replace(self, Z=Z).fit(latent.setting, best[0])
             if here.posterior.log_evidence > best[0].posterior.log_evidence:
                 best[0] = here
-            return -here.posterior.log_evidence, -(gradient_of(here).inputs * scale).ravel()
+            return -here.posterior.log_evidence, -(self.slopes(here).inputs * scale).ravel()
 
         minimize(loss, (self.Z / scale).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.options.moves})
         return best[0].basis.Z
@@ -270,7 +301,9 @@ class InducingFitter:
         """How many points and rows there are, and why, for the message."""
         if not self.settled:
             return self._points
-        return f"{self._points}; parameters learnt from {self.steps[-1][0]} of {count_rows(self.rows)} rows"
+        rows, points = self.steps[-1]
+        fewer = f"with {points} points " if points < len(self.Z) else ""
+        return f"{self._points}; parameters learnt {fewer}from {rows} of {count_rows(self.rows)} rows"
 
     @property
     def _points(self) -> str:
@@ -289,7 +322,7 @@ def _held(blocks: Blocks) -> tuple[Array, Array] | None:
     return blocks.whole.X, blocks.whole.y
 
 
-def _take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
+def take_fitter_apart(fitter: InducingFitter) -> dict[str, Any]:
     held = _held(fitter.rows)
     X, y = held if held else (None, None)
     kept = {name: getattr(fitter, name) for name in ("options", "engine", "one")} | fitter.kept()
@@ -300,9 +333,14 @@ def _stored_rows(X: Array | None, y: Any, width: int) -> Any:
     return AbsentBlocks(width) if X is None else local_blocks(X, y)
 
 
-def _put_fitter_together(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> InducingFitter:
+def stored_fitter(X: Array | None, y: Any, width: int, Z: Array, **kept: Any) -> dict[str, Any]:
+    """Arguments of a fitter that was stored."""
     rows = _stored_rows(X, y, width)
-    return InducingFitter(rows=rows, used=rows, candidates=Z, Z=Z, settled=True, **kept)
+    return {"rows": rows, "used": rows, "candidates": Z, "Z": Z, "settled": True, **kept}
+
+
+def _put_fitter_together(**kept: Any) -> InducingFitter:
+    return InducingFitter(**stored_fitter(**kept))
 
 
 def _take_function_apart(latent: InducingFunction) -> dict[str, Any]:
@@ -316,5 +354,56 @@ def _put_function_together(basis: Basis, posterior: Posterior, one: Any, X: Arra
     return InducingFunction(basis, replace(posterior, model=model_of(basis, rows, one)), rows, one)
 
 
-storable_as(InducingFitter, _take_fitter_apart, _put_fitter_together)
+storable_as(InducingFitter, take_fitter_apart, _put_fitter_together)
 storable_as(InducingFunction, _take_function_apart, _put_function_together)
+
+
+# --- Where inducing inputs stand: at rows that the others explain least, or spread by k-means++
+
+Placement = Literal["conditional-variance", "k-means++"]
+#: a conditional variance below this share of the largest prior variance is explained by the inputs that stand already
+EXPLAINED = 1e-7
+#: rows among which the least explained ones are sought: so many per point, and so many at least
+PER_POINT, LEAST = 10, 2000
+
+
+def place(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
+    """Inducing inputs among some rows, at most `count` of them."""
+    distinct = np.unique(candidates, axis=0)
+    if len(distinct) <= count:
+        return distinct
+    if how == "k-means++":
+        return _seeded(distinct, count, rng)
+    some = max(PER_POINT * count, LEAST)
+    if some < len(distinct):
+        distinct = distinct[np.sort(rng.permutation(len(distinct))[:some])]
+    return distinct[conditional_variance_order(setting.kernel, distinct, count)]
+
+
+def conditional_variance_order(kernel: Any, candidates: Array, count: int) -> Array:
+    """Rows of largest variance given the ones before, greedily (Burt, Rasmussen and van der Wilk, 2019).
+
+    A pivoted Cholesky factorisation of the kernel matrix, of which only the chosen columns are formed; it ends early
+    where no row has a variance left.
+    """
+    left = diagonal(kernel, candidates)
+    floor, columns, chosen = EXPLAINED * float(left.max()), np.empty((count, len(candidates))), []
+    for m in range(count):
+        n = int(np.argmax(left))
+        if left[n] <= floor:
+            break
+        chosen.append(n)
+        # column m of the factor: (k_n − Σ_j<m c_j c_j[n]) / √left_n
+        row = cross(kernel, candidates[n : n + 1], candidates)[0] - columns[:m, n] @ columns[:m]
+        columns[m] = row / np.sqrt(left[n])
+        left = np.maximum(left - columns[m] ** 2, 0.0)
+        left[chosen] = 0.0
+    return np.array(chosen)
+
+
+def _seeded(candidates: Array, count: int, rng: np.random.Generator) -> Array:
+    """k-means++ on columns of unit spread."""
+    spread = candidates.std(axis=0)
+    scaled = (candidates - candidates.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    _, chosen = kmeans_plusplus(scaled, count, random_state=int(rng.integers(2**31)))
+    return candidates[chosen]

@@ -9,15 +9,10 @@ normal coordinates and sites with an extra variance,
     log Z ≥ Σ_n ⟨log φ_n(f)⟩ under N(f | μ + h_nᵀm, h_nᵀSh_n + v_n)  −  KL(N(m, S) ‖ N(0, I)),
 
 so that the optimum over N(m, S) is a full Gaussian KL fit by sums over the rows, one sum where sites are Gaussian.
-Rows h_n are made where the rows of X are, a piece at a time. At the optimum only the explicit dependence on parameters
-and inducing inputs counts (envelope theorem); with g_n = ∂bound/∂h_n = a_n m + 2b_n(S − I)h_n, a_n and b_n the
-derivatives of ⟨log φ_n⟩ in mean and variance,
+Rows h_n are made where the rows of X are, a piece at a time.
 
-    ∂bound/∂k_u(x_n) = L⁻ᵀg_n,   ∂bound/∂k(x_n, x_n) = b_n,   ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ_n g_n h_nᵀ) L⁻¹, symmetrised,
-
-where Φ keeps the lower triangle and halves the diagonal.
-
-The sites' stand-ins γ_n = −2b_n and ν_n = a_n + γ_n h_nᵀm hardly change with the kernel (they are the dual parameters
+With a_n and b_n the derivatives of ⟨log φ_n⟩ in mean and variance, the sites' stand-ins γ_n = −2b_n and
+ν_n = a_n + γ_n h_nᵀm hardly change with the kernel (they are the dual parameters
 of Adam, Chang, Khan and Solin, 2021), so that the next kernel starts from S⁻¹ = I + Σγ_n h_n h_nᵀ, S⁻¹m = Σν_n h_n.
 """
 
@@ -25,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -33,22 +28,22 @@ from scipy.linalg import lapack
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import DiagonalWhitening
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, slices, tree, widened
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, slices, widened
 from latlin.distributed.threads import side_by_side
-from latlin.gp.kernel_gradients import cross, pull, pull_diagonal
+from latlin.gp.alternation import alternate
+from latlin.gp.kernel_gradients import cross
 from latlin.gp.latent import MAX_JITTER, row_blocks
 from latlin.gp.setting import Setting
 from latlin.gp.training import count_rows
 from latlin.inference.blocks import BlockModel, Observed, pieces
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.gradient import parameter_gradients
-from latlin.inference.evidence.terms import ExpectedTerm
 from latlin.inference.forms.sites import cavity
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import Cholesky, cholesky, gram, symmetrise, times_upper
+from latlin.numerics.linalg import Cholesky, cholesky, gram, times_upper
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 
@@ -129,94 +124,11 @@ class KernelRows:
         return np.full(count, self.basis.setting.mean)
 
 
-class RowSlopes(NamedTuple):
-    """Sums over rows, of which the gradient is made, and the stand-ins of every row.
-
-    Parameters
-    ----------
-    theta, inputs : ndarray
-        Gradients by cross kernels, in the kernel's parameters and in Z.
-    diagonal : ndarray
-        Gradient by k(x_n, x_n) in the kernel's parameters.
-    pulled, bent : ndarray of shape (M,) and (M, M)
-        Σ a_n h_n and Σ b_n h_n h_nᵀ, its upper triangle.
-    likelihood : tuple of ndarray
-        Gradients in the likelihood's parameters.
-    stand_ins : ndarray of shape (2, n)
-        γ and ν, counted from the prior mean.
-    """
-
-    theta: Array
-    inputs: Array
-    diagonal: Array
-    pulled: Array
-    bent: Array
-    likelihood: tuple[Any, ...]
-    stand_ins: Array
-
-    def joined(self, other: RowSlopes) -> RowSlopes:
-        """Of both sets of rows, these first."""
-        stand_ins = np.concatenate([self.stand_ins, other.stand_ins], axis=1)
-        theta, inputs, diagonal, pulled, bent = add(self[:5], other[:5])
-        likelihood = add(self.likelihood, other.likelihood)
-        return RowSlopes(theta, inputs, diagonal, pulled, bent, likelihood, stand_ins)
-
-
-def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names: tuple[str, ...]) -> RowSlopes:
-    """The slopes of a block; `excess` is S − I."""
-    shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
-    parts = _parts(block, reading)
-    return tree((_slopes(widened(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
-
-
-def held_slopes(whole: Block, reading: KernelRows, rows: SiteFactor, m: Array, excess: Array, *names: str) -> RowSlopes:
-    """The slopes of all rows, whose h_n are in memory."""
-    shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
-    spans = list(slices(whole.n_rows, PIECE))
-    potential, offset, extra = rows.potential, rows.offset, rows.extra_variance
-    assert offset is not None  # `model_of` gives it
-    assert extra is not None
-
-    def found(span: slice) -> RowSlopes:
-        shift = np.broadcast_to(offset, span.stop - span.start)
-        here = Observed(rows.H[span], potential.select(span), None, shift, extra[span])
-        return _slopes(widened(whole.X[span]), here, *shared)
-
-    return tree(side_by_side(found, spans, len(spans)), RowSlopes.joined)
-
-
-def _slopes(
-    X: Array, observed: Observed, basis: Basis, m: Array, excess: Array, outer: Array, names: tuple[str, ...]
-) -> RowSlopes:
-    kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
-    h, sites = observed.rows, observed.sites
-    variance = np.maximum(basis.setting.diagonal(X) + np.einsum("nm,nm->n", h, h @ excess), 0.0)
-    x = h @ m
-    at = x + sites.offset
-    a, b = observed.potential.expected_log(at, variance)[1:]
-    # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row
-    by_rows = h @ outer
-    by_rows *= 2.0 * amplitude * b[:, None]
-    by_rows += amplitude * a[:, None] * (basis.root @ m)
-    here = ExpectedTerm(at, variance, sites.weight)
-    found = parameter_gradients(here, observed.potential, slice(0, len(at)), sites.weight) if names else {}
-    template = basis.setting.likelihood.template
-    vectors = {name: np.ndim(template.value_of(name)) for name in names}
-    return RowSlopes(
-        *pull(kernel, X, basis.Z, by_rows),
-        amplitude * pull_diagonal(kernel, X, b),
-        a @ h,
-        gram(h, b),
-        tuple(found[name] if vectors[name] else np.sum(found[name]) for name in names),
-        np.stack([-2.0 * b, a - 2.0 * b * x]),
-    )
-
-
 def stand_in_sums(block: Block, reading: KernelRows, stand_ins: Array, rows: int) -> tuple[Array, Array]:
     """Σ γ_n h_n h_nᵀ, its upper triangle, and Σ ν_n h_n of a block of `rows` rows, the last one shorter."""
     total: tuple[Any, ...] = (np.zeros((reading.width,) * 2, order="F"), np.zeros(reading.width))
     start = block.number * rows
-    for part in _parts(block, reading):
+    for part in kernel_parts(block, reading):
         h, span = reading.basis.rows(widened(part.X)), slice(start, start + part.n_rows)
         total = add(total, (gram(h, stand_ins[0, span]), stand_ins[1, span] @ h))
         start = span.stop
@@ -226,7 +138,7 @@ def stand_in_sums(block: Block, reading: KernelRows, stand_ins: Array, rows: int
 def leave_one_out_of(block: Block, reading: KernelRows, m: Array, excess: Array) -> Array:
     """log p(y_n | all other y) of a block's rows: the site taken out of N(m, S), then ε_n added."""
     parts = [np.zeros(0)]
-    for part in _parts(block, reading):
+    for part in kernel_parts(block, reading):
         observed = reading(part)
         h, sites = observed.rows, observed.sites
         x, variance = h @ m, np.maximum(np.einsum("nm,nm->n", h, h + h @ excess), 0.0)
@@ -243,7 +155,7 @@ def leave_one_out_of(block: Block, reading: KernelRows, m: Array, excess: Array)
     return np.concatenate(parts)
 
 
-def _parts(block: Block, reading: KernelRows) -> Any:
+def kernel_parts(block: Block, reading: KernelRows) -> Any:
     """The block a cacheful of kernel rows at a time."""
     return pieces(block, _Unread(reading.width))
 
@@ -332,22 +244,32 @@ class InducingFunction:
         return replace(self, posterior=posterior)
 
     def start_at(self, basis: Basis, blocks: Blocks, model: Model) -> Posterior | None:
-        """Where to start in another basis: from the stand-ins of the same rows, or from this posterior's function."""
-        if self.stand_ins is None or blocks is not self.blocks or not isinstance(blocks, LocalBlocks):
+        """Where to start in another basis: from stand-ins of the same rows, or from this posterior's function."""
+        known = self._stand_ins_of(blocks, model)
+        if known is None:
             return self._scaled(self._carried(basis), count_rows(blocks) / count_rows(self.blocks))
         if isinstance(model, LatentLinearModel):
-            gamma, nu = self.stand_ins
             rows = model.sites[0].H
-            precision, linear = gram(rows, gamma), nu @ rows
+            precision, linear = gram(rows, known[0]), known[1] @ rows
         else:
-            reading = KernelRows(basis, self.one)
-            precision, linear = blocks.total(stand_in_sums, reading, self.stand_ins, blocks.rows)
+            assert isinstance(blocks, LocalBlocks)  # others keep no stand-ins
+            precision, linear = blocks.total(stand_in_sums, KernelRows(basis, self.one), known, blocks.rows)
         precision[np.diag_indices(len(linear))] += 1.0
         try:
             found = cholesky(precision)
         except ValueError:
             return self._carried(basis)
         return self._replaced(found.solve(linear), found)
+
+    def _stand_ins_of(self, blocks: Blocks, model: Model) -> Array | None:
+        """γ and ν of some rows: those kept, or those that this function has at rows in memory."""
+        if self.stand_ins is not None and blocks is self.blocks and isinstance(blocks, LocalBlocks):
+            return self.stand_ins
+        if not isinstance(model, LatentLinearModel) or not isinstance(blocks, LocalBlocks) or not model.log_concave:
+            return None
+        means, variances = self.marginals(blocks.whole.X)
+        _, a, b = model.sites[0].potential.expected_log(means, variances)
+        return np.stack([-2.0 * b, a - 2.0 * b * (means - self.setting.mean)])
 
     def _replaced(self, mean: Array, precision: Cholesky) -> Posterior:
         structure = PrecisionCovariance(DiagonalWhitening(np.ones(len(mean))), precision)
@@ -388,10 +310,22 @@ def fit_inducing(
     """The optimum over N(m, S) at fixed parameters."""
     model = model_of(basis, blocks, one)
     known = None if start is None or model.gaussian else start.start_at(basis, blocks, model)
-    posterior = infer(model, engine, start=known, verbose=verbose)
+    posterior = _alternated(model, engine, known) or infer(model, engine, start=known, verbose=verbose)
     kind = "lower bound" if posterior.evidence_kind == "exact" else posterior.evidence_kind
     note = f"{posterior.message}; {len(basis.Z)} inducing points, whose evidence is a lower bound on the exact one"
     return InducingFunction(basis, replace(posterior, evidence_kind=kind, message=note), blocks, one)
+
+
+def _alternated(model: Model, engine: Engine, start: Posterior | None) -> Posterior | None:
+    """The optimum by alternation, where a start, rows in memory and log-concave sites allow it."""
+    if start is None or not isinstance(model, LatentLinearModel) or not model.log_concave:
+        return None
+    if not isinstance(engine, GaussianKL) or engine != GaussianKL(tol=engine.tol, max_iter=engine.max_iter):
+        return None
+    structure: Any = getattr(start.density, "structure", None)
+    if not isinstance(structure, PrecisionCovariance):
+        return None
+    return alternate(model, start.mean, structure.precision, engine.tol)
 
 
 def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
@@ -400,12 +334,12 @@ def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
     whole = blocks.whole if isinstance(blocks, LocalBlocks) else None
     if whole is None or whole.n_rows * len(basis.Z) > HELD:
         return BlockModel(LatentLinearModel([prior]), blocks, reading)
-    rows, extra = _held_rows(basis, whole.X)
+    rows, extra = held_rows(basis, whole.X)
     potential = reading.observed(whole)
     return LatentLinearModel([prior, SiteFactor(rows, potential, offset=basis.setting.mean, extra_variance=extra)])
 
 
-def _held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
+def held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
     """All rows h_n and what they leave out, made a piece at a time."""
     rows, extra = np.empty((len(X), len(basis.Z))), np.empty(len(X))
     spans = list(slices(len(X), PIECE))
@@ -418,33 +352,3 @@ def _held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
     for _ in side_by_side(fill, spans, len(spans)):
         pass
     return rows, extra
-
-
-class BoundGradient(NamedTuple):
-    """Of the bound in theta and in the inducing inputs, and the stand-ins of every row, which come along."""
-
-    theta: Array
-    inputs: Array
-    stand_ins: Array
-
-
-def gradient_of(latent: InducingFunction) -> BoundGradient:
-    """The gradient of the bound, with N(m, S) at its optimum: one pass."""
-    basis, setting, m, excess = latent.basis, latent.setting, latent.posterior.mean, latent.excess
-    names = setting.likelihood.free
-    model = latent.posterior.model
-    if isinstance(model, LatentLinearModel) and isinstance(latent.blocks, LocalBlocks):
-        slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, *names)
-    else:
-        slopes = tree(latent.blocks.each(slopes_of, latent.reading, m, excess, names), RowSlopes.joined)
-    theta, inputs, diagonal, pulled, bent, found, stand_ins = slopes
-    inner = np.outer(m, pulled) + 2.0 * excess @ symmetrise(bent)
-    # ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ g hᵀ) L⁻¹, and L⁻ᵀ = C⁻¹
-    half = np.tril(inner, -1) + 0.5 * np.diag(np.diagonal(inner))
-    outer = -(setting.amplitude**2) * (basis.root @ half @ basis.root.T)
-    own = pull(setting.kernel, basis.Z, basis.Z, 0.5 * (outer + outer.T))
-    of_likelihood = setting.likelihood.pull(dict(zip(names, found, strict=True)))
-    # both arguments of K_uu move with Z
-    return BoundGradient(
-        np.concatenate([theta + diagonal + own.theta, of_likelihood]), inputs + 2.0 * own.inputs, stand_ins
-    )

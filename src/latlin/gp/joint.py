@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latlin.gp.dense import Dense
+from latlin.gp.inducing import Inducing
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.process import Process
@@ -24,7 +25,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.gaussian_kl.class_sites import ClassesFit, fit_classes
 from latlin.inference.gaussian_kl.engine import GaussianKL
@@ -53,8 +54,8 @@ def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> 
         return (
             f"the softmax of several classes is fitted by Gaussian KL with a full covariance, got engine {engine!r:.60}"
         )
-    if not isinstance(approximation, Dense):
-        return f"classes are fitted together by exact processes only, got approximation {approximation.name!r}"
+    if not isinstance(approximation, Dense | Inducing):
+        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
     return ""
 
 
@@ -177,7 +178,7 @@ class JointLatent:
         Numbers of the classes.
     """
 
-    classes: tuple[Latent, ...]
+    classes: tuple[Any, ...]
     y: Array
 
     @property
@@ -213,12 +214,14 @@ class JointLatent:
 
     def leave_one_out(self) -> Array:
         """log P(label n | all other labels): the n-th site of every class taken out of its posterior."""
-        mean, variance = np.empty((2, len(self.y), len(self.classes)))
-        for k, one in enumerate(self.classes):
-            _, mean[:, k], variance[:, k] = cavity(
-                *one.sites, one.posterior.mean - one.mean, one.posterior.variance, 1.0
-            )
+        mean, variance = (np.stack(part, axis=1) for part in zip(*map(self._without_own, self.classes), strict=True))
         return log_expected_softmax(mean, np.sqrt(variance))[np.arange(len(self.y)), self.y.astype(int)]
+
+    @staticmethod
+    def _without_own(one: Any) -> tuple[Array, Array]:
+        """Means and variances of a class at every row, the row's own site taken out."""
+        gamma, nu = one.sites
+        return cavity(gamma, nu, one.posterior.mean - one.mean, one.posterior.variance, 1.0)[1:]
 
     def with_posterior(self, posterior: Posterior) -> JointLatent:
         """The same with another word on its posteriors."""

@@ -354,11 +354,18 @@ class AveragedProcess:
 
     def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
         """Joint draws of new observations, one per row."""
+        return self._drawn("sample", new, count, random_state)
+
+    def sample_latent(self, new: Array, count: int, random_state: RandomState) -> Array:
+        """Joint draws of the latent function, one per row."""
+        return self._drawn("sample_latent", new, count, random_state)
+
+    def _drawn(self, what: str, new: Array, count: int, random_state: RandomState) -> Array:
         rng = generator(random_state)
         label = rng.choice(len(self.weights), size=count, p=self.weights)
         draws = np.empty((count, len(new)))
         for k in np.unique(label):
-            draws[label == k] = self.parts[k].sample(new, int(np.sum(label == k)), rng)
+            draws[label == k] = getattr(self.parts[k], what)(new, int(np.sum(label == k)), rng)
         return draws
 
     def leave_one_out(self) -> Array:

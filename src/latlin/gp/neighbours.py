@@ -16,7 +16,7 @@ from latlin.numerics.arrays import Array
 
 Index = NDArray[np.int64]
 #: distances that the exact part of the order may cost; beyond it the order goes on in rounds
-DISTANCES = 200_000_000
+DISTANCES = 2 * 10**8
 #: a round takes inputs that are farther from those before than this share of the largest distance, and apart from
 #: each other by as much
 SHARE = 0.6

@@ -102,10 +102,14 @@ class Process:
         """log p(y_n | all other y)."""
         return self.found.latent.leave_one_out()
 
+    def sample_latent(self, new: Array, count: int, random_state: RandomState) -> Array:
+        """Joint draws of the latent function, one per row."""
+        covariance = self.covariance(new)
+        factor = cholesky(covariance, name="the covariance of the new inputs", max_jitter=1e-6).factor
+        return self.means(new) + generator(random_state).standard_normal((count, len(new))) @ factor
+
     def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
         """Joint draws of new observations, one per row."""
         rng = generator(random_state)
-        covariance = self.covariance(new)
-        factor = cholesky(covariance, name="the covariance of the new inputs", max_jitter=1e-6).factor
-        draws = self.means(new) + rng.standard_normal((count, len(new))) @ factor
+        draws = self.sample_latent(new, count, rng)
         return self.setting.likelihood.template.predictive(draws, np.zeros_like(draws)).sample(1, rng)[0]

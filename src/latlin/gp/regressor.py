@@ -14,6 +14,7 @@ from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
 from latlin.gp.choice import choose
+from latlin.gp.draws import ProcessDraws, central
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
@@ -26,12 +27,13 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, convertible, measurable, summable, visible
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
 
-class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin, BaseEstimator):
     """Gaussian process regression with a choice of noise and of engine.
 
     Parameters
@@ -225,6 +227,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     def _store(self, process: Process | AveragedProcess, table: HyperparameterTable) -> None:
         found, self.hyperparameters_, self.process_ = process.found, table, process
+        self._of_classes = [process]
         self.kernel_, self.likelihood_ = found.setting.kernel, found.setting.likelihood.template
         self.posterior_ = process.posterior
         self.log_evidence_, self.evidence_kind_ = self.posterior_.log_evidence, self.posterior_.evidence_kind
@@ -276,9 +279,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """The central interval that holds a new target with probability `coverage`: columns low and high."""
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
-        return self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
+        return self.predict_quantiles(X, central(coverage))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

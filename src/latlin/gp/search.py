@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ ACCURACY = 1e-9
 UNITS = (1e-3, 0.1)
 #: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start
 NEAR = 1.0
+#: gains by which the number of evaluations to come is judged
+RECENT = 6
 Optimizer = Callable[..., tuple[Array, float]]
 
 
@@ -56,6 +59,7 @@ class _Climb:
     units: Array | None = None
     journal: Journal | None = None
     trace: list[float] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
     last: tuple[Array, LatentFunction] | None = None
     best: tuple[float, Array, LatentFunction | None] = (-np.inf, np.zeros(0), None)
 
@@ -75,7 +79,7 @@ class _Climb:
             raise ValueError(f"the evidence or its gradient is not finite at theta = {theta}")
         self.last = (np.array(theta), latent)
         self.trace.append(value)
-        self.bar.advance(f"log evidence {value:.6g}")
+        self.bar.advance(f"log evidence {value:.6g}, {self._time_left()}")
         log_prior, pull = (0.0, 0.0) if self.space is None else self.space.log_prior(theta, volume=False)
         total = value + log_prior
         if total > self.best[0]:
@@ -83,6 +87,13 @@ class _Climb:
             if self.journal is not None:
                 self.journal.note(theta, self.fitter)
         return (-total, -(slope + pull)) if eval_gradient else -total
+
+    def _time_left(self) -> str:
+        """How long this search will take yet, by the seconds of an evaluation so far."""
+        left = evaluations_left(self.trace, getattr(self.fitter, "accuracy", ACCURACY))
+        if left is None:
+            return "time left unknown"
+        return f"about {left * (time.perf_counter() - self.began) / len(self.trace):.0f} s left"
 
     def _nearby(self, theta: Array) -> LatentFunction | None:
         """The last latent function if it is near enough to start from; a far one is worse than none."""
@@ -94,6 +105,23 @@ class _Climb:
         """A wall where the engine has no answer, so that a line search turns back to where it had one."""
         wall = -self.best[0] + 1e3 * (1.0 + abs(self.best[0]))
         return (wall, np.zeros(len(theta))) if eval_gradient else wall
+
+
+def evaluations_left(trace: list[float], accuracy: float) -> int | None:
+    """How many evaluations a search needs yet, if what it gains goes on shrinking as it did; None at its beginning.
+
+    >>> evaluations_left([-100.0, -10.0, -1.0, -0.1], accuracy=1e-3)
+    3
+    """
+    best = np.maximum.accumulate(trace)
+    gains = np.diff(best)[np.diff(best) > 0.0]
+    if len(gains) < 2:
+        return None
+    enough = accuracy * max(abs(float(best[-1])), 1.0)
+    # the mean factor between two gains, over the last few of them
+    recent = gains[-RECENT:]
+    factor = float(np.clip((recent[-1] / recent[0]) ** (1.0 / (len(recent) - 1)), 0.01, 0.9))
+    return max(int(np.ceil(np.log(max(enough, 1e-300) / recent[-1]) / np.log(factor))), 1)
 
 
 def maximise_evidence(

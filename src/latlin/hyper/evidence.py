@@ -25,8 +25,7 @@ from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import mapping, number
-from latlin.priors.base import Prior
-from latlin.priors.flat import Flat
+from latlin.priors.base import Flat, Prior
 
 # --- The gradient of the evidence in the parameters of a user's own model.
 #

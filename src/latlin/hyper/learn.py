@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from latlin.hyper import rules
-from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_of, normal_marginal, row_of
+from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
 from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
 from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
@@ -189,12 +189,12 @@ def integrate(
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
-        axes = axes_at(objective, optimum)
+        axes = axes_at(objective, optimum, sloped=chosen == "composite")
         objective.points, objective.keep = [optimum.point], True
         if chosen == "lattice":
             rule = rules.lattice(objective, axes, optimum.point)
         elif chosen == "composite":
-            rule = rules.composite(objective, axes, optimum.point)
+            rule = rules.composite(objective, axes, optimum)
         else:
             rule = rules.importance(objective, axes, random_state)
     _tell(optimum, space)
@@ -235,7 +235,12 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
     share = np.exp(logs - total)
     known = np.isfinite(density)
     u = np.stack([point.u for point in rule.points])
-    marginals = marginals_of(space, axes, u[known], density[known], share[known] / share[known].sum())
+    shares = share[known] / share[known].sum()
+    marginals = (
+        marginals_of(space, axes, u[known], density[known], shares)
+        if rule.draws is None
+        else marginals_from(space, *rule.draws)
+    )
     components = _components(space, rule, share)
     sides = _cut_off(space, u[known], density[known])
     values = {name: marginal.mean for name, marginal in marginals.items()}

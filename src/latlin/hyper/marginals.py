@@ -87,6 +87,17 @@ def marginals_of(space: Space, axes: Axes, u: Array, log_density: Array, share: 
     return found
 
 
+def marginals_from(space: Space, u: Array, weight: Array) -> dict[str, Marginal]:
+    """One marginal per hyperparameter from many weighted points u."""
+    natural = space.natural(u)
+    mean = weight @ natural
+    sd = np.sqrt(weight @ (natural - mean) ** 2)
+    return {
+        member.name: _tabulated(member, u[:, j], weight, float(mean[j]), float(sd[j]))
+        for j, member in enumerate(space.members)
+    }
+
+
 def normal_marginal(member: Hyperparameter, u: float, sd: float) -> Marginal:
     """The marginal when the coordinate is normal about an optimum."""
     z = np.linspace(-5.0, 5.0, 401)

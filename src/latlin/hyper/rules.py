@@ -5,7 +5,8 @@ normal (Poisson's summation), so that a step of one standard deviation is plenty
 the density has fallen by several nat in every direction, which follows skewed and banana-shaped ones, and has wider
 steps where the density falls as that of a normal along every axis. Up to eight, the central composite design of Rue,
 Martino and Chopin (2009, §6.5): the centre and points on a sphere that integrate the second moments of a normal.
-Beyond, importance sampling (`latlin.hyper.rules`).
+Between them the log density is interpolated (`latlin.hyper.surrogate`), which gives the integral and the moments of
+skewed densities, and the weights of the points are changed until they have these moments. Beyond, importance sampling.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
 from latlin.hyper.optimum import Optimum, hessian_at
 from latlin.hyper.space import Objective, Point
+from latlin.hyper.surrogate import LogDensity, log_density_from
 from latlin.numerics.arrays import LOG_2PI, Array
 
 # --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
@@ -50,12 +53,15 @@ class Axes:
         Columns are axes, as long as one standard deviation.
     up, down : ndarray of shape (m,)
         Scales for z above and below zero.
+    tried : tuple of pairs
+        Points at which the scales were measured, with gradients of the log density in u where these are known.
     """
 
     centre: Array
     basis: Array
     up: Array
     down: Array
+    tried: tuple[tuple[Point, Array | None], ...] = ()
 
     @property
     def log_volume(self) -> float:
@@ -75,9 +81,13 @@ class Axes:
         """u at rows of z, with one scale per axis."""
         return self.centre + (z * self.even) @ self.basis.T
 
+    def unscaled(self, u: Array) -> Array:
+        """t of rows of u, with u = centre + E t."""
+        return np.asarray(np.linalg.solve(self.basis, (np.atleast_2d(u) - self.centre).T).T)
+
     def standard(self, u: Array) -> Array:
         """z of rows of u, with a scale per direction."""
-        t = np.linalg.solve(self.basis, (np.atleast_2d(u) - self.centre).T).T
+        t = self.unscaled(u)
         return t / np.where(t >= 0.0, self.up, self.down)
 
     def log_split_normal(self, u: Array) -> Array:
@@ -88,18 +98,23 @@ class Axes:
         return constant - 0.5 * np.sum(z**2, axis=1)
 
 
-def axes_at(objective: Objective, optimum: Optimum) -> Axes:
-    """Axes from the Hessian at an optimum and the skewness along each of them."""
+def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> Axes:
+    """Axes from the Hessian at an optimum and the skewness along each of them, with gradients there if `sloped`."""
     curvature = _apart(-hessian_at(objective, optimum.u)[0], optimum)
     values, vectors = np.linalg.eigh(curvature)
     # a direction without curvature is as wide as a search may be
     spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
     basis = vectors * spread
     scales = np.ones((2, len(values)))
+    tried = []
     for j in range(len(values)):
         for side, sign in enumerate((1.0, -1.0)):
-            scales[side, j] = _scale(objective, optimum, sign * REACH * basis[:, j])
-    return Axes(optimum.u, basis, scales[0], scales[1])
+            u, box = optimum.u + sign * REACH * basis[:, j], objective.space.box
+            if np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
+                continue
+            tried.append(objective.with_slope(u) if sloped else (objective.at(u), None))
+            scales[side, j] = _scale(optimum.point.log_density - tried[-1][0].log_density)
+    return Axes(optimum.u, basis, scales[0], scales[1], tuple(tried))
 
 
 def _apart(curvature: Array, optimum: Optimum) -> Array:
@@ -113,11 +128,7 @@ def _apart(curvature: Array, optimum: Optimum) -> Array:
     return np.asarray(curvature * np.outer(inside, inside) + np.diag(own))
 
 
-def _scale(objective: Objective, optimum: Optimum, step: Array) -> float:
-    u, box = optimum.u + step, objective.space.box
-    if np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
-        return 1.0
-    fall = optimum.point.log_density - objective.at(u).log_density
+def _scale(fall: float) -> float:
     # −½z²/s² = −fall at z = √2
     return float(np.clip(1.0 / np.sqrt(fall), *SCALES)) if fall > 0.0 else SCALES[1]
 
@@ -131,15 +142,25 @@ NORMAL = 0.1
 HOPELESS = 1.0
 #: radius of the sphere of the composite design, in units of √m
 RADIUS = 1.15
+#: draws under an interpolated density, and levels of those at which its uncertainty is looked at
+DRAWS, LOOKS = 2**12, (np.arange(256) + 0.5) / 256
+#: sd of an interpolated log density, in nat, from which on its means may be off by more than a few hundredths of an sd
+UNSURE = 0.5
+#: of squared differences between moments beside those of weights
+PENALTY = 1e3
 
 
 class Rule(NamedTuple):
-    """Points and log weights: ∫ p(u) du ≈ Σ exp(log_weights + log_density); `error` is that of the logarithm."""
+    """Points and log weights: ∫ p(u) du ≈ Σ exp(log_weights + log_density); `error` is that of the logarithm.
+
+    `draws` are many weighted points u, where the rule has such: (N, m) and (N,).
+    """
 
     points: list[Point]
     log_weights: Array
     error: float
     message: str
+    draws: tuple[Array, Array] | None = None
 
 
 def _is_normal(axes: Axes) -> bool:
@@ -201,31 +222,80 @@ def _lattice_error(known: dict[tuple[int, ...], Point], fall: float, top: float)
     return float(abs(np.log(halved / total)) + edge)
 
 
-def composite(objective: Objective, axes: Axes, centre: Point) -> Rule:
-    """Evaluate on a central composite design, stretched by the scale of each direction."""
-    m = len(axes.centre)
-    design = np.concatenate([np.eye(m) * np.sqrt(m), -np.eye(m) * np.sqrt(m), _corners(m)]) * RADIUS
+def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
+    """Evaluate on a central composite design, stretched by the scale of each direction, and interpolate."""
+    m, centre = len(axes.centre), optimum.point
+    z = np.concatenate([np.eye(m) * np.sqrt(m), -np.eye(m) * np.sqrt(m), _corners(m)]) * RADIUS
     low, high = objective.space.box.T
-    u = axes.split(design)
-    beyond = np.any((u < low) | (u > high), axis=1)
-    nowhere = Point(axes.centre, -np.inf, -np.inf, None)
-    points = [centre, *(nowhere if out else objective.at(row) for row, out in zip(u, beyond, strict=True))]
-    # under N(0, I): Σ weights = 1 and Σ weights z_j² = 1
-    outer = 1.0 / (len(design) * RADIUS**2)
-    weights = np.log(np.array([1.0 - 1.0 / RADIUS**2, *np.full(len(design), outer)]))
-    z = np.concatenate([np.zeros((1, m)), design])
-    # ∫ p du = ∫ N(z) [p(u(z)) |du/dz| / N(z)] dz; on an axis plane the two scales are averaged
-    scales = np.where(z > 0.0, axes.up, np.where(z < 0.0, axes.down, axes.even))
-    log_normal = -0.5 * m * LOG_2PI - 0.5 * np.sum(z**2, axis=1)
-    log_weights = weights + np.log(scales).sum(axis=1) + axes.log_volume - log_normal
-    # how far the sum has moved from the integral of the split normal with the height of the centre
-    moved = logsumexp(log_weights + [p.log_density for p in points]) - centre.log_density
-    error = float(abs(moved + axes.log_split_normal(axes.centre[None])[0]))
-    message = f"a design of {len(points)} points"
-    if not _is_normal(axes):
-        # measured on gamma densities of a few degrees of freedom in the logarithms of their numbers
-        message += " (they are skewed: their means may be off by a tenth of a standard deviation)"
-    return Rule(points, log_weights, error, message)
+    inside = np.all((axes.split(z) >= low) & (axes.split(z) <= high), axis=1)
+    sphere = [(row, *objective.with_slope(u)) for row, u in zip(z[inside], axes.split(z[inside]), strict=True)]
+    sphere = [(row, point, slope) for row, point, slope in sphere if np.isfinite(point.log_density)]
+    points = [centre, *(point for _, point, _ in sphere)]
+    known = [(centre, optimum.gradient), *((point, slope) for _, point, slope in sphere), *axes.tried]
+    found = _interpolated(axes, [pair for pair in known if np.isfinite(pair[0].log_density)], optimum.gradient)
+    proposal = SplitProposal(axes)
+    u = proposal.draw(DRAWS, 0)
+    logs = np.where(np.all((u >= low) & (u <= high), axis=1), _capped(found, axes, u), -np.inf)
+    logs -= proposal.log_density(u)
+    total = float(logsumexp(logs))
+    share = np.exp(logs - total)
+    # where the interpolation is unsure, and what the draws leave open
+    unsure = found.covariance(axes.unscaled(u[np.searchsorted(np.cumsum(share), LOOKS)]))
+    open_part = max(float(unsure.mean()), 0.0) + max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
+    error = 2.0 * float(np.sqrt(open_part))
+    typical = float(np.sqrt(max(float(np.diagonal(unsure).mean()), 0.0)))
+    first = np.array([1.0 - 1.0 / RADIUS**2, *np.full(len(sphere), 1.0 / (len(z) * RADIUS**2))])
+    # the design's own weights: p(u) |du/dz| / N(z)
+    ratio = [point.log_density + 0.5 * float(row @ row) + _log_stretch(axes, row) for row, point, _ in sphere]
+    start = first * np.exp(
+        np.array([centre.log_density + _log_stretch(axes, np.zeros(m)), *ratio]) - centre.log_density
+    )
+    weights = _with_moments(axes.unscaled(np.stack([point.u for point in points])), start, axes.unscaled(u), share)
+    with np.errstate(divide="ignore"):
+        log_share = np.log(weights)
+    density = np.array([point.log_density for point in points])
+    log_weights = log_share + total - np.log(DRAWS) + centre.log_density - density
+    message = f"a design of {len(known)} points"
+    if typical > UNSURE:
+        message += f" (their log density is known between these points to {typical:.1g} nat: their means may be off)"
+    return Rule(points, log_weights, error, message, (u, share))
+
+
+def _interpolated(axes: Axes, known: list[tuple[Point, Array | None]], slope: Array) -> LogDensity:
+    """The log density in t, less that of the first of the known points, which is the centre."""
+    t = axes.unscaled(np.stack([point.u for point, _ in known]))
+    density = np.array([point.log_density for point, _ in known])
+    given = [gradient for _, gradient in known if gradient is not None]
+    slopes = np.stack(given) @ axes.basis if len(given) == len(known) else None
+    return log_density_from(t, density - density[0], slopes, slope @ axes.basis)
+
+
+def _capped(found: LogDensity, axes: Axes, u: Array) -> Array:
+    """The interpolated log density, which must fall at least half as fast as that of the split normal."""
+    z = axes.standard(u)
+    return np.minimum(found(axes.unscaled(u)), -0.25 * np.sum(z**2, axis=1))
+
+
+def _log_stretch(axes: Axes, z: Array) -> float:
+    """log |du/dz| without that of E; where z is zero the two scales are averaged."""
+    return float(np.log(np.where(z > 0.0, axes.up, np.where(z < 0.0, axes.down, axes.even))).sum())
+
+
+def _with_moments(t: Array, start: Array, draws: Array, share: Array) -> Array:
+    """Weights near those at the start under which 1, t and ttᵀ have the means that they have over the draws.
+
+    min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty.
+    """
+
+    def moments(x: Array) -> Array:
+        i, j = np.triu_indices(x.shape[1])
+        return np.concatenate([np.ones((len(x), 1)), x, x[:, i] * x[:, j]], axis=1)
+
+    root = np.sqrt(start / start.sum())
+    A = PENALTY * moments(t).T * root
+    b = PENALTY * (share @ moments(draws))
+    w = root * nnls(np.concatenate([A, np.eye(len(t))]), np.concatenate([b, root]))[0]
+    return np.asarray(w / w.sum())
 
 
 def _corners(m: int) -> Array:

@@ -18,8 +18,7 @@ from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress
 from latlin.numerics.stored import storable
-from latlin.priors.base import Prior
-from latlin.priors.flat import Flat
+from latlin.priors.base import Flat, Prior
 
 #: how far a search goes from its start when no bounds are given, as a factor and as a share of an interval
 FAR, MARGIN = 1e6, 1e-6
@@ -273,6 +272,13 @@ class Objective:
         if slopes is None:
             return point, self._differences(u) + prior
         return point, self.space.pull(u, slopes) + prior
+
+    def with_slope(self, u: Array) -> tuple[Point, Array | None]:
+        """The point, and the gradient of its log density in u where it costs no other fits."""
+        point, slopes = self._evaluated(u, True)
+        if slopes is None or not np.isfinite(point.log_density):
+            return point, None
+        return point, self.space.pull(u, slopes) + self.space.log_prior(u, volume=self.volume)[1]
 
     def held_gradient(self, point: Point, u: Array) -> Array:
         """The gradient of the log density at u with the fit of a point held."""

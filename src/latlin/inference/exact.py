@@ -28,8 +28,8 @@ from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.prior import gaussian_part
-from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, needs_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
@@ -42,7 +42,7 @@ from latlin.numerics.linalg import Cholesky, cholesky, dot
 from latlin.numerics.stored import storable_by_arguments
 
 #: entries of the rows up to which singular values are taken
-DECOMPOSED = 2_000_000
+DECOMPOSED = 2 * 10**6
 IN_ONE_PASS = ", from one pass over the blocks"
 IMPROPER = "the precision of the posterior is not positive definite to working precision: rescale the columns of H"
 

@@ -50,7 +50,7 @@ SMALL = 8
 SKEWED = 60
 #: full rows of a chevron, and the number of parameters that it, or the rows of a full covariance, may have
 RANK = 50
-PARAMETERS = 20_000_000
+PARAMETERS = 2 * 10**7
 
 
 @storable_by_arguments

@@ -35,13 +35,14 @@ from latlin.linear._tables import column_of, encoded, read_rows, validated
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
 
 
-class LinearEstimator(Description, Archived, BaseEstimator):
+class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 
     A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and
@@ -273,7 +274,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _asked(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
@@ -283,7 +284,7 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
-        offset, X = column_of(self, X, "offset", offset), self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = _checks.offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
         return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype

@@ -213,7 +213,7 @@ def _which(reached: Array, names: Sequence[str]) -> dict[str, str]:
 # --- features -------------------------------------------------------------------------------------------------------
 
 #: entries of X up to which every fit looks at single features
-MOST_ENTRIES = 5_000_000
+MOST_ENTRIES = 5 * 10**6
 
 
 def checks_of_labels(X: Any, y: Any, classes: Any, names: Sequence[str]) -> list[Check]:
@@ -237,7 +237,7 @@ def checks_of_numbers(X: Any, y: Array, names: Sequence[str]) -> list[Check]:
 # --- residuals ------------------------------------------------------------------------------------------------------
 
 #: features, and entries of X, up to which every fit looks for curves; rows per unknown that this needs
-MOST_FEATURES, MOST_CELLS, ROWS_PER_UNKNOWN = 100, 1_000_000, 4
+MOST_FEATURES, MOST_CELLS, ROWS_PER_UNKNOWN = 100, 10**6, 4
 
 
 def checks_of_residuals(posterior: Posterior, design: Design, names: Sequence[str]) -> list[Check]:

@@ -199,13 +199,3 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
     if encoding.missing == "drop":
         return encoding.encode(X, "error").matrix
     return encoding.encode(X).matrix
-
-
-def factor_words(model: Any, encoding: Encoding | None) -> list[str]:
-    """What the posterior says of every column of levels as a whole."""
-    said = []
-    for name, part in ({} if encoding is None else encoding.factors).items():
-        joint = model.joint(part["features"])
-        shown = f"{joint.probability:.2g}" if np.isfinite(joint.probability) else "unknown"
-        said.append(f"{name}, compared with {part['baseline']}: joint p = {shown} ({joint.df} contrasts)")
-    return said

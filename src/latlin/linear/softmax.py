@@ -38,7 +38,7 @@ START = 0.3
 #: draws of the latents for intervals
 DRAWS = 2000
 #: numbers that are made at a time
-NUMBERS = 2_000_000
+NUMBERS = 2 * 10**6
 CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
 
 
@@ -200,7 +200,7 @@ class BayesianSoftmaxRegression(Classification):
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        X = self._asked(X)
+        X = self._check_rows(X)
         count, rng = whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         best, label = np.full((X.shape[0], count), -np.inf), np.zeros((X.shape[0], count), int)

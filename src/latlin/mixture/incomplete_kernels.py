@@ -138,7 +138,7 @@ def _slope_by_series(a: float, log_y: float, digamma_above: float) -> float:
     y = np.exp(log_y)
     term, harmonic = 1.0, 0.0
     plain, weighted = 1.0, 0.0
-    for n in range(1, 10_000_000):
+    for n in range(1, 10**7):
         term *= y / (a + n)
         harmonic += 1.0 / (a + n)
         plain += term

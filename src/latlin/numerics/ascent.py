@@ -28,7 +28,7 @@ from latlin.numerics.progress import progress
 
 
 def mix(points: Array, residuals: Array, damping: float = 1.0) -> Array:
-    """The next iterate from past points and their residuals, one a row, the newest last.
+    """The next iterate from past points and their residuals, one per row, the newest last.
 
     With differences ΔX, ΔF of consecutive rows, θ = argmin ‖f − ΔF θ‖ and the iterate is x + βf − (ΔX + βΔF) θ, β being
     the damping. A single row gives the plain step x + βf.

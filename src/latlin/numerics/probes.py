@@ -26,7 +26,7 @@ from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.stored import storable_as
 
 #: numbers that the bases of several columns may hold together
-NUMBERS = 25_000_000
+NUMBERS = 25 * 10**6
 #: steps of Lanczos' method and of conjugate gradients at most, and their relative residual
 STEPS, ACCURACY = 300, 1e-6
 
@@ -81,6 +81,16 @@ class SparseSum:
         row = np.repeat(np.arange(self.dim), np.diff(self.base.indptr))
         entries = self.base.data * scale[row] * scale[self.base.indices]
         return float(np.sum(entries[row != self.base.indices] ** 2))
+
+    def perturb(self, noise: Array, row_noise: Array, tol: float = ACCURACY, start: Array | None = None) -> Array:
+        """A⁻¹(Λ^½ε + HᵀΓ^½η), Λ being diagonal: draws of covariance A⁻¹ from standard normal ε and η.
+
+        Each factor is perturbed by its own noise, and the mode found again (Papandreou and Yuille 2010).
+        """
+        right = np.sqrt(self.base.diagonal())[:, None] * noise
+        if self._columns is not None and self.weights is not None:
+            right += self._columns @ (np.sqrt(self.weights)[:, None] * row_noise)
+        return solve_columns(self.times, right, self.diagonal, tol, STEPS, start)
 
     def solve(self, b: Array, tol: float = ACCURACY) -> Array:
         """A⁻¹b for one vector or the columns of a matrix, by conjugate gradients."""

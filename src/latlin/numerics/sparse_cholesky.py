@@ -37,7 +37,7 @@ TALL = 2000
 #: nanoseconds to look up one pair of a row in the selected inverse
 PAIR = 20.0
 #: numbers in a block of right-hand sides
-NUMBERS = 4_000_000
+NUMBERS = 4 * 10**6
 
 
 @storable

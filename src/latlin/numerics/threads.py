@@ -19,7 +19,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 #: nanoseconds of work from which a thread of its own pays; starting one and waiting for it takes about 100,000
-WORTH = 1_000_000.0
+WORTH = 1e6
 #: multiplications of a product from which a second thread of BLAS pays
 BLAS_WORTH = 2e7
 #: environment variables by which users limit the threads of compiled loops

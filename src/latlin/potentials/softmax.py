@@ -18,7 +18,7 @@ from latlin.numerics.arrays import LOG_2PI, Array
 #: steps to the best a at most, and the difference a − p at which it is found
 STEPS, FOUND = 60, 1e-10
 #: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
-STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
+STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2 * 10**6
 #: standard deviations of a Gaussian on either side
 REACH = 8.0
 #: heights between which a row's largest term may lie for one rule; a wider row is integrated by pieces of so many nodes

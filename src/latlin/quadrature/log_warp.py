@@ -125,8 +125,8 @@ class _Peak(NamedTuple):
 def peak_nodes(process: Surrogate, measure: Standard) -> PeakNodes:
     """Half of the measure, half of a Gaussian with the moments of f p, both weighted as one mixture."""
     d = measure.dim
-    u = np.clip(qmc.Sobol(d + 1, rng=np.random.default_rng(0)).random(NODES), 1e-9, 1.0 - 1e-9)
-    v = np.clip(qmc.Sobol(d, rng=np.random.default_rng(1)).random(NODES), 1e-9, 1.0 - 1e-9)
+    u = np.clip(qmc.Sobol(d + 1, seed=np.random.default_rng(0)).random(NODES), 1e-9, 1.0 - 1e-9)
+    v = np.clip(qmc.Sobol(d, seed=np.random.default_rng(1)).random(NODES), 1e-9, 1.0 - 1e-9)
     wide = measure.place(u)
     points, weights = wide, np.full(NODES, 1.0 / NODES)
     for _ in range(2):

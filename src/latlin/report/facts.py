@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-import latlin
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.report.assess import Assessment, read_checks
+from latlin.version import __version__
 
 COVERAGE = 0.9
 MOST_STEPS = 400
@@ -187,7 +187,7 @@ def gather(
         diagnosis=[(str(label), str(text)) for label, text in diagnosis],
         engines=[dict(line) for line in engines],
         assessment=assessment,
-        version=latlin.__version__,
+        version=__version__,
         checks=_checks(estimator, assessment),
         factors=[_factor(estimator, name, part) for name, part in (factors or {}).items()],
         **_way(estimator, posteriors),

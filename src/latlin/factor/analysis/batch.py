@@ -237,7 +237,7 @@ def em_fit(
     return FactorFit(mean, f.T, psi, climb.trace, climb.converged, climb.n_iter, climb.message)
 
 
-def _precision(f: Array, psi: Array) -> tuple[Cholesky, Array]:
+def precision_of(f: Array, psi: Array) -> tuple[Cholesky, Array]:
     """M = I + FᵀΨ⁻¹F factorised, and Ψ⁻¹F."""
     scaled = f / psi[:, None]
     return cholesky(np.eye(f.shape[1]) + blas.dgemm(1.0, scaled, f, trans_a=1), name="I + FᵀΨ⁻¹F"), scaled
@@ -245,7 +245,7 @@ def _precision(f: Array, psi: Array) -> tuple[Cholesky, Array]:
 
 def _maximise(state: EMState, variance: Array, isotropic: bool, floor: Array) -> tuple[Array, Array]:
     f, psi, product = state
-    m, scaled = _precision(f, psi)
+    m, scaled = precision_of(f, psi)
     a = m.solve(product.T).T
     h = m.inverse() + m.solve(blas.dgemm(1.0, scaled, a, trans_a=1))
     root = cholesky(0.5 * (h + h.T), name="E[hhᵀ]")
@@ -260,7 +260,7 @@ def _maximise(state: EMState, variance: Array, isotropic: bool, floor: Array) ->
 def log_likelihood(state: EMState, s: SampleMoments) -> float:
     """log p(data | F, Ψ), every constant included."""
     f, psi, product = state
-    m, scaled = _precision(f, psi)
+    m, scaled = precision_of(f, psi)
     inner = blas.dgemm(1.0, scaled, product, trans_a=1)
     # tr SΣ⁻¹ = tr Ψ⁻¹S − tr M⁻¹FᵀΨ⁻¹SΨ⁻¹F
     fit = float((s.variance / psi).sum() - np.trace(m.solve(inner)))
@@ -281,14 +281,19 @@ def ml_fit(options: Any, s: SampleMoments, mean: Array, checkpoint: Checkpoint |
     return direct_fit(s, mean, rank, options.noise_floor, rules_of(options), options.verbose, checkpoint)
 
 
-def complete_em_fit(options: Any, s: SampleMoments, mean: Array, checkpoint: Checkpoint | None = None) -> FactorFit:
-    """EM from the principal axes of the correlations."""
-    rank, isotropic = int(options.n_components), options.noise == "isotropic"
+def principal_start(s: SampleMoments, rank: int, isotropic: bool) -> tuple[Array, Array]:
+    """Loadings (K×d) and noise from the principal axes of the correlations."""
     sd = np.sqrt(s.variance)
     values, vectors = s.top(1.0 / sd, rank, None)
     rest = max((len(sd) - values.sum()) / (len(sd) - rank), 0.0)
     start = (vectors * np.sqrt(np.maximum(values - rest, 0.05 * values))).T
     noise = np.maximum(1.0 - (start**2).sum(axis=0), 0.1) * s.variance
-    noise = np.full_like(noise, noise.mean()) if isotropic else noise
+    return start * sd, np.full_like(noise, noise.mean()) if isotropic else noise
+
+
+def complete_em_fit(options: Any, s: SampleMoments, mean: Array, checkpoint: Checkpoint | None = None) -> FactorFit:
+    """EM from the principal axes of the correlations."""
+    isotropic = options.noise == "isotropic"
+    start, noise = principal_start(s, int(options.n_components), isotropic)
     floor = options.noise_floor * s.variance
-    return em_fit(s, mean, start * sd, noise, isotropic, floor, rules_of(options), options.verbose, checkpoint)
+    return em_fit(s, mean, start, noise, isotropic, floor, rules_of(options), options.verbose, checkpoint)

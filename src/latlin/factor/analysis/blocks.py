@@ -17,6 +17,7 @@ from scipy.linalg import blas
 
 from latlin.distributed.blocks import Block, Blocks, Summand, slices, widened
 from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
+from latlin.factor.analysis.batch_gradient import batch_gradient_fit
 from latlin.factor.analysis.missing import FactorParameters, Units, climb_missing, expected_sums, principal_start
 from latlin.factor.analysis.moments import DENSE_UP_TO, DenseMoments, SampleMoments, leading
 from latlin.factor.analysis.online import feed, open_stream
@@ -278,6 +279,7 @@ def _log_likelihood(block: Block, density: LowRankNormal) -> tuple[float]:
 BLOCK_METHODS: dict[str, Run] = {
     "ml": _from_moments(ml_fit),
     "em": _em,
+    "batch-gradient": _from_moments(batch_gradient_fit),
     "online-em": _online,
     "gradient": _online,
 }

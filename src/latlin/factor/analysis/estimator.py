@@ -17,12 +17,14 @@ from latlin.distributed.blocks import Blocks, with_dense_rows
 from latlin.distributed.checkpoints import digest_of, refuse_checkpoint, signature
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
+from latlin.factor.analysis.batch_gradient import batch_gradient_fit, log_prior
 from latlin.factor.analysis.blocks import BLOCK_METHODS, RememberedBlocks, read_columns
 from latlin.factor.analysis.choice import ComponentChoice, choose_components, heywood_features, warn_heywood
 from latlin.factor.analysis.missing import missing_fit
 from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import FactorFit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import summable, visible
@@ -40,7 +42,7 @@ def _streams(model: FactorAnalysis) -> bool:
     return True
 
 
-class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
+class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
     """Factor analysis in memory or on a stream, with missing data, evidence-ready likelihoods and exact queries.
 
     Parameters
@@ -48,10 +50,11 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     n_components : int, "bic" or "held-out"
         Number of factors K, less than the number of features; or the criterion that chooses it among
         1 … `max_components`.
-    method : {"ml", "em", "online-em", "gradient"}
+    method : {"ml", "em", "batch-gradient", "online-em", "gradient"}
         "ml": Newton steps on the profile likelihood, the fast default. "em": batch EM with parameter expansion,
-        also for data with missing entries (NaN). "online-em": one pass of stochastic EM. "gradient": one pass of
-        stochastic gradient ascent.
+        also for data with missing entries (NaN). "batch-gradient": gradient ascent by L-BFGS, which also takes priors
+        of loadings and noise and then gives their most probable values. "online-em": one pass of stochastic EM.
+        "gradient": one pass of stochastic gradient ascent.
     noise : {"diagonal", "isotropic"}
         One noise variance per feature, or one for all (probabilistic PCA).
     rotate : {"varimax", None}
@@ -63,6 +66,11 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         Steps at most ("ml", "em").
     noise_floor : float
         Least noise variance as a share of the feature's variance.
+    loading_prior : float or None
+        Standard deviation of the loadings' normal prior, in standard deviations of their feature ("batch-gradient").
+    noise_prior : (float, float) or None
+        Shape and scale of an inverse gamma prior of a feature's share of noise ("batch-gradient"). Its mode is
+        scale/(shape + 1); it keeps noise variances off zero.
     max_components : int or None
         Largest K tried when it is chosen; a third of the features (at most 20) by default.
     batch_size : int
@@ -72,7 +80,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     shuffle : bool
         Visit the rows in random order in `fit` ("online-em", "gradient").
     warm_up : int or None
-        Rows kept before the first estimate of a stream; 2K + 2 by default.
+        Rows kept before the first estimate of a stream; 2K by default, K + 4 where that is more.
     step_offset, step_power : float
         γ_t = (t + step_offset)^−step_power.
     optimizer : {"scaled", "sgd", "adam"}
@@ -93,8 +101,10 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     mean_, noise_variance_ : ndarray of shape (d,)
     log_evidence_, evidence_kind_ : float, "exact"
         log p(X) at the fit, every constant included (`fit` only); `log_likelihood_` is the same.
+    log_prior_ : float
+        Log density of the priors at the fit, 0 without them ("batch-gradient").
     trace_ : ndarray
-        Log-likelihood after each step or pass.
+        Log-likelihood after each step or pass; with priors their log density is added.
     converged_, n_iter_, message_ : bool, int, str
     heywood_ : ndarray of int
         Features whose noise variance is at its floor.
@@ -120,7 +130,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     _saved = (
         *("mean_[D]", "components_[K, D]", "noise_variance_[D]", "n_features_in_", "feature_names_in_?[D]"),
         *("n_samples_seen_", "log_likelihood_?", "trace_?[*]", "converged_?", "n_iter_?", "message_?"),
-        *("heywood_?", "n_floored_?", "_stream_state?"),
+        *("heywood_?", "n_floored_?", "log_prior_?", "_stream_state?"),
     )
 
     def __init__(
@@ -133,6 +143,8 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         tol: float = 1e-6,
         max_iter: int = 2000,
         noise_floor: float = 1e-6,
+        loading_prior: float | None = None,
+        noise_prior: tuple[float, float] | None = None,
         max_components: int | None = None,
         batch_size: int = 32,
         n_passes: int = 1,
@@ -153,6 +165,8 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         self.tol = tol
         self.max_iter = max_iter
         self.noise_floor = noise_floor
+        self.loading_prior = loading_prior
+        self.noise_prior = noise_prior
         self.max_components = max_components
         self.batch_size = batch_size
         self.n_passes = n_passes
@@ -207,6 +221,10 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
 
     def _conclude(self, fit: FactorFit, n: int, variance: Array) -> FactorAnalysis:
         self.log_likelihood_ = float(fit.trace[-1])
+        if self.method == "batch-gradient":
+            priors = self.loading_prior, self.noise_prior
+            self.log_prior_ = log_prior(fit.loadings.T, fit.noise, variance, *priors)[0]
+            self.log_likelihood_ -= self.log_prior_
         self.trace_, self.converged_, self.n_iter_, self.message_ = fit.trace, fit.converged, fit.n_iter, fit.message
         self.n_samples_seen_ = n
         if self.method not in RULES:
@@ -265,6 +283,20 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
             number(name, getattr(self, name), least=0.0)
         if isinstance(self.n_components, str):
             one_of("n_components", self.n_components, ("bic", "held-out"))
+        self._check_priors()
+
+    def _check_priors(self) -> None:
+        given = {name: getattr(self, name) for name in ("loading_prior", "noise_prior")}
+        for name, value in given.items():
+            if value is not None and self.method != "batch-gradient":
+                raise ValueError(f"{name} is for method='batch-gradient', got {value!r} with method={self.method!r}")
+        if self.loading_prior is not None:
+            number("loading_prior", self.loading_prior, above=0.0)
+        if self.noise_prior is not None:
+            if not isinstance(self.noise_prior, tuple | list) or len(self.noise_prior) != 2:
+                raise ValueError(f"noise_prior must be a pair (shape, scale), got {self.noise_prior!r}")
+            for name, value in zip(("noise_prior's shape", "noise_prior's scale"), self.noise_prior, strict=True):
+                number(name, value, above=0.0)
 
     def _check_rows(self, rows: np.ndarray) -> Array:
         """Refuse NaN where it cannot be handled, empty and constant columns; returns the variances."""
@@ -302,7 +334,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         chosen.message_ += "" if method is None else f"; X has missing cells, so method={method!r} was used"
         if choice.n_components == most and most < dim - 1:
             chosen.message_ += (
-                f"; {most} components are the most that were tried, and were best: raise max_components to try more"
+                f"; the largest number that was tried, {most}, was best: raise max_components to try more"
             )
         names = ("feature_names_in_", "n_features_in_")
         self.__dict__.update({k: v for k, v in vars(chosen).items() if k.endswith("_") and k not in names})
@@ -345,6 +377,10 @@ def _fit_em(model: FactorAnalysis, rows: Array) -> FactorFit:
     return missing_fit(rows, rank, isotropic, model.noise_floor, rules_of(model), model.verbose)
 
 
+def _fit_batch_gradient(model: FactorAnalysis, rows: Array) -> FactorFit:
+    return batch_gradient_fit(model, *_moments(rows))
+
+
 def _fit_stream(model: FactorAnalysis, rows: np.ndarray) -> FactorFit:
     model.stream_ = open_stream(model, rows.shape[1], rows.dtype)
     fit = stream_fit(model.stream_, rows, model, generator(model.random_state))
@@ -355,6 +391,7 @@ def _fit_stream(model: FactorAnalysis, rows: np.ndarray) -> FactorFit:
 _METHODS: dict[str, Callable[[FactorAnalysis, Any], FactorFit]] = {
     "ml": _fit_ml,
     "em": _fit_em,
+    "batch-gradient": _fit_batch_gradient,
     "online-em": _fit_stream,
     "gradient": _fit_stream,
 }

@@ -29,7 +29,7 @@ from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 
 #: entries of the matrix of pairs of sites that are formed at a time, and sites at most
-PAIRS = 2_000_000
+PAIRS = 2 * 10**6
 MOST_SITES = 20_000
 
 

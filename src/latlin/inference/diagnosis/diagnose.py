@@ -42,7 +42,7 @@ from latlin.potentials.student_t import StudentT
 NUMBERS = 200_000
 DENSE = 2000
 #: draws at most and at least where nobody says how many, and log densities of sites that they should not exceed
-DRAWS, FEWEST, DENSITIES = 4000, 1000, 8_000_000
+DRAWS, FEWEST, DENSITIES = 4000, 1000, 8 * 10**6
 #: standard errors on either side, and the probability that a bound which holds for any weights is wrong
 REACH, WRONG = 3.3, 0.005
 #: sites with polynomial tails

@@ -123,7 +123,7 @@ def _mean_log_scale(sites: Sites, solution: Solution, variance: Array) -> Array:
 #: sites whose nodes are laid together: at first and after a stop, and at most
 FIRST_BLOCK, LARGEST_BLOCK = 16, 512
 #: nodes that are kept from one sweep to the next, at most
-KEPT_NODES = 4_000_000
+KEPT_NODES = 4 * 10**6
 
 
 class Schedule(Protocol):

@@ -84,10 +84,11 @@ class PrecisionSlopes:
         S_ij, which is given, + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
         """
         residual = self._density().mean - in_memory(self.posterior.model).gaussians[0].mean
-        found = covariance + residual[i] * residual[j]
-        if self._move is not None:
-            found += self._move[i] * residual[j] + residual[i] * self._move[j]
-        return found
+        first, second = residual[i], residual[j]
+        if self._move is None:
+            return covariance + first * second
+        # r̄_i r̄_j + move_i r̄_j + r̄_i move_j
+        return covariance + (first + self._move[i]) * second + first * self._move[j]
 
     @cached_property
     def _prior(self) -> Gaussian | None:

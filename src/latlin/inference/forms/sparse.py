@@ -44,10 +44,10 @@ Index = NDArray[np.int64]
 #: factor's entries and operations up to which it is
 LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
-PAIRS, ENTRIES, OPERATIONS = 50_000_000, 30_000_000, 1e11
+PAIRS, ENTRIES, OPERATIONS = 5 * 10**7, 3 * 10**7, 1e11
 #: numbers in a factor from which on a Newton step tries to do with the factor of an earlier one, the residual up to
 #: which its system is solved, and in how many steps at most
-DEAR, NEAR, STEPS = 2_000_000, 1e-8, 8
+DEAR, NEAR, STEPS = 2 * 10**6, 1e-8, 8
 #: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
 SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
 Form = TypeVar("Form", bound="SparseForm")

@@ -42,12 +42,15 @@ class Classes(NamedTuple):
         Which class a row has.
     weight : ndarray of shape (n, 1)
     offset : ndarray of shape (n, K)
+    extra : ndarray of shape (n, 1) or float
+        Variance of what the rows leave out of every latent function.
     """
 
     rows: Any
     label: Array
     weight: Array
     offset: Array
+    extra: Array | float = 0.0
 
 
 class ClassPlace(NamedTuple):
@@ -96,7 +99,7 @@ class SoftmaxBound:
             return None
         label, weight, projections = self.data.label, self.data.weight, self.projections
         x = np.stack([projections.times(each) for each in m], axis=1) + self.data.offset
-        v = np.stack([projections.variances(chol.factor) for chol in chols], axis=1)
+        v = np.stack([projections.variances(chol.factor) for chol in chols], axis=1) + self.data.extra
         total, share, curvature = tilted_log_sum(x, v)
         bound = float(np.sum(weight[:, 0] * (np.sum(label * x, axis=1) - total)))
         for each, chol in zip(m, chols, strict=True):
@@ -220,22 +223,29 @@ def fit_softmax(
     else:
         old, ratio, one = start.ascent.state.place, scale / start.scale, np.eye(len(scale))
         first = bound.at(old.m / ratio, one + (old.precision - one) * np.outer(ratio, ratio))
-    if first is None:
-        raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
-    bound = SoftmaxBound(shifted, bound.projections, tuple(cholesky(p).factor for p in first.place.precision))
-    ascent = maximise_bound(bound, first, rules, verbose)
+    bound, ascent = climb_softmax(bound, first, rules, verbose)
     place = ascent.state.place
     densities = tuple(
         Gaussian(mean + scale * each, PrecisionCovariance(whitening, cholesky(p)))
         for each, p in zip(place.m, place.precision, strict=True)
     )
-    return SoftmaxFit(ascent, densities, _stand_ins(bound, place), scale)
+    return SoftmaxFit(ascent, densities, stand_ins_at(bound, place), scale)
 
 
-def _stand_ins(bound: SoftmaxBound, place: ClassPlace) -> tuple[SiteParameters, ...]:
+def climb_softmax(
+    bound: SoftmaxBound, first: Reached[ClassPlace] | None, rules: Rules, verbose: bool = False
+) -> tuple[SoftmaxBound, Ascent[Reached[ClassPlace]]]:
+    """The ascent from a first place, and the bound in its units."""
+    if first is None:
+        raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
+    bound = SoftmaxBound(bound.data, bound.projections, tuple(cholesky(p).factor for p in first.place.precision))
+    return bound, maximise_bound(bound, first, rules, verbose)
+
+
+def stand_ins_at(bound: SoftmaxBound, place: ClassPlace) -> tuple[SiteParameters, ...]:
     """γ and ν of each class with respect to x = hᵀ(w − prior mean)."""
     own = np.stack([bound.projections.times(each) for each in place.m], axis=1)
-    v = np.stack([bound.projections.variances(cholesky(p).factor) for p in place.precision], axis=1)
+    v = np.stack([bound.projections.variances(cholesky(p).factor) for p in place.precision], axis=1) + bound.data.extra
     _, share, curvature = tilted_log_sum(own + bound.data.offset, v)
     gamma = 2.0 * bound.data.weight * curvature
     nu = bound.data.weight * (bound.data.label - share) + gamma * own
