@@ -56,9 +56,9 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
         How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
         up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
     multi_class : {"auto", "joint", "one-vs-rest"}
-        How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax of
-        all functions, with one evidence: exact processes, link "logit", Gaussian KL. "one-vs-rest" has one binary
-        process per class. "auto" is joint where that serves; `messages_` says why where it does not.
+        How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
+        (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
+        processes, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -196,7 +196,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
             return choice
         refusal = why_not_joint(self.link, engine, choice.approximation)
         if not refusal:
-            return choice._replace(approximation=Joint())
+            return choice._replace(approximation=Joint(str(self.link)))
         if self.multi_class == "joint":
             raise ValueError(f"multi_class 'joint' cannot serve here: {refusal}; use multi_class='one-vs-rest'")
         return choice._replace(
@@ -242,7 +242,7 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities, the latent function integrated out in one dimension; shape (n_samples, n_classes).
 
-        Those of one class against the rest are normalised to sum to one; of a joint fit they are those of its softmax.
+        Those of one class against the rest are normalised to sum to one; of a joint fit they are those of its link.
         """
         new = self._checked(X)
         if self.multi_class_ == "joint":
