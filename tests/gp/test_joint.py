@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -69,7 +70,7 @@ def test_leave_one_out_is_near_refitting(link) -> None:
     for n in range(0, 24, 6):
         others = np.arange(24) != n
         again.append(fixed(PLANE[others], LABEL[others], link=link).predict_log_proba(PLANE[[n]])[0, LABEL[n]])
-    assert np.abs(found[::6] - again).max() < 0.1
+    assert np.abs(found[::6] - again).max() < {"logit": 0.1, "probit": 0.15}[link]
 
 
 def test_held_out_rows_are_predicted_as_well_as_one_against_rest(tmp_path) -> None:

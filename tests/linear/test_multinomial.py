@@ -65,7 +65,7 @@ def test_differences_between_three_classes_keep_their_covariance() -> None:
 
 
 def test_the_prior_scale_is_that_of_the_best_evidence() -> None:
-    rows, label = load_iris(return_X_y=True)
+    rows, label = load_wine(return_X_y=True)
     learnt = BayesianSoftmaxRegression(priors=Flat()).fit(rows, label)
     assert isinstance(learnt.log_evidence_, float)
     flat = [

@@ -39,7 +39,9 @@ from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.logit import Logit
 
-CAUTION = "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
+CAUTION = (
+    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
+)
 #: smallest precision of a stand-in as a potential
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
@@ -51,9 +53,7 @@ def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> 
     if link not in CLASS_LINKS:
         return f"several classes have link 'logit' (softmax) or 'probit' (multinomial probit), got link={link!r:.40}"
     if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
-        return (
-            f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
-        )
+        return f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
     if not isinstance(approximation, Dense):
         return f"classes are fitted together by exact processes only, got approximation {approximation.name!r}"
     return ""

@@ -38,7 +38,9 @@ START = 0.3
 DRAWS = 2000
 #: numbers that are made at a time
 NUMBERS = 2_000_000
-CAUTION = "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
+CAUTION = (
+    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
+)
 
 
 class JointClasses(Classification):
@@ -86,7 +88,9 @@ class JointClasses(Classification):
         return [f"{label}: " for label in self.classes_]
 
     def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
-        raise ValueError("X is in blocks of rows, which cannot be fitted with all classes together: use one class against the rest")
+        raise ValueError(
+            "X is in blocks of rows, which cannot be fitted with all classes together: use one class against the rest"
+        )
 
     def _store(self, design: Design, fits: list[LearntFit], dtype: Any) -> Self:
         super()._store(design, fits, dtype)
@@ -116,7 +120,9 @@ class JointClasses(Classification):
                 fixed_table(given),
             )
         return [
-            LearntFit(_posterior(self._class_link.name, each, dict(values), found, k), dict(values), n_fits, table=table)
+            LearntFit(
+                _posterior(self._class_link.name, each, dict(values), found, k), dict(values), n_fits, table=table
+            )
             for k, each in enumerate(problems)
         ]
 

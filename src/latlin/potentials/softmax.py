@@ -18,7 +18,7 @@ import numpy as np
 from latlin.numerics.arrays import Array
 
 #: steps to the best a at most, the difference a − p at which it is found, and halvings of a step
-STEPS, FOUND, HALVINGS = 60, 1e-10, 30
+STEPS, FOUND, HALVINGS = 500, 1e-10, 30
 #: step of the rule over the height t of the largest term, where the rule ends, and numbers that are made at a time
 STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
 #: standard deviations of a Gaussian on either side
@@ -41,15 +41,17 @@ def expected_log_softmax(m: Array, V: Array, label: Array) -> ClassExpectation:
     (-0.6931, [[0.5, -0.5]], [[0.25, -0.25], [-0.25, 0.25]])
     """
     a = shares(m)
-    terms = _tilted(m, V, a)
+    terms, left = _tilted(m, V, a), np.arange(len(m))
     for _ in range(STEPS):
-        p = shares(terms)
-        if np.abs(p - a).max(initial=0.0) <= FOUND:
+        p = shares(terms[left])
+        far = np.abs(p - a[left]).max(axis=1, initial=0.0) > FOUND
+        left, p = left[far], p[far]
+        if not left.size:
             break
         # Newton's step: ∇T = V(a − p) and ∇∇T = V + VWV, W = diag p − ppᵀ, so that (I + WV)d = p − a
-        product = p[:, :, None] * (V - np.einsum("nj,njk->nk", p, V)[:, None, :])
-        step = np.linalg.solve(np.eye(m.shape[1]) + product, (p - a)[..., None])[..., 0]
-        a, terms = _lower(m, V, a, terms, step)
+        product = p[:, :, None] * (V[left] - np.einsum("nj,njk->nk", p, V[left])[:, None, :])
+        step = np.linalg.solve(np.eye(m.shape[1]) + product, (p - a[left])[..., None])[..., 0]
+        a[left], terms[left] = _lower(m[left], V[left], a[left], terms[left], step)
     p = shares(terms)
     e = np.eye(m.shape[1]) - a[:, None, :]
     curvature = np.einsum("nk,nki,nkj->nij", p, e, e)
@@ -71,9 +73,9 @@ def _lower(m: Array, V: Array, a: Array, terms: Array, step: Array) -> tuple[Arr
         found = _tilted(m, V, moved)
         rises = _log_sum(found, axis=1) > before + 1e-12 * (1.0 + np.abs(before))
         if not rises.any():
-            return moved, found
+            break
         length[rises] *= 0.5
-    return a, terms
+    return moved, found
 
 
 def shares(x: Array) -> Array:
@@ -94,6 +96,8 @@ def log_expected_softmax(mean: Array, sd: Array) -> Array:
     >>> np.exp(log_expected_softmax(np.array([[0.0, np.log(3.0)]]), np.zeros((1, 2)))).round(6).tolist()
     [[0.25, 0.75]]
     """
+    if not np.any(sd):
+        return np.asarray(mean - _log_sum(mean, axis=1)[:, None])
     low, high = _ends(mean, sd)
     heights = STEP * np.arange(int(np.ceil(np.max(high - low, initial=0.0) / STEP)) + 1)
     z = np.arange(-REACH, REACH + 1e-9, min(0.5, STEP / max(float(np.max(sd, initial=0.0)), 1e-3)))
