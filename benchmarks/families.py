@@ -2,8 +2,8 @@
 
 Every method has the same rows (n × 20, a linear predictor of standard deviation one half). With a flat prior and given
 shapes the mode of our Laplace approximation is the maximum of the likelihood, which is what statsmodels' GLM finds;
-statsmodels' negative binomial and beta models learn their dispersion, and so do ours by evidence there. glum has no beta
-family, and its negative binomial is given the dispersion.
+statsmodels' negative binomial and beta models learn their dispersion, and so do ours by evidence there. glum has no
+beta family, and its negative binomial is given the dispersion.
 
 Run alone it prints, for every family, the processor seconds of every method, best of some calls that alternate, and the
 ratios of Laplace and Gaussian KL to statsmodels (asked: at most 1.5 and 3) and to glum.

@@ -110,7 +110,7 @@ def main() -> None:
     largest = sizes[-1]
     used = peak(largest, rank)
     copies = used / (4 * largest)
-    text = f"peak memory at d = {largest:.0e}, warm-up of {2 * rank + 2} included: {used / 1e9:.3f} GB"
+    text = f"peak memory at d = {largest:.0e}, warm-up included: {used / 1e9:.3f} GB"
     sys.stdout.write(f"{text} = {copies:.1f} vectors = {copies / rank:.2f} d·K·4 bytes\n")
 
 

@@ -8,6 +8,7 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 ROOT = REPOSITORY / "src" / "latlin"
 FLOORS = {
+    "version": -1,
     "numerics": 0,
     "densities": 1,
     "diagnostics": 1,

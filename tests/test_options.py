@@ -6,7 +6,18 @@ import warnings
 import numpy as np
 import pytest
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, linear, potentials, quadrature
+from latlin import (
+    GaussianFactor,
+    LatentLinearModel,
+    SiteFactor,
+    engines,
+    infer,
+    linear,
+    maximise_evidence,
+    potentials,
+    quadrature,
+)
+from latlin.additive import AdditiveModel
 from latlin.factor import (
     BinaryFactorAnalysis,
     FactorAnalysis,
@@ -124,7 +135,73 @@ CASES = {
     "integrand": (lambda: quadrature.integrate(3, quadrature.Gaussian(0.0, 1.0), 9), "f must be callable, got 3"),
 }
 
+TABLE = {"y": Y, "x": X[:, 0], "g": np.resize(["a", "b", "c"], 12)}
+DAYS = np.arange("2020-01-01", "2020-01-13", dtype="datetime64[D]")
 
+
+def additive(changed=None, formula="y ~ x + (1 | g)", **options):
+    fit = {name: options.pop(name) for name in ("checkpoint",) if name in options}
+    return AdditiveModel(formula, **options).fit(TABLE | (changed or {}), **fit)
+
+
+def prior_of(scale):
+    return LatentLinearModel([GaussianFactor(cov=scale**2, dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
+
+
+CASES |= {
+    "formula with a bar": (lambda: additive(formula="y ~ x | g"), "must be one sum of terms"),
+    "formula with a huge number": (lambda: additive(formula="y ~ x + 1e400"), "cannot be evaluated"),
+    "priors of a formula": (lambda: additive(priors=3), "priors must be a dict, got 3"),
+    "checkpoint of a formula": (lambda: additive(checkpoint=3), "checkpoint must be the path of a file, got 3"),
+    "seed of a formula": (lambda: additive(random_state=-1), "random_state must be None, an int of at least 0"),
+    "dates in a formula": (lambda: additive({"x": DAYS}), "column 'x' must hold numbers, got datetime64"),
+    "dates in a walk": (lambda: additive({"x": DAYS}, "y ~ rw1(x)"), "column 'x' must hold numbers, got datetime64"),
+    "spans in a formula": (lambda: additive({"x": DAYS - DAYS[0]}), "column 'x' must hold numbers, got timedelta64"),
+    "masked column": (
+        lambda: additive({"x": np.ma.masked_array(X[:, 0], Y > 1)}),
+        "column 'x' has 4 masked entries",
+    ),
+    "huge column": (lambda: additive({"x": 1e300 * Y}), "column 'x' must hold numbers of at most 1e.140"),
+    "no rows asked": (
+        lambda: additive(hyperparameters="fixed").predict({name: part[:0] for name, part in TABLE.items()}),
+        "the table has no rows",
+    ),
+    "start text": (lambda: maximise_evidence(prior_of, {"scale": "a"}), "'scale'. must be a number, got 'a'"),
+    "start too large": (
+        lambda: maximise_evidence(prior_of, {"scale": 1e300}),
+        "start must hold numbers that build can",
+    ),
+    "start of others": (lambda: maximise_evidence(prior_of, {"other": 1.0}), "start must name the parameters of build"),
+    "complex integrand": (
+        lambda: quadrature.integrate(lambda x: 1j * x[:, 0], quadrature.Gaussian(0.0, 1.0), 12),
+        "the integrand must hold real numbers",
+    ),
+    "objects in y": (
+        lambda: linear.BayesianLinearRegression().fit(X, np.array([{}] * 12)),
+        "y must hold numbers, got {} at place 0",
+    ),
+    "objects in y of a process": (
+        lambda: GaussianProcessRegressor().fit(X, np.array([{}] * 12)),
+        "y must hold numbers, got {} at place 0",
+    ),
+    "huge X of factors": (lambda: FactorAnalysis(1).fit(1e300 * X), "X must hold numbers of at most 1e.140"),
+    "huge X of a mixture": (lambda: BayesianGaussianMixture(2).fit(1e300 * X), "X must hold numbers of at most 1e.140"),
+    "huge rows for factors": (
+        lambda: FactorAnalysis(1).fit(X).score_samples(1e300 * X),
+        "X must hold numbers of at most 1e.140",
+    ),
+    "huge rows for groups": (
+        lambda: GroupFactorAnalysis(1, max_iter=5).fit(X, groups=["a", "a", "b"]).transform(1e300 * X),
+        "X must hold numbers of at most 1e.140",
+    ),
+    "huge rows for a mixture": (
+        lambda: BayesianGaussianMixture(2).fit(X).predict_proba(1e300 * X),
+        "X must hold numbers of at most 1e.140",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CASES)
 def test_one_form_everywhere(name):
     action, message = CASES[name]

@@ -55,6 +55,7 @@ OTHERS = {
     "BayesianGaussianMixture": lambda: mixture.BayesianGaussianMixture(3, random_state=0).fit(MANY),
     "FactorAnalysis": lambda: factor.FactorAnalysis(2).fit(MANY),
     "MatrixFactorization": lambda: factor.MatrixFactorization(1).fit(MANY),
+    "TrilinearFactorization": lambda: factor.TrilinearFactorization(1).fit(MANY[:12].reshape(4, 3, -1)),
     "MixedFactorAnalysis": lambda: factor.MixedFactorAnalysis(1, random_state=0).fit(MANY),
     "GroupFactorAnalysis": lambda: factor.GroupFactorAnalysis(2, random_state=0).fit([MANY[:, :3], MANY[:, 3:]]),
     "BinaryFactorAnalysis": lambda: factor.BinaryFactorAnalysis(2, random_state=0).fit(MANY),
@@ -122,11 +123,56 @@ def test_intervals_have_columns_low_and_high(name):
     assert np.all(narrow[..., 1] <= wide[..., 1] + 1e-9)
 
 
+@pytest.mark.parametrize("name", [*LINEAR, "AdditiveModel", *OTHERS])
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+def test_every_estimator_speaks_to_arviz(name):
+    arviz = pytest.importorskip("arviz")
+    if name in ("GaussianProcessRegressor", "GaussianProcessClassifier", "three classes"):
+        pytest.skip("processes have their own test")
+    more = {"X": rows_of(name)[0]} if name in FACTORS else {}
+    found = fitted(name).to_arviz(20, random_state=0, **more)
+    for each in found if isinstance(found, list) else [found]:
+        variables = each["posterior"] if int(arviz.__version__[0]) >= 1 else each.posterior
+        assert variables.sizes["draw"] == 20
+
+
 @pytest.mark.parametrize("name", [*LINEAR, "AdditiveModel"])
 def test_draws_of_the_posterior_have_one_row_each(name):
     draws = fitted(name).sample_posterior(5, random_state=0)
     assert len(draws) == 5
     np.testing.assert_array_equal(draws, fitted(name).sample_posterior(5, random_state=0))
+
+
+FACTORS = [name for name in OTHERS if hasattr(getattr(factor, name, None), "transform")]
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+@pytest.mark.parametrize("name", FACTORS)
+def test_draws_of_latents_have_the_moments_of_transform(name):
+    model, rows = fitted(name), rows_of(name)[0]
+    draws = model.sample_posterior(2000, random_state=0, X=rows)
+    mean = model.transform(rows)
+    assert draws.shape == (2000, *mean.shape)
+    error = draws.std(axis=0) / np.sqrt(2000)
+    assert np.abs(draws.mean(axis=0) - mean).max() < 6.0 * error.max() + 1e-9
+    np.testing.assert_array_equal(draws, model.sample_posterior(2000, random_state=0, X=rows))
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal", "spherical", "fixed"])
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick-breaking"])
+def test_draws_of_a_mixture_have_the_moments_of_its_posterior(covariance, weight_prior):
+    rows = np.concatenate([MANY[:, :2], MANY[:, :2] + 6.0])
+    model = mixture.BayesianGaussianMixture(2, covariance=covariance, weight_prior=weight_prior, random_state=0).fit(
+        rows
+    )
+    draws = model.sample_posterior(4000, random_state=1)
+    assert draws.weights.sum(axis=1) == pytest.approx(np.ones(4000))
+    np.testing.assert_allclose(draws.weights.mean(axis=0), model.weights_, atol=0.005)
+    np.testing.assert_allclose(draws.means.mean(axis=0), model.means_, atol=0.03)
+    # Λ of the draws has the mean of q, so that the mean of its inverses is a little larger
+    inverse = np.linalg.inv if covariance in ("full", "tied") else np.reciprocal
+    if covariance != "fixed":
+        np.testing.assert_allclose(inverse(inverse(draws.covariances).mean(axis=0)), model.covariances_, rtol=0.05)
 
 
 def rows_of(name):
@@ -142,11 +188,16 @@ def rows_of(name):
     return (TABLE if name == "AdditiveModel" else MANY), None
 
 
+def test_tables_with_three_indices_have_no_page(tmp_path):
+    with pytest.raises(ValueError, match="no page for tables with three indices"):
+        report.write_report(tmp_path / "page.html", fitted("TrilinearFactorization"), MANY)
+
+
 @pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
-@pytest.mark.parametrize("name", [*LINEAR, *OTHERS])
+@pytest.mark.parametrize("name", [*LINEAR, *(name for name in OTHERS if name != "TrilinearFactorization")])
 def test_every_estimator_has_a_report_that_opens_with_a_conclusion(name, tmp_path):
     rows, target = rows_of(name)
-    report.write_report(tmp_path / "page.html", fitted(name), rows, target, folds=0)
+    fitted(name).report(tmp_path / "page.html", rows, target, folds=0)
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     before, _, technical = page.partition("Technical part")
     assert "<h2>Conclusion</h2><ul><li>" in before

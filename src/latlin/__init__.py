@@ -6,6 +6,8 @@ Names are loaded when first used, so that `import latlin` is quick and brings in
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from latlin.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from latlin import engines, potentials, priors
     from latlin.hyper.evidence import integrate_evidence, maximise_evidence
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
     from latlin.numerics.archived import load
-
-__version__ = "0.2.0"
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",

@@ -22,6 +22,9 @@ def test_the_tour(tmp_path):
     assert list(table.index) == ["map", "laplace", "lvb", "ep", "gkl"]
     assert table.loc["lvb", "log evidence"] < table.loc["gkl", "log evidence"] < 0.0
     assert np.isnan(table.loc["map", "log evidence"])
+    # averaging over the posterior predicts better than the mode
+    assert table.loc["gkl", "held-out log p"] > table.loc["map", "held-out log p"] + 0.005
+    assert (table["rows learnt from"] + table["rows held out"] == 569).all()
     assert table["held-out log p"].between(np.log(0.5), 0.0).all()
     assert (tmp_path / "out" / "coefficients.png").stat().st_size > 10_000
     scores = {

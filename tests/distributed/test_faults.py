@@ -12,7 +12,7 @@ import pytest
 
 import mortal_fit
 from latlin.distributed.blocks import MappedBlocks
-from latlin.distributed.clusters import ClusterError, told_faults
+from latlin.distributed.clusters import ClusterError, explain_faults
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianLogisticRegression
@@ -107,7 +107,7 @@ def test_a_process_that_dies_is_resumed(folder, undisturbed):
 
 
 def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError), told_faults():
+    with pytest.raises(ZeroDivisionError), explain_faults():
         raise ZeroDivisionError
 
 

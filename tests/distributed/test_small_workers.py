@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latlin.distributed import clusters
-from latlin.distributed.clusters import ClusterError, told_faults
+from latlin.distributed.clusters import ClusterError, explain_faults
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
 from mortal_fit import fit, read_blocks, write_rows
@@ -121,5 +121,5 @@ def test_workers_that_are_not_there_yet_are_waited_for(folder, monkeypatch):
 
 
 def test_an_array_that_cannot_be_made_gets_a_remedy():
-    with pytest.raises(MemoryError, match=r"smaller chunks \(Unable to allocate"), told_faults():
+    with pytest.raises(MemoryError, match=r"smaller chunks \(Unable to allocate"), explain_faults():
         np.empty(2**58)

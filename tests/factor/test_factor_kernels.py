@@ -18,7 +18,8 @@ def problem(d=300, rank=3, b=5, count=20, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((count + b, rank)) @ rng.standard_normal((rank, d)) + rng.standard_normal((count + b, d))
     rows = (rows + 2.0).astype(dtype)
-    return start(rows[:count], rank), rows[count:]
+    state = start(list(rows[:count]), np.empty((rank, rows.shape[1])), np.empty(rows.shape[1]), np.empty(rows.shape[1]))
+    return state, rows[count:]
 
 
 def scatter(y, count):
@@ -206,4 +207,4 @@ def test_bad_streams_are_named():
     with pytest.raises(ValueError, match="at least 2 observations"):
         stream.density()
     with pytest.raises(ValueError, match="not all alike"):
-        stream.update(np.ones((4, 5)))
+        stream.update(np.ones((5, 5)))

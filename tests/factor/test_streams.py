@@ -1,9 +1,13 @@
 """Factor analysis on a stream: one pass meets batch maximum likelihood, saved streams go on bit for bit."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from latlin.factor import FactorAnalysis
+from latlin.factor.analysis.online import ScaledGradient
+from latlin.factor.analysis.stream import FactorStream, OnlineEM, WarmUp, start
 
 
 def known_model(d, rank=5, n=20_000, seed=0):
@@ -108,3 +112,36 @@ def test_a_stream_says_what_is_wrong():
         method = "gradient" if "optimizer" in option else "online-em"
         with pytest.raises(ValueError, match=next(iter(option))):
             FactorAnalysis(2, method=method, **option).partial_fit(X)
+
+
+@pytest.mark.parametrize("method", [OnlineEM(), ScaledGradient()])
+def test_the_warm_up_becomes_the_state_in_place(method):
+    dim, rank = 400_000, 10
+    rng = np.random.default_rng(0)
+    row = rng.standard_normal(dim, dtype=np.float32)
+    FactorStream(50, rank, method, dtype=np.float32).update(rng.standard_normal((30, 50)))  # compiles
+    tracemalloc.start()
+    try:
+        stream = FactorStream(dim, rank, method, dtype=np.float32)
+        for scale in range(stream.warm_up + 3):
+            stream.update(np.float32(1.0 + scale % 7) * row)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert stream.state is not None
+    # what is taken in double precision at once has one size for all d; a second copy of the loadings would be d·K·4
+    assert peak <= 2.2 * dim * rank * 4 + 4e6
+
+
+def test_the_start_does_not_depend_on_whose_memory_it_takes():
+    rows = np.random.default_rng(1).standard_normal((8, 40))
+    waiting = WarmUp(40, 3, 8, np.float64)
+    assert waiting.take(rows[:5]) == 5
+    assert waiting.take(rows) == 3
+    waiting = WarmUp(40, 3, 8, np.float64)
+    waiting.take(rows)
+    apart = start(list(rows), np.empty((3, 40)), np.empty(40), np.empty(40))
+    own = waiting.begin()
+    for name in ("mean", "loadings", "noise", "gram"):
+        np.testing.assert_array_equal(getattr(own, name), getattr(apart, name))
+    np.testing.assert_allclose(own.mean, rows.mean(axis=0))

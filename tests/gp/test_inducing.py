@@ -10,10 +10,10 @@ from gp_problems import inputs, targets
 from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing_model
+from latlin.gp.inducing import place
 from latlin.gp.inducing_model import gradient_of
 from latlin.gp.journal import Journal
 from latlin.gp.likelihoods import Likelihood
-from latlin.gp.placement import place
 from latlin.gp.setting import Setting
 from latlin.gp.training import sample_rows
 from latlin.inference.forms.sums import SumForm

@@ -1,4 +1,4 @@
-"""Several classes by one softmax or multinomial probit: the bound, its gradient, predictions and leave-one-out against brute force."""
+"""Several classes by one softmax or multinomial probit: bound, gradient, predictions, leave-one-out; brute force."""
 
 from __future__ import annotations
 

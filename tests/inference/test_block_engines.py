@@ -15,7 +15,7 @@ from latlin.distributed.opening import open_blocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.sums import form_of
+from latlin.inference.forms.choice import form_of
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.ascent import Checkpoint
 

@@ -2,15 +2,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import approx_fprime, minimize
+from scipy.sparse.linalg import aslinearoperator
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import LocalBound
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import centres, inner_objective, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.numerics.ascent import Rules
+from latlin.numerics.probes import SparseSum
 from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.gaussian_mixture import GaussianMixture
@@ -255,6 +257,9 @@ def test_sites_without_a_quadratic_bound_are_refused():
         ({"variances": "some"}, "variances must be"),
         ({"variances": "lanczos", "rank": 0}, "rank must be an integer of at least 1"),
         ({"rank": 5}, "rank is for variances='lanczos'"),
+        ({"variances": "perturb", "rank": 5}, "rank is for variances=.lanczos."),
+        ({"samples": 5}, "samples is for variances=.perturb."),
+        ({"variances": "perturb", "samples": 1}, "samples must be an integer of at least 2"),
     ],
 )
 def test_bad_options(options, text):
@@ -274,3 +279,38 @@ def test_the_inner_problem_touches_the_bound_at_the_optimum(name):
     rest = 0.5 * (form.rank * np.log(2 * np.pi) - solution.precision.log_det) + 0.5 * state.gamma @ state.variance
     assert inner + rest == pytest.approx(state.bound, abs=1e-8)
     np.testing.assert_allclose(centres(form.sites), centre - ROWS @ MU, atol=1e-12)
+
+
+def test_perturb_and_map_draws_have_the_covariance_of_the_precision():
+    rng = np.random.default_rng(0)
+    rows, weights = sparse.csr_array(rng.standard_normal((5, 3))), rng.uniform(0.2, 3.0, 5)
+    matrix = SparseSum(sparse.diags_array([0.5, 1.0, 2.0], format="csr"), rows, weights)
+    draws = matrix.perturb(rng.standard_normal((3, 40_000)), rng.standard_normal((5, 40_000)))
+    wanted = np.linalg.inv(np.diag([0.5, 1.0, 2.0]) + rows.toarray().T * weights @ rows.toarray())
+    np.testing.assert_allclose(draws @ draws.T / 40_000, wanted, atol=0.02 * np.abs(wanted).max())
+
+
+def test_perturb_and_map_has_no_bias_where_lanczos_underestimates():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.standard_normal((60, 40)) * np.linspace(0.1, 2, 40), rng.integers(0, 2, 60)
+    sites = [SiteFactor(rows[:30], Logit(labels[:30])), SiteFactor(sparse.csr_array(rows[30:]), Logit(labels[30:]))]
+    model = LatentLinearModel([GaussianFactor(0.3, 1.2), *sites])
+    exact = infer(model, "lvb")
+    found = infer(model, LocalBound(variances="perturb", samples=200, tol=1e-3))
+    lanczos = infer(model, LocalBound(variances="lanczos", rank=10, tol=1e-3))
+    assert found.converged
+    assert found.evidence_kind == "approximation"
+    assert "perturb and MAP with 200 draws" in found.message
+    share, low = found.variance / exact.variance, lanczos.variance / exact.variance
+    # the mean of 40 estimates of relative error √(2/200) or less
+    assert abs(share.mean() - 1.0) < 0.03 < abs(low.mean() - 1.0)
+    np.testing.assert_allclose(found.mean, exact.mean, atol=0.05)
+    assert found.log_evidence == pytest.approx(exact.log_evidence, abs=5 * found.density.structure.error + 0.05)
+    again = infer(model, LocalBound(variances="perturb", samples=200, tol=1e-3), start=found)
+    assert again.n_iter < found.n_iter
+
+
+def test_perturb_and_map_refuses_rows_that_are_products_only():
+    model = LatentLinearModel([GaussianFactor(), SiteFactor(aslinearoperator(ROWS), Logit(LABELS))])
+    with pytest.raises(ValueError, match="needs H as an array"):
+        infer(model, LocalBound(variances="perturb"))

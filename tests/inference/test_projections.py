@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latlin.densities.whitening import DiagonalWhitening
+from latlin.inference.forms.dense import whitened_projections
 from latlin.inference.forms.projections import DenseProjections, ScaledProjections
-from latlin.inference.forms.site import whitened_projections
 from latlin.numerics.linalg import cholesky
 
 

@@ -17,7 +17,7 @@ from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, co
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.gaussian_kl.full import BySites
 
 ENGINES = {

@@ -153,3 +153,25 @@ def test_a_covariance_of_another_length_is_refused_before_it_is_used(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * path.stat().st_size
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+@pytest.mark.parametrize("engine", [*ENGINES[1:], "t-kl"], ids=str)
+def test_the_density_vanishes_at_infinity(engine):
+    coordinates = LatentLinearModel([GaussianFactor(cov=2.0, dim=3), SiteFactor(None, potentials.Logit([1, 0, 1]))])
+    post = infer(coordinates if engine in ("mean-field", "ai-kl") else TALL, engine)
+    far = np.array([[np.inf] * 3, [0.0, -np.inf, 0.0], post.mean, [np.nan, np.inf, 0.0], [1e300, -1e300, 1e300]])
+    found = post.logpdf(far)
+    assert found[0] == found[1] == -np.inf
+    assert found[2] == pytest.approx(post.logpdf(post.mean))
+    assert np.isnan(found[3])
+    assert found[4] == -np.inf or engine == "t-kl"
+    assert post.logpdf(far[0]) == -np.inf
+
+
+def test_a_heavy_tail_is_a_number_far_out():
+    heavy = SiteFactor(None, potentials.StudentT(3.0, np.zeros(3), 0.3))
+    post = infer(LatentLinearModel([*TALL.sites, heavy]), engines.EllipticalKL())
+    # a Student t falls by (ν + D) log 10 per factor of ten
+    falls = np.diff(post.logpdf(10.0 ** np.array([[90.0], [140.0], [190.0], [300.0]]) * [1.0, -1.0, 0.5]))
+    np.testing.assert_allclose(falls / np.log(10.0) / [50.0, 50.0, 110.0], -(post.density.df + 3), rtol=1e-9)

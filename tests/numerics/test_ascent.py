@@ -161,6 +161,8 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         {"measure": np.zeros(3)},
         {"measure": np.zeros((2, 2))},
         {"state_x": np.zeros(3)},
+        {"state_x": np.zeros(1)},
+        {"state_x": np.zeros(0), "before_x": np.zeros(0)},
         {"before_x": np.zeros((2, 1))},
         {"before_x": np.array(["text", "text"])},
         {"state_steps": np.zeros(1)},
@@ -174,6 +176,28 @@ def test_a_forged_checkpoint_is_refused_in_a_sentence(forged, tmp_path):
     write_archive(checkpoint.path, kind, header, arrays | forged)
     with pytest.raises(ValueError, match=r"fit\.npz is not a readable latlin archive: "):
         ascend(halve, START, Rules(), checkpoint=checkpoint)
+
+
+class WithHistories(NamedTuple):
+    x: np.ndarray
+    points: np.ndarray
+    slopes: np.ndarray
+
+
+def test_histories_of_a_checkpoint_are_of_one_length(tmp_path):
+    def remember(now):
+        points, slopes = np.vstack([now.points, now.x]), np.vstack([now.slopes, -now.x])
+        return WithHistories(now.x / 2, points, slopes), Measure(-float(now.x @ now.x) / 8, float(np.abs(now.x).max()))
+
+    checkpoint, start = Checkpoint(tmp_path / "fit.npz", "m"), WithHistories(np.ones(2), *np.zeros((2, 0, 2)))
+    first = ascend(remember, start, Rules(max_iter=3), checkpoint=checkpoint, warn=False)
+    again = ascend(remember, start, Rules(max_iter=5), checkpoint=checkpoint, warn=False)
+    assert (len(first.state.points), len(again.state.points)) == (3, 5)
+    kind, header, arrays = read_archive(checkpoint.path)
+    for forged in (np.zeros((2, 2)), np.zeros((0, 2)), np.zeros((5, 1))):
+        write_archive(checkpoint.path, kind, header, arrays | {"state_points": forged})
+        with pytest.raises(ValueError, match=r"fit\.npz is not a readable latlin archive: .*(length|shape)"):
+            ascend(remember, start, Rules(), checkpoint=checkpoint)
 
 
 def test_checkpoints_are_written_while_it_runs(tmp_path):

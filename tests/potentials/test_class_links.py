@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.special import log_softmax, ndtr
 from scipy.stats import multivariate_normal
 
 from latlin.potentials.class_links import CLASS_LINKS
+from latlin.potentials.multinomial_probit import log_expected_multinomial_probit
+from latlin.potentials.softmax import _log_shares_of_wide_row, log_expected_softmax
 
 LABEL = np.eye(4)[[0, 1, 2, 3, 0, 1]]
 
@@ -72,3 +74,20 @@ def test_expected_shares_of_the_probit_are_those_of_an_orthant() -> None:
             exact = multivariate_normal.cdf(np.zeros(2), differ @ mean[row], spread)
             assert found[row, k] == pytest.approx(exact, rel=1e-6, abs=1e-10)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_wide_rows_are_integrated_by_pieces_as_narrow_ones_by_a_rule() -> None:
+    rng = np.random.default_rng(2)
+    mean, sd = 3.0 * rng.standard_normal((8, 3)), 10.0 ** rng.uniform(-2.0, 0.9, (8, 3))
+    pieces = np.array([_log_shares_of_wide_row(*row) for row in zip(mean, sd, strict=True)])
+    np.testing.assert_allclose(np.exp(pieces), np.exp(log_expected_softmax(mean, sd)), atol=1e-10)
+
+
+@pytest.mark.parametrize("expected", [log_expected_softmax, log_expected_multinomial_probit])
+@pytest.mark.parametrize("size", [1e4, 1e18, 1e140])
+def test_far_out_the_largest_gaussian_decides(size: float, expected) -> None:
+    # P(f_1 > f_2) = Φ((m_1 − m_2) / √(v_1 + v_2))
+    shares = np.exp(expected(size * np.array([[1.0, -0.5]]), size * np.array([[2.0, 0.5]])))
+    np.testing.assert_allclose(shares[0, 0], ndtr(1.5 / np.sqrt(4.25)), atol=1e-6)
+    mixed = np.exp(expected(np.array([[3.0, 0.0]]), np.array([[0.0, size]])))
+    np.testing.assert_allclose(mixed[0, 0], ndtr(3.0 / size), atol=1e-3)

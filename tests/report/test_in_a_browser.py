@@ -53,6 +53,26 @@ def test_a_page_is_quiet_and_fits(browser, pages, name, width):
     assert browser.evaluate("document.querySelectorAll('svg.strip').length") == 3
 
 
+BROKEN = """[...document.querySelectorAll('.checks th, .checks td')].flatMap(cell => {
+  const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+  while (words.nextNode()) for (const found of words.currentNode.data.matchAll(/[a-z]{3,20}/g)) {
+    const range = document.createRange();
+    range.setStart(words.currentNode, found.index);
+    range.setEnd(words.currentNode, found.index + found[0].length);
+    if (range.getClientRects().length > 1) broken.push(found[0]);
+  }
+  return broken; })"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_tables_do_not_break_inside_words_and_columns_are_folded(browser, pages, width):
+    browser.open(pages / "labels.html", width)
+    assert browser.evaluate("document.querySelectorAll('.checks td').length") > 4
+    assert browser.evaluate(BROKEN) == []
+    assert browser.evaluate("document.querySelector('details').open") is False
+    assert browser.evaluate("document.querySelectorAll('.axis span').length") >= 2
+
+
 def test_the_test_would_notice(browser, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(

@@ -13,6 +13,7 @@ from scipy import sparse
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
 from latlin.additive.frame import Column, codes_of, column, is_category, n_rows, ordered_levels
 from latlin.additive.places import indicator, row_products
+from latlin.numerics.arrays import visible
 from latlin.numerics.stored import storable, storable_as
 
 
@@ -188,7 +189,12 @@ def wilkinson(formula: str, frame: Any) -> Wilkinson:
         raise ImportError(
             f"the formula part {formula!r} needs the package formulaic: pip install 'latlin[formula]'"
         ) from error
-    made = Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", na_action="raise")
+    try:
+        made = Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", na_action="raise")
+    except Exception as error:
+        raise ValueError(f"the formula part {formula!r} cannot be evaluated: {' '.join(str(error).split())}") from error
+    if not hasattr(made, "shape"):
+        raise ValueError(f"the formula part {formula!r} must be one sum of terms: a group is (1 | g)")
     return Wilkinson(formula, sources, tuple(made.model_spec.column_names), made.model_spec)
 
 
@@ -223,7 +229,7 @@ def _simple(piece: str, frame: Any, beside: tuple[str, ...]) -> TableCoding | No
     if not is_name(piece):
         return None
     values = column(frame, piece)
-    if is_category(values):
+    if is_category(visible(f"column {piece!r}", values)):
         return References(piece, ordered_levels(frame, piece))
     return NumericColumn(piece)
 
@@ -234,7 +240,7 @@ def _table(frame: Any, sources: tuple[str, ...]) -> Any:
     if isinstance(frame, pandas.DataFrame):
         # with the categories of its columns
         for name in sources:
-            column(frame, name)
+            visible(f"column {name!r}", column(frame, name))
         table = frame[list(sources)].reset_index(drop=True)
     else:
         table = pandas.DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, summable, visible
 
 #: a column of labels or numbers, of any kind
 Column = NDArray[Any]
@@ -24,6 +24,8 @@ def column(frame: Any, name: str) -> NDArray[Any]:
         if name in _names(frame):
             raise
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
+    if isinstance(values, np.ma.MaskedArray):
+        visible(f"column {name!r}", values)
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must hold one value per row, got shape {array.shape}")
@@ -60,7 +62,7 @@ def is_category(values: NDArray[Any]) -> bool:
 
 def numbers(values: Any, name: str) -> Array:
     """A column of finite numbers."""
-    array = np.asarray(values)
+    array = visible(name, np.asarray(values))
     try:
         found = array.astype(float)
     except (TypeError, ValueError) as error:
@@ -71,7 +73,7 @@ def numbers(values: Any, name: str) -> Array:
             f"{name} has {int(bad.sum())} missing or infinite values, the first in row {int(np.argmax(bad))}; "
             "drop or fill these rows"
         )
-    return np.asarray(found)
+    return np.asarray(summable(name, found))
 
 
 def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:

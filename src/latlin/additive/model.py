@@ -27,7 +27,8 @@ from latlin.distributed.frames import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import file_path, mapping, whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -35,7 +36,7 @@ from latlin.potentials.base import Potential
 DRAWS = 4000
 
 
-class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
+class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters
@@ -152,7 +153,10 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         checkpoint : path, optional
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
-        read = self._read()
+        read, priors = self._read(), mapping("priors", self.priors)
+        generator(self.random_state)  # the option is looked at even where nothing is drawn
+        if checkpoint is not None:
+            file_path("checkpoint", checkpoint)
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if is_large_frame(frame):
@@ -160,7 +164,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
             frame = None
         else:
             problem = without_copies(self._problem(read, frame, graph))
-        how = (self.engine, self.hyperparameters, self.priors or {}, self.random_state, self.verbose)
+        how = (self.engine, self.hyperparameters, priors, self.random_state, self.verbose)
         learnt, posterior = learning.learn(problem, *how, checkpoint)
         self._read_, self._parts = read, problem.parts
         self._problem_, self._frame = problem, frame
@@ -211,13 +215,12 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
 
     def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        if not (rows := n_rows(frame)):
-            raise ValueError("the table has no rows")
+        rows = _some_rows(frame)
         family = family_of(self.family)
         observed = observe(read.response, family, frame)
         offset = offset_of(read, frame, rows)
         unit = family.unit(observed, offset)
-        given = dict(self.priors or {})
+        given = mapping("priors", self.priors)
         around = Surroundings(unit, family.centre(observed, offset), graph, given)
         parts = tuple(term.prepare(frame, around) for term in read.terms)
         labels = [part.label for part in parts]
@@ -336,9 +339,11 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
 
     # --- predictions ----------------------------------------------------------------------------
 
-    def _asked(self, frame: Any, marginal: Any) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
+    def _predict_latents(
+        self, frame: Any, marginal: Any
+    ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
-        offset = offset_of(self._read_, frame, n_rows(frame))
+        offset = offset_of(self._read_, frame, _some_rows(frame))
         apart = self._apart(marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
@@ -368,7 +373,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
         """
-        return predict.expected_response(self._asked(frame, marginal)[0], self._family, self._blank(frame))
+        return predict.expected_response(self._predict_latents(frame, marginal)[0], self._family, self._blank(frame))
 
     def predict_latent(
         self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
@@ -376,7 +381,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
-        mean, variance = predict.pooled(parts := self._asked(frame, marginal)[0])
+        mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
         return (mean, np.sqrt(variance)) if return_std else mean
@@ -387,7 +392,9 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         if not (self._family.binary or self._family.ordered):
             raise AttributeError(f"family {self._family.name!r} has no classes")
         if self._family.ordered:
-            return predict.class_probabilities(self._asked(frame, marginal)[0], self._family, self._blank(frame))
+            return predict.class_probabilities(
+                self._predict_latents(frame, marginal)[0], self._family, self._blank(frame)
+            )
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])
 
@@ -400,7 +407,7 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
         if self._family.name == "gaussian":
-            parts = self._asked(frame, marginal)[0]
+            parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
         ends = np.quantile(draws, q, axis=0, method="inverted_cdf") if self._family.whole else np.quantile(draws, q, 0)
@@ -412,14 +419,14 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = offset_of(self._read_, frame, n_rows(frame)), self._apart(marginal)
+        offset, apart = offset_of(self._read_, frame, _some_rows(frame)), self._apart(marginal)
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)
 
     def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
-        parts, _, _ = self._asked(frame, marginal)
+        parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
 
@@ -442,3 +449,10 @@ class AdditiveModel(PosteriorDraws, Archived, BaseEstimator):
             raise ValueError("loo() needs training rows in memory: a model of a file or of blocks does not have them")
         out = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, out)
+
+
+def _some_rows(frame: Any) -> int:
+    """The number of rows, at least one."""
+    if not (rows := n_rows(frame)):
+        raise ValueError("the table has no rows")
+    return rows

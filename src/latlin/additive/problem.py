@@ -21,7 +21,7 @@ from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-import latlin
 from latlin.cli.explore import cluster, factors, smooth
 from latlin.cli.options import (
     Categorical,
@@ -48,6 +47,7 @@ from latlin.cli.options import (
     split,
 )
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
+from latlin.version import __version__
 
 app = typer.Typer(
     help="Bayesian regression, hierarchical models, curves, factors and clusters of a table. "
@@ -63,7 +63,7 @@ def latlin_command(
 ) -> None:
     """Posteriors, their evidence, and whether it is exact, a bound or an approximation."""
     if version:
-        typer.echo(f"latlin {latlin.__version__}")
+        typer.echo(f"latlin {__version__}")
         raise typer.Exit
 
 
@@ -354,9 +354,9 @@ def _pair(words: str) -> tuple[str, str]:
 
 def _answer() -> Any:
     """Who is asked about the family: the person at the terminal, if there is one."""
-    from latlin.cli.models import must_be_told
+    from latlin.cli.models import refuse_guess
 
-    return _ask if _somebody_is_there() else must_be_told
+    return _ask if _somebody_is_there() else refuse_guess
 
 
 def _printing() -> Any:

@@ -171,13 +171,13 @@ def _split_notes(how: Trying) -> list[str]:
 
 def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
     """All candidates on the rows of many files."""
-    from latlin.cli.fit import look_at, spreads, told_rows  # Dask may be missing
+    from latlin.cli.fit import describe_rows, look_at, spreads  # Dask may be missing
 
     rows = look_at(pattern, choices, ask)
     lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
     compared = _compared(ComparedRows(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
     count, _ = spreads(rows)
-    return RankedCandidates(compared, count, told_rows(rows, count))
+    return RankedCandidates(compared, count, describe_rows(rows, count))
 
 
 def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, FittedModel, Prepared, diagnosis, make_estimator, save_model, told_encoding
+from latlin.cli.models import Choices, FittedModel, Prepared, describe_encoding, diagnosis, make_estimator, save_model
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps
@@ -239,7 +239,7 @@ def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Gues
         count,
         target=rows.target.name,
         columns=rows.learnt.columns,
-        notes=[*told_rows(rows, count), *trouble, UNDIAGNOSED, *([] if how.folds else [UNSEEN])],
+        notes=[*describe_rows(rows, count), *trouble, UNDIAGNOSED, *([] if how.folds else [UNSEEN])],
         spread=spread,
         assessment=seen,
         factors=rows.learnt.encoding.factors,
@@ -255,10 +255,10 @@ def spreads(rows: FileBlockRows) -> tuple[int, dict[str, float]]:
     return count, dict(zip(encoding.names, spread.tolist(), strict=True))
 
 
-def told_rows(rows: FileBlockRows, count: int) -> list[str]:
+def describe_rows(rows: FileBlockRows, count: int) -> list[str]:
     """What became of the rows of the files, of which `count` are left."""
     learnt = rows.learnt
-    return [*learnt.notes, *told_encoding(learnt.encoding, learnt.gaps, learnt.rows - count)]
+    return [*learnt.notes, *describe_encoding(learnt.encoding, learnt.gaps, learnt.rows - count)]
 
 
 def summaries(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:

@@ -100,12 +100,12 @@ class Prepared(NamedTuple):
         return {str(name): float(value) for name, value in self.X.std(ddof=0).items()}
 
 
-def must_be_told(guess: Guess) -> str:
+def refuse_guess(guess: Guess) -> str:
     """Without anybody to ask: a sentence."""
     raise ValueError(f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}")
 
 
-def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = must_be_told, quiet: bool = True) -> Prepared:
+def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse_guess, quiet: bool = True) -> Prepared:
     """Encode a table; `ask` is called when the target does not show the family."""
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
@@ -128,7 +128,7 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
         y = np.column_stack([y, target.numbers(rows, target.beside)])
     offset = log_exposure(target, rows)
     guessed = bool(notes)
-    notes = [*notes, *more, *told_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
+    notes = [*notes, *more, *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
     return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
@@ -289,7 +289,7 @@ def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
     return frame[~unknown], [f"{count} rows without a target were left out."]
 
 
-def told_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
+def describe_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
     """What became of missing values and of columns that say nothing."""
     notes = []
     if gaps and encoding.missing == "drop":

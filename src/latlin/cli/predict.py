@@ -32,7 +32,7 @@ def predict_files(model: FittedModel, paths: Sequence[Path], how: Asking, add: C
     checked_interval(how.coverage)
     count = 0
     for part in (part for path in paths for part in read_parts(path, reading=how.reading)):
-        with nullcontext() if part.whole and len(paths) == 1 else _told_where(part):
+        with nullcontext() if part.whole and len(paths) == 1 else _naming_part(part):
             found = predict_table(model, part.rows, how)
             add(found)
         count += len(found)
@@ -42,7 +42,7 @@ def predict_files(model: FittedModel, paths: Sequence[Path], how: Asking, add: C
 
 
 @contextmanager
-def _told_where(part: FilePart) -> Iterator[None]:
+def _naming_part(part: FilePart) -> Iterator[None]:
     """What is wrong with some rows, and where they are."""
     try:
         yield

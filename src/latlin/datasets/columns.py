@@ -211,14 +211,14 @@ def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
     --------
     >>> import pandas
     >>> odd_cells(pandas.Series([1, "n/a", "?", "n/a"]), np.array([1, 2, 3]))
-    "'n/a' in row 2, '?' in row 3 (3 of 4 cells)"
+    "'n/a' in row 2, '?' in row 3"
     """
     first: dict[str, int] = {}
     for row in rows:
         first.setdefault(as_text(series.iloc[row]), int(row) + 1)
     shown = ", ".join(f"{text!r} in row {row}" for text, row in list(first.items())[:most])
     more = f" and {len(first) - most} other texts" if len(first) > most else ""
-    return f"{shown}{more} ({len(rows)} of {len(series)} cells)" if len(rows) > 1 else shown
+    return shown + more
 
 
 def refuse_nearly_numbers(series: Series) -> None:

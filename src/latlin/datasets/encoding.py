@@ -340,7 +340,7 @@ def _with_gaps(encoding: Encoding, frame: Frame) -> Encoding:
 
 
 def _learn_imputer(encoding: Encoding, values: dict[str, NDArray[Any]]) -> Any:
-    from latlin.factor import MixedFactorAnalysis  # only missing cells need it
+    from latlin.factor.mixed.estimator import MixedFactorAnalysis  # only missing cells need it
 
     if len(values) < 2:
         raise ValueError("missing='model' learns a column from the others, and there is only one: use 'mean'")

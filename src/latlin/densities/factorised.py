@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from latlin.densities.marginals import NormalMarginals
+from latlin.densities.density import NormalMarginals
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable

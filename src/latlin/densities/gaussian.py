@@ -8,10 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.densities.marginals import NormalMarginals
+from latlin.densities.density import NormalMarginals
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
+
+#: distance from the mean beyond which a square may overflow
+FAR = 1e100
 
 
 class Covariance(Protocol):
@@ -94,10 +97,16 @@ class Gaussian:
 
     def logpdf(self, w: ArrayLike) -> Array:
         """log N(w | mean, S) for one vector or each row of a matrix."""
-        points = np.asarray(w, float)
-        square = self.structure.quadratic(np.atleast_2d(points) - self.mean)
-        log_density = -0.5 * (square + self.structure.log_det + self.degrees * LOG_2PI)
-        return log_density if points.ndim == 2 else log_density[0]
+        square, size = self.squares(w)
+        log_density = -0.5 * (square * size * size + self.structure.log_det + self.degrees * LOG_2PI)
+        return log_density if np.ndim(w) == 2 else log_density[0]
+
+    def squares(self, w: ArrayLike) -> tuple[Array, Array]:
+        """δᵀS⁻¹δ/c² of δ = w − mean for each row, and c: one, but the size of δ where its square would overflow."""
+        away = np.atleast_2d(np.asarray(w, float)) - self.mean
+        far = np.max(np.abs(away), axis=1, initial=0.0)
+        size = np.where(far > FAR, far, 1.0)
+        return self.structure.quadratic(away / size[:, None]), size
 
     def project(self, rows: Any) -> NormalMarginals:
         """Marginals of Hw, one per row of H (dense or sparse)."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.densities.marginals import NormalMarginals
+from latlin.densities.density import NormalMarginals
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import storable

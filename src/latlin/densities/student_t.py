@@ -76,11 +76,14 @@ class MultivariateT:
     def logpdf(self, w: ArrayLike) -> Array:
         """log q(w) for one vector or each row of a matrix."""
         d, df = self.gaussian.degrees, self.df
-        # δᵀS⁻¹δ from the Gaussian's own density
-        square = -2.0 * (self.gaussian.logpdf(w) - self._top)
+        # log(1 + δᵀS⁻¹δ/(ν − 2)), δᵀS⁻¹δ = c² times a number that does not overflow
+        square, size = self.gaussian.squares(w)
+        log_square = 2.0 * np.log(size) + np.log(1.0 / (size * size) + np.maximum(square, 0.0) / (df - 2.0))
+        log_square = np.where(size == 1.0, np.log1p(np.maximum(square, 0.0) / (df - 2.0)), log_square)
         log_constant = gammaln(0.5 * (df + d)) - gammaln(0.5 * df) - 0.5 * d * (np.log(df - 2.0) + np.log(np.pi))
         log_root = self._top + 0.5 * d * LOG_2PI
-        return np.asarray(log_constant + log_root - 0.5 * (df + d) * np.log1p(np.maximum(square, 0.0) / (df - 2.0)))
+        log_density = log_constant + log_root - 0.5 * (df + d) * log_square
+        return np.asarray(log_density if np.ndim(w) == 2 else log_density[0])
 
     @cached_property
     def _top(self) -> float:

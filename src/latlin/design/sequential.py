@@ -1,7 +1,9 @@
 """Sequential experimental design for sparse linear models, Challis (2013), §5.4.
 
 A signal w with sparse filter responses Bw is measured, y = Mw + N(0, ν²). The posterior given the measurements so far
-says where w is least known, and there the next measurement looks.
+says where w is least known, and there the next measurement looks. The information gain ½ log det(I + M S Mᵀ/ν²) of k
+orthonormal rows is largest when they are the leading eigenvectors of S, Challis (2013), eq. 5.4.2; small covariances
+are decomposed, structured ones by Lanczos' method on products.
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 
 from latlin.densities.gaussian import Gaussian
-from latlin.design.directions import covariance_operator, greedy_rows, leading_directions
+from latlin.densities.precision import SubspaceCovariance
+from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.inference.arguments import checked_matrix
 from latlin.inference.engine import Engine
 from latlin.inference.infer import infer, resolve
@@ -187,3 +192,77 @@ def _dimension(factors: list[SiteFactor], dim: int | None) -> int:
     if len(known) != 1:
         raise ValueError(f"filters and dim must agree on the length of w, got {sorted(known) or 'nothing'}")
     return int(known.pop())
+
+
+#: dimension up to which a covariance without structure is decomposed
+DENSE = 1500
+
+
+def covariance_operator(density: Gaussian) -> LinearOperator:
+    """Products with S, at the cost of its structure."""
+    structure: Any = density.structure
+    if isinstance(structure, StructuredCovariance):
+        return _structured(structure)
+    if isinstance(structure, SubspaceCovariance):
+        return _subspace(structure)
+    return aslinearoperator(density.covariance())
+
+
+def leading_directions(density: Gaussian, count: int) -> Array:
+    """Eigenvectors of S with the largest eigenvalues, one per row, largest first; their largest entry is positive."""
+    dim = len(density.mean)
+    structured = isinstance(density.structure, StructuredCovariance | SubspaceCovariance)
+    if not structured or count >= dim - 1:
+        if dim > DENSE and not structured:
+            return _oriented(_lanczos(aslinearoperator(density.covariance()), count))
+        return _oriented(eigh(density.covariance(), subset_by_index=[dim - count, dim - 1])[1].T[::-1])
+    return _oriented(_lanczos(covariance_operator(density), count))
+
+
+def greedy_rows(density: Gaussian, candidates: Array, noise_variance: float, count: int) -> NDArray[np.intp]:
+    """Indices of candidates, each of largest information gain given those before it."""
+    images = covariance_operator(density).matmat(np.ascontiguousarray(candidates.T))
+    variances = np.einsum("nd,dn->n", candidates, images)
+    chosen: list[int] = []
+    shared: list[Array] = []
+    for _ in range(count):
+        variances[chosen] = -np.inf
+        best = int(np.argmax(variances))
+        # S ← S − S x xᵀS / (xᵀSx + ν²), seen from every candidate
+        column = candidates @ images[:, best] - sum((v * v[best] for v in shared), np.zeros(len(candidates)))
+        shared.append(column / np.sqrt(column[best] + noise_variance))
+        variances = variances - shared[-1] ** 2
+        chosen.append(best)
+    return np.array(chosen)
+
+
+def _lanczos(operator: LinearOperator, count: int) -> Array:
+    start = np.random.default_rng(0).standard_normal(operator.shape[0])
+    return eigsh(operator, k=count, which="LA", v0=start, tol=1e-6)[1].T[::-1]
+
+
+def _oriented(rows: Array) -> Array:
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    return np.ascontiguousarray(rows * np.sign(largest)[:, None])
+
+
+def _structured(structure: StructuredCovariance) -> LinearOperator:
+    factor, scale = structure.structure.factor(structure.theta), structure.whitening.scale
+
+    def times(block: Array) -> Array:
+        return (scale * np.asarray(factor.T @ (factor @ (scale * block.T).T)).T).T
+
+    return LinearOperator((structure.dim,) * 2, matvec=times, matmat=times, dtype=float)
+
+
+def _subspace(structure: SubspaceCovariance) -> LinearOperator:
+    basis, c2 = structure.basis, structure.complement**2
+
+    def times(block: Array) -> Array:
+        # hL for a row is (Lᵀhᵀ)ᵀ
+        inner = structure.whitening.rows(np.atleast_2d(block.T)).T
+        inside = basis.T @ inner
+        mixed = c2 * (inner - basis @ inside) + basis @ structure.inner.solve(np.asfortranarray(inside))
+        return structure.whitening.apply(mixed).reshape(block.shape)
+
+    return LinearOperator((structure.dim,) * 2, matvec=times, matmat=times, dtype=float)

@@ -69,7 +69,7 @@ def crps_draws(y: ArrayLike, draws: ArrayLike) -> Array:
     ----------
     y : array of shape (n,)
     draws : array of shape (m, n)
-        At least two a case.
+        At least two per case.
     """
     y, x = float_array("y", y), float_array("draws", draws)
     m = len(x) if x.ndim else 0

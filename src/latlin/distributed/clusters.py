@@ -34,7 +34,7 @@ class ClusterError(RuntimeError):
 
 
 @contextmanager
-def told_faults() -> Iterator[None]:
+def explain_faults() -> Iterator[None]:
     """Turn what Dask raises when a cluster fails into a `ClusterError`; errors of the computation itself pass.
 
     An array that cannot be made is no fault of the cluster: it stays a `MemoryError`, with a remedy.
@@ -46,23 +46,23 @@ def told_faults() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "distributed" or type(error).__name__ not in SENTENCES:
             raise
-        sentence = SENTENCES[type(error).__name__].format(limit=_told_limit(error))
+        sentence = SENTENCES[type(error).__name__].format(limit=_describe_limit(error))
         detail = " ".join(str(error).split())
         raise ClusterError(sentence + (f" (Dask says: {detail})" if detail else "")) from error
 
 
-def _told_limit(error: Any) -> str:
+def _describe_limit(error: Any) -> str:
     """What the last worker that died was allowed to use, where that is known and limited."""
     limit = getattr(getattr(error, "last_worker", None), "memory_limit", 0)
-    return f" (the memory limit of the last one was {told_bytes(limit)})" if limit else ""
+    return f" (the memory limit of the last one was {format_bytes(limit)})" if limit else ""
 
 
-def told_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A size of memory.
 
     Examples
     --------
-    >>> told_bytes(3 * 2**29)
+    >>> format_bytes(3 * 2**29)
     '1.5 GiB'
     """
     return f"{count / 2**30:.3g} GiB" if count >= 2**30 else f"{count / 2**20:.4g} MiB"
@@ -129,7 +129,7 @@ def _wait_for(client: Any, future: Any) -> None:
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         idle = idle + 1 if all(map(_is_stuck, workers)) else 0
         if idle == LOOKS and workers:
-            raise ClusterError(_told_paused(workers))
+            raise ClusterError(_describe_paused(workers))
         if idle == LOOKS:
             alert("the cluster has no workers: the pass over the rows waits until there are some", UserWarning)
 
@@ -138,8 +138,8 @@ def _is_stuck(worker: dict[str, Any]) -> bool:
     return worker["status"] == "paused" and not worker["metrics"].get("task_counts", {}).get("executing", 0)
 
 
-def _told_paused(workers: Any) -> str:
-    limit = told_bytes(min(worker["memory_limit"] for worker in workers))
+def _describe_paused(workers: Any) -> str:
+    limit = format_bytes(min(worker["memory_limit"] for worker in workers))
     return (
         f"all workers have paused for want of memory (the smallest limit is {limit}), and none goes on: "
         "cut the rows into smaller chunks, keep fewer of them in the workers' memory (persist), or give the workers "

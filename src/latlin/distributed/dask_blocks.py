@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from latlin.distributed.blocks import Summand, add, tree
-from latlin.distributed.clusters import ambient_client, answer, told_faults
+from latlin.distributed.clusters import ambient_client, answer, explain_faults
 from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, parts_of, rows_of
 from latlin.distributed.threads import counted, listening, log_block
 from latlin.numerics.progress import begin_pass
@@ -89,7 +89,7 @@ class Pass(NamedTuple):
 
         wanted = Delayed(key, graph)
         watch = nullcontext() if self.tell is None else listening(self.client, self.name, self.watched, self.tell)
-        with told_faults(), one_blas_thread(), watch:
+        with explain_faults(), one_blas_thread(), watch:
             found = wanted.compute() if self.client is None else answer(self.client, wanted)
         return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
 

@@ -6,6 +6,7 @@ from latlin.factor.binary.estimator import BinaryFactorAnalysis
 from latlin.factor.group.estimator import GroupFactorAnalysis
 from latlin.factor.ica.estimator import NoisyICA
 from latlin.factor.matrix.estimator import MatrixFactorization
+from latlin.factor.matrix.trilinear import TrilinearFactorization
 from latlin.factor.mixed.estimator import MixedFactorAnalysis
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "MatrixFactorization",
     "MixedFactorAnalysis",
     "NoisyICA",
+    "TrilinearFactorization",
     "choose_components",
 ]

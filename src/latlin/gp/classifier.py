@@ -27,6 +27,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 
@@ -40,7 +41,7 @@ LINKS: dict[str, Potential] = {
 }
 
 
-class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(Archived, Reported, ClassifierMixin, BaseEstimator):
     """Gaussian process classification with a choice of link and of engine.
 
     Parameters
@@ -58,7 +59,8 @@ class GaussianProcessClassifier(Archived, ClassifierMixin, BaseEstimator):
     multi_class : {"auto", "joint", "one-vs-rest"}
         How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
         (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
-        processes, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint where that serves; `messages_` says why where it does not.
+        processes, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint where that serves;
+        `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int

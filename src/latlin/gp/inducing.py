@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.cluster import kmeans_plusplus
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
 from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, gradient_of, model_of
-from latlin.gp.placement import Placement, place
+from latlin.gp.kernel_gradients import cross, diagonal
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
@@ -318,3 +319,49 @@ def _put_function_together(basis: Basis, posterior: Posterior, one: Any, X: Arra
 
 storable_as(InducingFitter, _take_fitter_apart, _put_fitter_together)
 storable_as(InducingFunction, _take_function_apart, _put_function_together)
+
+
+# --- Where inducing inputs stand: at rows that the others explain least, or spread by k-means++
+
+Placement = Literal["conditional-variance", "k-means++"]
+#: a conditional variance below this share of the largest prior variance is explained by the inputs that stand already
+EXPLAINED = 1e-7
+
+
+def place(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
+    """Inducing inputs among some rows, at most `count` of them."""
+    distinct = np.unique(candidates, axis=0)
+    if len(distinct) <= count:
+        return distinct
+    if how == "k-means++":
+        return _seeded(distinct, count, rng)
+    return distinct[conditional_variance_order(setting.kernel, distinct, count)]
+
+
+def conditional_variance_order(kernel: Any, candidates: Array, count: int) -> Array:
+    """Rows of largest variance given the ones before, greedily (Burt, Rasmussen and van der Wilk, 2019).
+
+    A pivoted Cholesky factorisation of the kernel matrix, of which only the chosen columns are formed; it ends early
+    where no row has a variance left.
+    """
+    left = diagonal(kernel, candidates)
+    floor, columns, chosen = EXPLAINED * float(left.max()), np.empty((count, len(candidates))), []
+    for m in range(count):
+        n = int(np.argmax(left))
+        if left[n] <= floor:
+            break
+        chosen.append(n)
+        # column m of the factor: (k_n − Σ_j<m c_j c_j[n]) / √left_n
+        row = cross(kernel, candidates[n : n + 1], candidates)[0] - columns[:m, n] @ columns[:m]
+        columns[m] = row / np.sqrt(left[n])
+        left = np.maximum(left - columns[m] ** 2, 0.0)
+        left[chosen] = 0.0
+    return np.array(chosen)
+
+
+def _seeded(candidates: Array, count: int, rng: np.random.Generator) -> Array:
+    """k-means++ on columns of unit spread."""
+    spread = candidates.std(axis=0)
+    scaled = (candidates - candidates.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    _, chosen = kmeans_plusplus(scaled, count, random_state=int(rng.integers(2**31)))
+    return candidates[chosen]

@@ -3,9 +3,9 @@
     P(y = k | x) = e^{f_k(x)} / Σ_j e^{f_j(x)}   or   P(f_k(x) + ε_k > f_j(x) + ε_j for all j ≠ k),   f_k ~ GP(0, k_θ)
 
 The evidence is that of all labels together, a lower bound by Gaussian KL with the bounds of
-`latlin.potentials.class_links`: that of Knowles and Minka (2011) for the softmax, probit sites with one more unknown per
-row for the multinomial probit. Given the stand-ins of its sites each class is an exact process of its own, a `Latent`; the gradients in the
-kernel add up over the classes.
+`latlin.potentials.class_links`: that of Knowles and Minka (2011) for the softmax, probit sites with one more unknown
+per row for the multinomial probit. Given the stand-ins of its sites each class is an exact process of its own, a
+`Latent`; the gradients in the kernel add up over the classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.gaussian_kl.class_sites import ClassSitesFit, fit_classes
 from latlin.inference.gaussian_kl.engine import GaussianKL

@@ -24,14 +24,15 @@ from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array, measurable, summable, visible
+from latlin.numerics.arrays import Array, convertible, measurable, summable, visible
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.predictive import Predictive
 
 
-class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(Archived, Reported, RegressorMixin, BaseEstimator):
     """Gaussian process regression with a choice of noise and of engine.
 
     Parameters
@@ -176,7 +177,7 @@ class GaussianProcessRegressor(Archived, RegressorMixin, BaseEstimator):
         """
         rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        given = (visible("X", data.X), visible("y", data.y))
+        given = (visible("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
         inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
         data = data._replace(X=inputs, y=targets)

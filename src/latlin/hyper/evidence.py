@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,9 +24,8 @@ from latlin.inference.map import MAP
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import mapping
-from latlin.priors.base import Prior
-from latlin.priors.flat import Flat
+from latlin.numerics.options import mapping, number
+from latlin.priors.base import Flat, Prior
 
 # --- The gradient of the evidence in the parameters of a user's own model.
 #
@@ -264,7 +264,7 @@ def _chosen(build: Build, start: Mapping[str, float], engine: str | Engine) -> E
     """One engine for all values, so that their evidences are of one kind."""
     if not callable(build):
         raise ValueError(f"build must be a function of the parameters, got {build!r:.80}")
-    model = build(**start)
+    model = _built(build, start)
     if not isinstance(model, LatentLinearModel):
         raise ValueError(f"build must return a LatentLinearModel, got {type(model).__name__}")
     asked = resolve(engine)
@@ -273,6 +273,20 @@ def _chosen(build: Build, start: Mapping[str, float], engine: str | Engine) -> E
     chosen = choose(model)[0] if isinstance(asked, Auto) else asked
     # a Gaussian serves to learn hyperparameters, and takes a fraction of the time
     return GaussianKL() if isinstance(asked, Auto) and isinstance(chosen, AffineKL) else chosen
+
+
+def _built(build: Build, start: Mapping[str, float]) -> Any:
+    """The first model; its numbers may be too large for it, and its names others."""
+    try:
+        inspect.signature(build).bind(**start)
+    except TypeError as error:
+        raise ValueError(f"start must name the parameters of build, got {', '.join(start)}: {error}") from error
+    except ValueError:  # a function without a signature
+        pass
+    try:
+        return build(**start)
+    except OverflowError as error:
+        raise ValueError(f"start must hold numbers that build can take, got {dict(start)!r:.80}: {error}") from error
 
 
 def _space(
@@ -286,6 +300,8 @@ def _space(
     for name, given in (("bounds", bounds), ("priors", priors)):
         if unknown := sorted(set(given) - set(start)):
             raise ValueError(f"{name} names {', '.join(unknown)}, which start does not: it has {', '.join(start)}")
+    for name, value in start.items():
+        number(f"start[{name!r}]", value)
     return Space([_member(name, value, bounds.get(name), priors.get(name)) for name, value in start.items()])
 
 

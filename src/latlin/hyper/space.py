@@ -18,8 +18,7 @@ from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.progress import SILENT, Progress
 from latlin.numerics.stored import storable
-from latlin.priors.base import Prior
-from latlin.priors.flat import Flat
+from latlin.priors.base import Flat, Prior
 
 #: how far a search goes from its start when no bounds are given, as a factor and as a share of an interval
 FAR, MARGIN = 1e6, 1e-6

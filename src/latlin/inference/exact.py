@@ -28,8 +28,8 @@ from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.prior import gaussian_part
-from latlin.inference.forms.site import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, needs_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form

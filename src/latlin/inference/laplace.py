@@ -20,10 +20,11 @@ from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
+from latlin.inference.forms.choice import form_of
 from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import sparse_form
-from latlin.inference.forms.sums import SumForm, form_of
+from latlin.inference.forms.sums import SumForm
 from latlin.inference.mode import find_mode
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior

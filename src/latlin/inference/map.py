@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from latlin.densities.point import PointMass
 from latlin.inference.engine import checkpoint_for
+from latlin.inference.forms.choice import form_of
 from latlin.inference.forms.products import by_products, find_mode_by_products, product_form
-from latlin.inference.forms.sums import form_of
 from latlin.inference.mode import SmoothedJoint, find_kinked_mode, find_mode
 from latlin.inference.model import LatentLinearModel, Model
 from latlin.inference.posterior import Posterior

@@ -122,7 +122,12 @@ class Posterior(Archived):
         points = np.asarray(w, float)
         if points.ndim not in (1, 2) or points.shape[-1] != self.model.dim:
             raise ValueError(f"w must be one vector or rows of length {self.model.dim}, got shape {points.shape}")
-        return self.density.logpdf(points)
+        finite = np.isfinite(points).all(axis=-1)
+        values = np.asarray(np.where(np.isnan(points).any(axis=-1), np.nan, -np.inf))
+        if finite.any():
+            with np.errstate(over="ignore"):  # so far out that the logarithm is −∞
+                values[finite] = self.density.logpdf(points[finite] if points.ndim == 2 else points)
+        return values[()]
 
     def project(self, H: Any) -> Any:
         """Marginals of Hw, one per row of H: `.mean`, `.variance` and the density."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.answers import remember_columns, rowwise
@@ -31,17 +31,18 @@ from latlin.linear._model_checks import checks_of_residuals, checks_of_searches,
 from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
 from latlin.linear._priors import CoefficientPrior, GaussianPrior
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
-from latlin.linear._tables import column_of, encoded, read_rows
+from latlin.linear._tables import column_of, encoded, read_rows, validated
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
+from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
 
 KINDS = (np.float64, np.float32)
 
 
-class LinearEstimator(Description, Archived, BaseEstimator):
+class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 
     A subclass says its likelihood (`_family`), its prior (`_prior`) and which numbers the user gave (`_given`), and
@@ -121,9 +122,8 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y, as they are used."""
-        X, y = validate_data(
-            self, X, visible("y", y), reset=reset, accept_sparse=("csr", "csc"), dtype=list(KINDS), **options
-        )
+        kinds = {"accept_sparse": ("csr", "csc"), "dtype": list(KINDS)}
+        X, y = validated(self, X, visible("y", y), reset=reset, **kinds, **options)
         return summable("X", X), measurable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
@@ -274,17 +274,17 @@ class LinearEstimator(Description, Archived, BaseEstimator):
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _asked(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
         X = encoded(X, getattr(self, "encoding_", None))
-        return summable("X", validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
+        return summable("X", validated(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
-        offset, X = column_of(self, X, "offset", offset), self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = _checks.offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
         return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype

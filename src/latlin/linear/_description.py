@@ -20,7 +20,6 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit
 from latlin.linear._predict import levels
-from latlin.linear._tables import factor_words
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 
@@ -250,7 +249,7 @@ class Description:
         table = self.hyperparameters_
         lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
         is_one = len(self._fits) == 1 and self._design.dim <= MOST_NAMES and self.evidence_kind_ != "none"
-        levels_ = factor_words(self, getattr(self, "encoding_", None)) if is_one else []
+        levels_ = _describe_factors(self, getattr(self, "encoding_", None)) if is_one else []
         return "\n".join(filter(None, [numbers, *lines, *levels_, str(getattr(self, "checks_", ""))]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
@@ -268,3 +267,13 @@ class Description:
             groups = inference_groups(fit.posterior, self._design, w)
             found.append(inference_data(groups, {"feature": self._feature_names()}, {"coef": ["feature"]}))
         return found[0] if len(found) == 1 else found
+
+
+def _describe_factors(model: Any, encoding: Any) -> list[str]:
+    """What the posterior says of every column of levels as a whole."""
+    said = []
+    for name, part in ({} if encoding is None else encoding.factors).items():
+        joint = model.joint(part["features"])
+        shown = f"{joint.probability:.2g}" if np.isfinite(joint.probability) else "unknown"
+        said.append(f"{name}, compared with {part['baseline']}: joint p = {shown} ({joint.df} contrasts)")
+    return said

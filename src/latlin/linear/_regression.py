@@ -169,7 +169,7 @@ class Regression(RegressorMixin, LinearEstimator):
         self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
     ) -> tuple[Array, NDArray[np.int64]]:
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
-        offset, X = column_of(self, X, "offset", offset), self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = _checks.offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from latlin.distributed.opening import is_blocked
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import convertible, visible
 
 if TYPE_CHECKING:
     from latlin.datasets.encoding import Encoding
@@ -38,6 +39,23 @@ def _without_hidden(X: Any) -> Any:
 def is_frame(X: Any) -> bool:
     """Whether X is a data frame of pandas."""
     return hasattr(X, "columns") and hasattr(X, "iloc")
+
+
+def validated(model: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+    """X, or X and y, by scikit-learn's checks; numbers of a data frame at once, not column by column."""
+    y = convertible("y", y) if options.get("y_numeric") else y
+    if not is_frame(X) or not _is_one_array(X):
+        return validate_data(model, X, y, reset=reset, **options)
+    validate_data(model, X, y, reset=reset, skip_check_array=True)
+    if isinstance(y, str):
+        return check_array(X.to_numpy(), input_name="X", estimator=model, **options)
+    return check_X_y(X.to_numpy(), y, estimator=model, **options)
+
+
+def _is_one_array(X: Any) -> bool:
+    """Whether all columns of a frame are of one kind of NumPy's numbers."""
+    kinds = set(X.dtypes)
+    return len(kinds) == 1 and all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds)
 
 
 def needs_encoding(X: Any) -> bool:
@@ -181,13 +199,3 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
     if encoding.missing == "drop":
         return encoding.encode(X, "error").matrix
     return encoding.encode(X).matrix
-
-
-def factor_words(model: Any, encoding: Encoding | None) -> list[str]:
-    """What the posterior says of every column of levels as a whole."""
-    said = []
-    for name, part in ({} if encoding is None else encoding.factors).items():
-        joint = model.joint(part["features"])
-        shown = f"{joint.probability:.2g}" if np.isfinite(joint.probability) else "unknown"
-        said.append(f"{name}, compared with {part['baseline']}: joint p = {shown} ({joint.df} contrasts)")
-    return said

@@ -73,7 +73,7 @@ class OneVersusRest(StreamingClasses, Classification):
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        offset, X = column_of(self, X, "offset", offset), self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         shares = []

@@ -163,7 +163,7 @@ class JointClasses(Classification):
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        X = self._asked(X)
+        X = self._check_rows(X)
         count, rng = whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         best, label = np.full((X.shape[0], count), -np.inf), np.zeros((X.shape[0], count), int)

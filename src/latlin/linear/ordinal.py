@@ -155,7 +155,7 @@ class BayesianOrdinalRegression(Classification):
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
-        offset, X = column_of(self, X, "offset", offset), self._asked(X)
+        offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         rng, shift = self._generator(random_state), _checks.offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         x = np.asarray(self._design.rows(X) @ w.T)

@@ -8,9 +8,9 @@ Gutteridge (2021), Algorithms 1–4, §5. Natural gradients are steps towards th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -69,6 +69,31 @@ class EuclideanState(NamedTuple):
     recent: Array = np.zeros(0)  # the last bounds, of a noisy climb
 
 
+State = TypeVar("State", NaturalState, EuclideanState)
+
+
+class Climb(Protocol[State]):
+    """A way to climb the bound, as fits and moves see it; its state is nobody else's business."""
+
+    @property
+    def mixture(self) -> Mixture: ...
+
+    @property
+    def rng(self) -> np.random.Generator: ...
+
+    def start(self, moments: ComponentMoments) -> State:
+        """The state whose q is the best one for some moments."""
+
+    def belief(self, state: State) -> Belief:
+        """The q of a state."""
+
+    def step(self, state: State) -> tuple[State, Measure]:
+        """The following state, with its bound."""
+
+    def with_rng(self, rng: np.random.Generator) -> Self:
+        """The same climb with other random numbers."""
+
+
 def drift(recent: Array) -> float:
     """How far the mean bound of the last window lies from that of the window before, relatively."""
     if len(recent) < 2 * WINDOW:
@@ -106,6 +131,9 @@ class NaturalClimb:
     data: Data
     options: Options
     rng: np.random.Generator
+
+    def with_rng(self, rng: np.random.Generator) -> Self:
+        return replace(self, rng=rng)
 
     def start(self, moments: ComponentMoments) -> NaturalState:
         bound, target = self.mixture.evaluate(self.data, self.mixture.belief(moments))
@@ -152,6 +180,9 @@ class EuclideanClimb:
     @cached_property
     def coordinates(self) -> Coordinates:
         return Coordinates.of(self.mixture.components, self.mixture.weights.components)  # type: ignore[attr-defined]
+
+    def with_rng(self, rng: np.random.Generator) -> Self:
+        return replace(self, rng=rng)
 
     def start(self, moments: ComponentMoments) -> EuclideanState:
         flat = self.coordinates.flatten(Point.of(self.mixture.belief(moments)))
@@ -219,10 +250,8 @@ ESTIMATES = {
 }
 
 
-def make_climb(
-    algorithm: str, mixture: Mixture, data: Any, options: Options, rng: np.random.Generator
-) -> NaturalClimb | EuclideanClimb:
-    """The climb of an algorithm's name."""
+def make_climb(algorithm: str, mixture: Mixture, data: Any, options: Options, rng: np.random.Generator) -> Climb[Any]:
+    """The climb of an algorithm's name; which kind of rows each can read, the estimator's settings have checked."""
     if algorithm in ESTIMATES:
         return EuclideanClimb(mixture, data, options, rng, ESTIMATES[algorithm], algorithm != "gradient")
     if algorithm == "stochastic-natural":

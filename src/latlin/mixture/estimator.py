@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,18 +16,19 @@ from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_ch
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
-from latlin.mixture.climbs import EuclideanClimb, make_climb
+from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
+from latlin.mixture.draws import ParameterDraws
 from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.monte_carlo.importance import importance_bound
 from latlin.mixture.priors import summarise
 from latlin.mixture.schedules import StepRule
-from latlin.mixture.seeding import SAMPLE, make_sample, seed_labels
+from latlin.mixture.seeding import SAMPLE, Sample, make_sample, seed_labels
 from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
 from latlin.mixture.sweep import CompleteRows, make_rows, slices, widen
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
@@ -38,7 +38,7 @@ IMPORTANCE_REPEATS = 50
 SCALE_ROUNDS = 3
 
 
-class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
+class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstimator):
     """Bayesian Gaussian mixture: one exact bound, every algorithm to climb it.
 
     Parameters
@@ -251,24 +251,30 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         fits = []
         for start in starts if several else starts[-1:]:
             # each has its own numbers, so that more starts change none of the earlier
-            begun, state = (replace(climb, rng=start.rng), start.begin) if several else (climb, start.tried)
+            begun, state = (climb.with_rng(start.rng), start.begin) if several else (climb, start.tried)
             recorder = Recorder(mixture, values, options.updates, as_truth(truth, mixture))
             fits.append(self._fit_from(begun, state, recorder, sample, files))
         fit, climb, self.covariance_prior_factor_ = max(fits, key=lambda found: found[0].bound)
         return self._store_fit(climb.mixture, fit, climb)
 
     def _fit_from(
-        self, climb: Any, state: Any, recorder: Recorder, sample: Any, files: CheckpointFiles
-    ) -> tuple[MixtureFit, Any, float]:
+        self, climb: Climb[Any], state: Any, recorder: Recorder, sample: Sample, files: CheckpointFiles
+    ) -> tuple[MixtureFit, Climb[Any], float]:
         """The fit from one start, the climb with the priors it ended with, and the factor of the prior covariance."""
         learnt, factor = settings.learns_scale(self), 1.0
-        if learnt:
+        if learnt and isinstance(climb, NaturalClimb):
             climb, state, factor = learn_scale(climb, state, factor, files)
-        task = {"sample": sample, "label": f"mixture ({self.algorithm})", "verbose": self.verbose, "files": files}
+        task: dict[str, Any] = {
+            "sample": sample,
+            "label": f"mixture ({self.algorithm})",
+            "verbose": self.verbose,
+            "files": files,
+        }
         rules = settings.rules_of(self, recorder.updates)
         moves = self.split_merge if self.algorithm == "cavi" else 0
         fit = fit_mixture(climb, state, rules, recorder, moves=moves, **task)
         for _ in range(SCALE_ROUNDS if learnt and fit.converged else 0):
+            assert isinstance(climb, NaturalClimb)  # others do not learn it
             # components that moves have made may ask for another scale
             again, state, changed = learn_scale(climb, climb.start(fit.moments), factor, files)
             if again is climb:
@@ -284,6 +290,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
         values = validate_data(self, visible("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
+        summable("X", values)
         weights = settings.check_weights(sample_weight, len(values))
         if weights is None or weights.all():
             return values, weights
@@ -295,7 +302,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         summary = summarise(rows, weights, self.n_components)
         return settings.build_mixture(self, summary), make_sample(rows, weights, data.total, summary)
 
-    def _store_fit(self, mixture: Mixture, fit: MixtureFit, climb: Any) -> Self:
+    def _store_fit(self, mixture: Mixture, fit: MixtureFit, climb: Climb[Any]) -> Self:
         self._store(mixture, fit.belief, fit.counts)
         self.lower_bound_ = fit.bound
         self.bound_kind_ = "lower bound"
@@ -338,7 +345,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         self.score_samples(np.zeros((1, self.n_features_in_)))
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Absorb a block of a stream by stochastic natural gradients, one step a mini-batch.
+        """Absorb a block of a stream by stochastic natural gradients, one step per mini-batch.
 
         The first block sets the priors' defaults and the start. float32 blocks are not copied. `lower_bound_` is
         then an estimate from the last mini-batch, of the rows seen so far or of `stream_size`.
@@ -380,6 +387,7 @@ class BayesianGaussianMixture(Archived, DensityMixin, BaseEstimator):
         kinds = [np.float64, np.float32]
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         values = validate_data(self, visible("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
+        summable("X", values)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)
         answer = np.empty(shape)

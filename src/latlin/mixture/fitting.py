@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,10 @@ from scipy.special import logsumexp
 from latlin.distributed.checkpoints import CheckpointFiles
 from latlin.mixture.batched import inverse
 from latlin.mixture.batched import root as root_of
-from latlin.mixture.climbs import EuclideanClimb, NaturalClimb
+from latlin.mixture.climbs import Climb, NaturalClimb, NaturalState, State
 from latlin.mixture.kernels import full_joint
 from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.moments import ComponentMoments
 from latlin.mixture.moves import try_moves
 from latlin.mixture.seeding import Sample, seed_labels
 from latlin.mixture.sweep import slices, widen
@@ -49,7 +50,7 @@ class MixtureFit(NamedTuple):
     """Where a fit ended."""
 
     belief: Belief
-    moments: Any
+    moments: ComponentMoments
     bound: float
     counts: Array
     converged: bool
@@ -131,24 +132,24 @@ class Recorder:
         return MixtureTrace(bound, error, seconds, self.updates * np.arange(1, len(bound) + 1))
 
 
-class Start(NamedTuple):
+class Start(NamedTuple, Generic[State]):
     """Where a fit may begin, where a short run led from there, and its own random numbers."""
 
-    begin: Any
-    tried: Any
+    begin: State
+    tried: State
     rng: np.random.Generator
 
 
-def record_starts(climb: NaturalClimb | EuclideanClimb, sample: Sample, components: int, n_init: int) -> list[Start]:
+def record_starts(climb: Climb[State], sample: Sample, components: int, n_init: int) -> list[Start[State]]:
     """Of `n_init` k-means++ starts, each after a short run of the same algorithm, those better than all before.
 
     A fit from each of them never ends lower with more starts: the records of a few are the first of many.
     """
-    records: list[Start] = []
+    records: list[Start[State]] = []
     for rng in climb.rng.spawn(n_init):
         labels = seed_labels(sample, components, climb.rng)
-        begin: Any = climb.start(sample.moments(climb.mixture, labels, components))
-        state: Any = begin
+        begin = climb.start(sample.moments(climb.mixture, labels, components))
+        state = begin
         if n_init > 1:
             for _ in range(SHORT_RUN):
                 state, _ = climb.step(state)
@@ -157,7 +158,9 @@ def record_starts(climb: NaturalClimb | EuclideanClimb, sample: Sample, componen
     return records
 
 
-def learn_scale(climb: Any, state: Any, factor: float, files: CheckpointFiles) -> tuple[Any, Any, float]:
+def learn_scale(
+    climb: NaturalClimb, state: NaturalState, factor: float, files: CheckpointFiles
+) -> tuple[NaturalClimb, NaturalState, float]:
     """The climb and its state under the prior covariance that a few rounds find best, and its factor.
 
     It begins at the optimum of the prior as it is. A step that maximises the bound over the factor stands between short
@@ -179,8 +182,8 @@ def learn_scale(climb: Any, state: Any, factor: float, files: CheckpointFiles) -
 
 
 def fit_mixture(
-    climb: Any,
-    state: Any,
+    climb: Climb[State],
+    state: State,
     rules: Rules,
     recorder: Recorder,
     *,
@@ -192,7 +195,7 @@ def fit_mixture(
 ) -> MixtureFit:
     """Climb from `state` to convergence, then split and merge until `moves` have failed."""
 
-    def settle(start: Any, steps: int | None = None) -> Ascent[Any]:
+    def settle(start: State, steps: int | None = None) -> Ascent[State]:
         kept, before = files.following(), len(recorder.rows)
         fresh = kept is None or not os.path.exists(kept.path)
         step, limits = _recorded(climb, recorder, fresh), rules
@@ -202,7 +205,7 @@ def fit_mixture(
         recorder.remember(ascent.trace, before)
         return ascent
 
-    ascent = try_moves(climb.mixture, sample, climb, settle(state), moves, settle)
+    ascent = try_moves(climb, sample, settle(state), moves, settle)
     final, trace = ascent.state, recorder.trace()
     n_iter = int(trace.iterations[-1])
     belief = climb.belief(final)
@@ -211,11 +214,11 @@ def fit_mixture(
     )
 
 
-def _recorded(climb: Any, recorder: Recorder, fresh: bool) -> Callable[[Any], tuple[Any, Measure]]:
+def _recorded(climb: Climb[State], recorder: Recorder, fresh: bool) -> Callable[[State], tuple[State, Measure]]:
     """The climb's step, recorded; the first of a fresh climb cannot end it: there is no change of the bound yet."""
     steps = count(0 if fresh else 1)
 
-    def step(state: Any) -> tuple[Any, Measure]:
+    def step(state: State) -> tuple[State, Measure]:
         following, measure = climb.step(state)
         recorder.record(measure.objective, climb.belief(following))
         return following, measure if next(steps) else measure._replace(gradient=np.inf)

@@ -112,7 +112,7 @@ class KnownCovariance:
         return from_reference(self, reference, count, first, squares)
 
     def precisions(self, params: FixedParams) -> Array:
-        """Σ⁻¹ once a component, shape (K, D, D)."""
+        """Σ⁻¹ once per component, shape (K, D, D)."""
         return np.repeat(self.precision[None], len(params.mean), axis=0)
 
     def covariances(self, params: FixedParams) -> Array:
@@ -133,9 +133,15 @@ class KnownCovariance:
         return full_joint(widen(rows), log_det - 0.5 * self.dim * LOG_2PI, params.mean, whitener)
 
     def draw(self, params: FixedParams, labels: Array, rng: np.random.Generator) -> Array:
-        """One draw of the predictive a label."""
+        """One draw of the predictive per label."""
         root = root_of(self.covariance + params.covariance)
         return params.mean[labels] + (root[labels] @ rng.standard_normal((len(labels), self.dim, 1)))[..., 0]
+
+    def draw_parameters(self, params: FixedParams, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws of μ_k, and Σ, which is known."""
+        noise = rng.standard_normal((count, *params.mean.shape, 1))
+        known = np.broadcast_to(self.covariance, (count, *self.covariance.shape))
+        return params.mean + (root_of(params.covariance) @ noise)[..., 0], known
 
     def restrict(self, params: FixedParams, kept: Array) -> tuple[KnownCovariance, FixedParams]:
         """The same components of some of the features."""

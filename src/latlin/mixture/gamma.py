@@ -60,6 +60,14 @@ class _GammaPrior:
         """The t that gives the prior tΨ₀ the highest bound at q: ν₀ = tΨ₀E[λ], averaged over the precisions used."""
         return float(self.prior_dof / np.mean((self.prior_scale * (params.dof / params.scale.T).T)[used]))
 
+    def draw_parameters(self, params: GammaParams, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws of μ_k and 1/λ_k: λ ~ Gamma(ν/2, Ψ/2), μ ~ N(m, 1/(βλ))."""
+        shape = np.broadcast_to(0.5 * params.dof.reshape(-1, *[1] * (params.scale.ndim - 1)), params.scale.shape)
+        variance = 0.5 * params.scale / rng.gamma(shape, size=(count, *shape.shape))
+        wide = variance if variance.ndim == 3 else variance[..., None]
+        noise = rng.standard_normal((count, *params.mean.shape))
+        return params.mean + np.sqrt(wide / params.strength[:, None]) * noise, variance
+
     def _centres(self, moments: ComponentMoments) -> tuple[Array, Array, Array]:
         """β, m and the weights β₀N/β of the squares of x̄ − m₀."""
         beta = self.prior_strength + moments.counts
@@ -142,7 +150,7 @@ class DiagonalPrecision(_GammaPrior):
         return density
 
     def draw(self, params: GammaParams, labels: Array, rng: np.random.Generator) -> Array:
-        """One draw of the predictive a label."""
+        """One draw of the predictive per label."""
         scale = np.sqrt(self._student_scale(params))[labels]
         return params.mean[labels] + scale * rng.standard_t(params.dof[labels][:, None], scale.shape)
 
@@ -220,7 +228,7 @@ class Spherical(_GammaPrior):
         return _student(square, params.dof, self.dim, 0.5 * self.dim * np.log(scale))
 
     def draw(self, params: GammaParams, labels: Array, rng: np.random.Generator) -> Array:
-        """One draw of the predictive a label."""
+        """One draw of the predictive per label."""
         dof = params.dof[labels]
         stretch = np.sqrt(self._student_scale(params)[labels] * dof / rng.chisquare(dof))
         return params.mean[labels] + stretch[:, None] * rng.standard_normal((len(labels), self.dim))

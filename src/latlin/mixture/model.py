@@ -40,6 +40,8 @@ class Weights(Protocol):
 
     def kl(self, params: Array) -> float: ...
 
+    def draw_weights(self, params: Array, count: int, rng: np.random.Generator) -> Array: ...
+
 
 @storable_by_arguments
 @dataclass(frozen=True)
@@ -62,6 +64,10 @@ class DirichletWeights:
     def kl(self, params: Array) -> float:
         return float(dirichlet_kl(params, np.full(self.components, self.concentration)))
 
+    def draw_weights(self, params: Array, count: int, rng: np.random.Generator) -> Array:
+        """Draws of π, of shape (count, K)."""
+        return rng.dirichlet(params, count)
+
 
 @storable_by_arguments
 @dataclass(frozen=True)
@@ -82,10 +88,20 @@ class StickWeights:
 
     def mean(self, params: Array) -> Array:
         v = params[0] / params.sum(axis=0)
-        return np.append(v, 1.0) * np.insert(np.cumprod(1.0 - v), 0, 1.0)
+        return _broken(v)
 
     def kl(self, params: Array) -> float:
         return float(beta_kl(params[0], params[1], 1.0, self.concentration).sum())
+
+    def draw_weights(self, params: Array, count: int, rng: np.random.Generator) -> Array:
+        """Draws of π, of shape (count, K)."""
+        return _broken(rng.beta(*params, size=(count, params.shape[1])))
+
+
+def _broken(v: Array) -> Array:
+    """The parts v_k ∏_{j<k}(1 − v_j) of a stick that breaks at shares v, the rest last."""
+    ones = np.ones((*v.shape[:-1], 1))
+    return np.concatenate([v, ones], axis=-1) * np.concatenate([ones, np.cumprod(1.0 - v, axis=-1)], axis=-1)
 
 
 WEIGHT_PRIORS: dict[str, type[DirichletWeights] | type[StickWeights]] = {

@@ -8,12 +8,12 @@ are not. A trial climbs a few steps with all components, and the move is kept on
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import softmax
 
-from latlin.mixture.climbs import NaturalState
+from latlin.mixture.climbs import Climb, State
 from latlin.mixture.model import Mixture
 from latlin.mixture.moments import ComponentMoments
 from latlin.mixture.seeding import Sample, seed_labels
@@ -45,19 +45,19 @@ class Move(NamedTuple):
     moments: ComponentMoments
 
 
-class Climbing(Protocol):
+class Climbing(Protocol[State]):
     """Climbs from a state, to convergence or for so many steps at most."""
 
-    def __call__(self, start: Any, steps: int | None = None) -> Ascent[Any]: ...
+    def __call__(self, start: State, steps: int | None = None) -> Ascent[State]: ...
 
 
 def try_moves(
-    mixture: Mixture, sample: Sample, climb: Any, ascent: Ascent[Any], failures: int, settle: Climbing
-) -> Ascent[Any]:
+    climb: Climb[State], sample: Sample, ascent: Ascent[State], failures: int, settle: Climbing[State]
+) -> Ascent[State]:
     """Make moves until so many have failed or none is left to try; returns the best ascent, settled."""
     settled = True
     while True:
-        better, failures = _first_success(mixture, sample, climb, ascent.state, failures)
+        better, failures = _first_success(climb, sample, ascent.state, failures)
         if better is not None:
             ascent = settle(better, ROUGH_STEPS)
             settled = ascent.converged
@@ -67,13 +67,11 @@ def try_moves(
             ascent, settled = settle(ascent.state), True
 
 
-def _first_success(
-    mixture: Mixture, sample: Sample, climb: Any, state: NaturalState, failures: int
-) -> tuple[NaturalState | None, int]:
+def _first_success(climb: Climb[State], sample: Sample, state: State, failures: int) -> tuple[State | None, int]:
     """The state after the first move that helps, and how many more may fail."""
     if failures == 0:
         return None, 0
-    for move in promising(mixture, sample, state, climb.rng)[:failures]:
+    for move in promising(climb, sample, state)[:failures]:
         better = _trial(climb, move.moments, state.bound)
         if better is not None:
             return better, failures
@@ -81,7 +79,7 @@ def _first_success(
     return None, failures
 
 
-def _trial(climb: Any, moments: ComponentMoments, bound: float) -> NaturalState | None:
+def _trial(climb: Climb[State], moments: ComponentMoments, bound: float) -> State | None:
     """A few steps from other moments; the state as soon as it is better than `bound`."""
     goal = bound + 1e-6 * (1.0 + abs(bound))
     state = climb.start(moments)
@@ -95,10 +93,11 @@ def _trial(climb: Any, moments: ComponentMoments, bound: float) -> NaturalState 
     return state if state.bound > goal else None
 
 
-def promising(mixture: Mixture, sample: Sample, state: NaturalState, rng: np.random.Generator) -> list[Move]:
+def promising(climb: Climb[State], sample: Sample, state: State) -> list[Move]:
     """Merges and splits of the components of a state in turn, the largest promises first."""
-    r = softmax(mixture.log_joint(sample.rows, mixture.belief(state.moments)), axis=1)
-    merges, splits = _merges(mixture, sample, state.target, r), _splits(mixture, sample, state.target, r, rng)
+    mixture = climb.mixture
+    r = softmax(mixture.log_joint(sample.rows, climb.belief(state)), axis=1)
+    merges, splits = _merges(mixture, sample, state.target, r), _splits(mixture, sample, state.target, r, climb.rng)
     turns = zip_longest(*(sorted(moves, key=lambda move: -move.promise) for moves in (merges, splits)))
     return [move for turn in turns for move in turn if move is not None]
 

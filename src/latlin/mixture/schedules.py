@@ -79,7 +79,7 @@ class Constant(_Scheduled):
 @storable_by_arguments
 @dataclass(frozen=True)
 class Adam:
-    """Moves of about scale·(1 + t/slowdown)^−exponent a coordinate, by running means of gradient and square."""
+    """Moves of about scale·(1 + t/slowdown)^−exponent per coordinate, by running means of gradient and square."""
 
     scale: float = 0.05
     slowdown: float = 300.0

@@ -42,7 +42,7 @@ def begin(mixture: Mixture, moments: ComponentMoments) -> Stream:
 
 
 def absorb(stream: Stream, block: CompleteRows, step: StepRule, batch_size: int, size: float | None) -> Stream:
-    """One natural-gradient step a mini-batch of the block."""
+    """One natural-gradient step per mini-batch of the block."""
     for part in slices(len(block), batch_size):
         weights = None if block.weights is None else block.weights[part]
         stream = _advance(stream, CompleteRows(block.values[part], weights), step, size)

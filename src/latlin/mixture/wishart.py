@@ -30,7 +30,7 @@ from latlin.numerics.stored import storable
 
 @storable
 class WishartParams(NamedTuple):
-    """q(μ_k, Λ_k): `root` is lower triangular, Ψ = root rootᵀ; one matrix a component or one for all."""
+    """q(μ_k, Λ_k): `root` is lower triangular, Ψ = root rootᵀ; one matrix per component or one for all."""
 
     mean: Array  # (K, D)
     strength: Array  # (K,)  β
@@ -112,10 +112,21 @@ class _WishartPrior:
         return log_norm - 0.5 * log_det_of_root(root) - 0.5 * (n + self.dim) * np.log1p(square / n)
 
     def draw(self, params: WishartParams, labels: Array, rng: np.random.Generator) -> Array:
-        """One draw of the predictive a label."""
+        """One draw of the predictive per label."""
         dof, root = self._student_root(params)
         normal = (root[labels] @ rng.standard_normal((len(labels), self.dim, 1)))[..., 0]
         return params.mean[labels] + normal * np.sqrt(dof[labels] / rng.chisquare(dof[labels]))[:, None]
+
+    def draw_parameters(self, params: WishartParams, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws of μ_k and Λ_k⁻¹: Λ = R⁻ᵀAAᵀR⁻¹ with Ψ = RRᵀ and Bartlett's A, μ = m + RA⁻ᵀε/√β."""
+        d = self.dim
+        bartlett = np.tril(rng.standard_normal((count, *params.root.shape)), -1)
+        dof = np.asarray(params.dof)[..., None] - np.arange(d)
+        bartlett[..., np.arange(d), np.arange(d)] = np.sqrt(rng.chisquare(dof, (count, *dof.shape)))
+        root = params.root @ np.linalg.inv(bartlett).swapaxes(-1, -2)
+        noise = rng.standard_normal((count, *params.mean.shape, 1)) / np.sqrt(params.strength)[:, None, None]
+        each = root if params.root.ndim == 3 else root[:, None]
+        return params.mean + (each @ noise)[..., 0], root @ root.swapaxes(-1, -2)
 
 
 @storable
@@ -203,7 +214,7 @@ class Tied(_WishartPrior):
         return from_reference(self, reference, count, first, second.sum(axis=0))
 
     def precisions(self, params: WishartParams) -> Array:
-        """E[Λ] once a component, shape (K, D, D)."""
+        """E[Λ] once per component, shape (K, D, D)."""
         whitener = _whitener(params)
         return np.repeat((whitener.T @ whitener)[None], len(params.mean), axis=0)
 

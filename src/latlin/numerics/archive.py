@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.atomic import replacing
+from latlin.numerics.stored import KINDS
 
 HEADER, DIGEST = "header", "digest"
 #: of the layout that this module writes
 FORMAT = 2
 #: largest header, in bytes
 LARGEST_HEADER = 256 * 2**20
-#: numbers, texts; never objects
-KINDS = "biufcSU"
 _CHUNK = 2**20
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 

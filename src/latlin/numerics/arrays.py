@@ -115,6 +115,26 @@ def visible(name: str, values: Any) -> Any:
     return values
 
 
+def convertible(name: str, values: Any) -> Any:
+    """`values`, if what is in an array of objects can be made numbers.
+
+    Examples
+    --------
+    >>> convertible("y", np.array([1.0, {}], dtype=object))
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold numbers, got {} at place 1
+    """
+    if getattr(getattr(values, "dtype", None), "kind", "") != "O":
+        return values
+    for place, value in enumerate(np.asarray(values).flat):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must hold numbers, got {value!r:.80} at place {place}") from None
+    return values
+
+
 def _kinds(values: Any) -> list[tuple[str, str]]:
     """Where each kind of values is (in words, empty for a whole array), and its name."""
     if sparse.issparse(values) or isinstance(values, np.ndarray):

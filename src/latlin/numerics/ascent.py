@@ -28,7 +28,7 @@ from latlin.numerics.progress import progress
 
 
 def mix(points: Array, residuals: Array, damping: float = 1.0) -> Array:
-    """The next iterate from past points and their residuals, one a row, the newest last.
+    """The next iterate from past points and their residuals, one per row, the newest last.
 
     With differences ΔX, ΔF of consecutive rows, θ = argmin ‖f − ΔF θ‖ and the iterate is x + βf − (ΔX + βΔF) θ, β being
     the damping. A single row gives the plain step x + βf.
@@ -128,6 +128,7 @@ def ascend(
     checkpoint: Checkpoint | None = None,
     warn: bool = True,
     evaluate: Callable[[State], float] | None = None,
+    shaped: Callable[[State], State] | None = None,
 ) -> Ascent[State]:
     """Repeat `step` until it converges by `rules`.
 
@@ -151,6 +152,9 @@ def ascend(
         state → its objective, computed anew. A checkpoint whose objective differs is refused, as it belongs to another
         model. Needed where a step that finds nothing better trusts the objective that is part of the state; without it
         the last step before the checkpoint is done again.
+    shaped : callable, optional
+        stored state → a state with the shapes that it must have, where these change on the way; by default they are
+        those of the start.
 
     Examples
     --------
@@ -162,7 +166,7 @@ def ascend(
     16
     """
     started = time.perf_counter()
-    before, state, measure, trace = _beginning(checkpoint, state, step, evaluate)
+    before, state, measure, trace = _beginning(checkpoint, state, step, evaluate, shaped)
     best, idle = measure.gradient, 0
     converged = _has_converged(trace, measure, rules)
     with progress(label, rules.max_iter, verbose) as bar, _Keeper(checkpoint, label) as keeper:
@@ -191,10 +195,11 @@ def _beginning(
     state: State,
     step: Callable[[State], tuple[State, Measure]],
     evaluate: Callable[[State], float] | None,
+    shaped: Callable[[State], State] | None,
 ) -> tuple[State, State, Measure, list[float]]:
     """Where an earlier loop was, if there is a checkpoint of one, else where this one starts."""
     if checkpoint is not None and os.path.exists(checkpoint.path):
-        return _resume(checkpoint, state, step, evaluate)
+        return _resume(checkpoint, state, step, evaluate, shaped or (lambda _: state))
     return state, state, Measure(-np.inf, np.inf), []
 
 
@@ -304,16 +309,25 @@ def _like(template: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """What `_flattened` took apart, in the form of `template`."""
     if not hasattr(template, "_asdict"):
         value = arrays[name.rstrip(".")]
-        shape = np.shape(template)
-        grows = value.ndim > 0 and shape[:1] == (0,)  # a history is empty at first
-        # factors that explain nothing are left out on the way
-        within = value.ndim == len(shape) and all(
-            a <= b for a, b in zip(value.shape[grows:], shape[grows:], strict=True)
-        )
-        if value.dtype.kind not in "biuf" or not within:
-            raise ValueError(f"{name.rstrip('.')} must be an array of numbers of shape {shape}")
+        if value.dtype.kind not in "biuf":
+            raise ValueError(f"{name.rstrip('.')} must be an array of numbers")
         return value.item() if value.ndim == 0 else value
     return type(template)(*(_like(part, f"{name}{field}.", arrays) for field, part in template._asdict().items()))
+
+
+def _check_shapes(template: Any, stored: Any, name: str) -> None:
+    """Every part has the shape of the template's; tables that are empty at first are histories, all of one length."""
+    expected, found = (_flattened(name, state) for state in (template, stored))
+    lengths: set[int] = set()
+    for part, array in found.items():
+        shape = expected[part].shape
+        if len(shape) == array.ndim == 2 and shape[0] == 0:
+            shape = (len(array), shape[1])
+            lengths |= {len(array)} if shape[1] else set()
+        if array.shape != shape:
+            raise ValueError(f"{part} must be an array of numbers of shape {shape}, got one of shape {array.shape}")
+    if len(lengths) > 1:
+        raise ValueError(f"the histories of {name.rstrip('_')} must be of one length, got {sorted(lengths)}")
 
 
 def _resume(
@@ -321,6 +335,7 @@ def _resume(
     template: Any,
     step: Callable[[Any], tuple[Any, Measure]],
     evaluate: Callable[[Any], float] | None,
+    shaped: Callable[[Any], Any],
 ) -> tuple[Any, Any, Measure, list[float]]:
     """What a checkpoint holds, if it has the same objective under the present model."""
     _, header, arrays = read_archive(checkpoint.path, CHECKPOINT)
@@ -332,6 +347,8 @@ def _resume(
         raise other
     with refusing(checkpoint.path):
         state, before = (_like(template, name, arrays) for name in ("state_", "before_"))
+        for name, stored in (("state_", state), ("before_", before)):
+            _check_shapes(shaped(stored), stored, name)
         measure, trace = Measure(*arrays["measure"].tolist()), arrays["trace"].tolist()
         if not trace or not all(isinstance(value, float) for value in (*measure, *trace)):
             raise ValueError("its trace and measure must be arrays of numbers")

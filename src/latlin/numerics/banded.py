@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.elimination import ROUNDING
 from latlin.numerics.stored import storable
-from latlin.numerics.supernodes import ROUNDING
 
 Index = NDArray[np.int64]
 #: rows of a column up to which it is worth a band

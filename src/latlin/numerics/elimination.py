@@ -12,6 +12,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 Index = NDArray[np.int64]
+#: a pivot below this share of the diagonal entry is rounding: the matrix is singular
+ROUNDING = 1e-13
 
 
 @njit(cache=True)

@@ -148,7 +148,7 @@ def symmetrise(a: Array) -> Array:
 
 @lru_cache(maxsize=16)
 def _small_triangle(n: int) -> NDArray[np.bool_]:
-    """Where a small matrix is below its diagonal: made once a size, since streams ask for it at every row."""
+    """Where a small matrix is below its diagonal: made once per size, since streams ask for it at every row."""
     below = np.tri(n, k=-1, dtype=bool)
     below.flags.writeable = False
     return below

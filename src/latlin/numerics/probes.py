@@ -82,6 +82,16 @@ class SparseSum:
         entries = self.base.data * scale[row] * scale[self.base.indices]
         return float(np.sum(entries[row != self.base.indices] ** 2))
 
+    def perturb(self, noise: Array, row_noise: Array, tol: float = ACCURACY, start: Array | None = None) -> Array:
+        """A⁻¹(Λ^½ε + HᵀΓ^½η), Λ being diagonal: draws of covariance A⁻¹ from standard normal ε and η.
+
+        Each factor is perturbed by its own noise, and the mode found again (Papandreou and Yuille 2010).
+        """
+        right = np.sqrt(self.base.diagonal())[:, None] * noise
+        if self._columns is not None and self.weights is not None:
+            right += self._columns @ (np.sqrt(self.weights)[:, None] * row_noise)
+        return solve_columns(self.times, right, self.diagonal, tol, STEPS, start)
+
     def solve(self, b: Array, tol: float = ACCURACY) -> Array:
         """A⁻¹b for one vector or the columns of a matrix, by conjugate gradients."""
         columns = b if b.ndim == 2 else b[:, None]

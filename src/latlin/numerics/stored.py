@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.archive import KINDS
-
+#: of arrays in files: numbers, texts; never objects
+KINDS = "biufcSU"
 Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
 ROOMS = (

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.elimination import row_in
+from latlin.numerics.elimination import ROUNDING, row_in
 from latlin.numerics.routines import (
     Desk,
     factorise_lower,
@@ -29,8 +29,6 @@ Index = NDArray[np.int64]
 WORTH = 4096
 #: columns of a supernode up to which its products stay in loops in any case
 NARROW = 4
-#: a pivot below this share of the diagonal entry is rounding: the matrix is singular
-ROUNDING = 1e-13
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
-from latlin.potentials.base import Potential, TiltedMoments
+from latlin.potentials.checks import SiteBlock, TiltedMoments
 
 #: distance of the nodes from the mode and of one from the next, in standard deviations about the mode
 REACH, STEP = 9.0, 0.35
@@ -27,7 +27,7 @@ ENDS, LARGEST = -32.0, 1e3
 NEWTON, SETTLED = 8, 1e-3
 
 
-def tilted_moments(block: Potential, m: Array, v: Array, power: Array, start: Array) -> TiltedMoments:
+def tilted_moments(block: SiteBlock, m: Array, v: Array, power: Array, start: Array) -> TiltedMoments:
     """Moments of N(x|m, v) φ(x)^power; `start` is a place from which its mode is looked for."""
     out, rest = nearly_gaussian(block, m, v, power)
     if rest.size:
@@ -36,7 +36,7 @@ def tilted_moments(block: Potential, m: Array, v: Array, power: Array, start: Ar
     return TiltedMoments(*out)
 
 
-def nearly_gaussian(block: Potential, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.intp]]:
+def nearly_gaussian(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.intp]]:
     """The three moments, (3, sites), by the trapezoid rule, and the sites for which they are not good to 1e-11.
 
     On nodes h standard deviations apart the rule converges exponentially where the tilted density is analytic in a
@@ -49,7 +49,7 @@ def nearly_gaussian(block: Potential, m: Array, v: Array, power: Array) -> tuple
     return np.stack(found[:3]), np.flatnonzero(~(found[3] > 0.0))
 
 
-def _nearly_gaussian_block(block: Potential, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array, Array]:
+def _nearly_gaussian_block(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array, Array]:
     """The moments, and 1 where they are good."""
     is_point, v = v <= 0.0, np.where(v > 0.0, v, 1.0)
     with np.errstate(all="ignore"):
@@ -74,7 +74,7 @@ def _nearly_gaussian_block(block: Potential, m: Array, v: Array, power: Array) -
         return log_z, m + (shift + sd * centre), sd * sd * spread, good.astype(float)
 
 
-def _has_one_top(block: Potential, m: Array, v: Array, power: Array, shift: Array, sd: Array) -> NDArray[np.bool_]:
+def _has_one_top(block: SiteBlock, m: Array, v: Array, power: Array, shift: Array, sd: Array) -> NDArray[np.bool_]:
     """The nodes see all that matters: most of N(x|m, v), no detail finer than themselves, and nothing high far away."""
 
     def log_f(x: Array) -> Array:
@@ -89,7 +89,7 @@ def _has_one_top(block: Potential, m: Array, v: Array, power: Array, shift: Arra
     return np.asarray(fine)
 
 
-def _near_mode(block: Potential, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array]:
+def _near_mode(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, Array, Array]:
     """How far from m a top of N(x|m, v) φ(x)^power is, the sd of its parabola, and the last step of Newton's method."""
     shift, sd, step = np.zeros_like(m), np.sqrt(v), np.zeros_like(m)
     for _ in range(NEWTON):
@@ -111,7 +111,7 @@ def _sums(w: Array, t: NDArray[np.floating[Any]]) -> tuple[Array, Array, Array]:
     return total, centre, (w * (t - centre) ** 2).sum(axis=0) / total
 
 
-def _tilted_block(block: Potential, m: Array, v: Array, power: Array, start: Array) -> tuple[Array, Array, Array]:
+def _tilted_block(block: SiteBlock, m: Array, v: Array, power: Array, start: Array) -> tuple[Array, Array, Array]:
     mode, s = find_mode(block, m, v, power, start), np.sqrt(v)
     with np.errstate(over="ignore", invalid="ignore"):
         residue = power * block.derivatives(mode).first - (mode - m) / np.maximum(v, 1e-300)
@@ -131,7 +131,7 @@ def _tilted_block(block: Potential, m: Array, v: Array, power: Array, start: Arr
     return log_z, mode + s * shift, v * spread
 
 
-def find_mode(block: Potential, m: Array, v: Array, power: Array, start: Array) -> Array:
+def find_mode(block: SiteBlock, m: Array, v: Array, power: Array, start: Array) -> Array:
     """A maximum of N(x|m, v) φ(x)^power: Newton steps, kept in a bracket by bisection once there is one."""
     x, push = np.array(start), power * v
     reach = 8.0 * np.maximum(np.sqrt(v), 1e-300)

@@ -27,6 +27,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
+from latlin.potentials.about_mode import nearly_gaussian
 from latlin.potentials.checks import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments, common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
 from latlin.potentials.ranges import Range
@@ -78,7 +79,7 @@ class Potential(ABC):
         return Derivatives(*differences.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
-        """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one says so."""
+        """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one overrides it."""
         first, second, _ = self.derivatives(x)
         return self.log_density(x), first, second
 
@@ -124,8 +125,6 @@ class Potential(ABC):
         """`tilted_moments` for checked arrays of shape (sites,): by few nodes, or by panels of Gauss–Legendre nodes."""
         if not self.smooth:
             return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
-        from latlin.potentials.about_mode import nearly_gaussian  # which needs this module
-
         out, rest = nearly_gaussian(self, m, v, power)
         if rest.size:
             panels = self.select(rest)._in_blocks(type(self)._tilted_block, m[rest], v[rest], power[rest])

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
-from latlin.potentials.power_tail import PowerTail
 from latlin.potentials.ranges import Positive
+from latlin.potentials.student_t import PowerTail
 
 
 class Cauchy(Potential):

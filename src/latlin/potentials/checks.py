@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -121,3 +122,24 @@ class QuadraticBound(NamedTuple):
     a: Array
     b: Array
     c: Array
+
+
+class SiteBlock(Protocol):
+    """What the routines below `Potential` ask of one."""
+
+    @property
+    def log_concave(self) -> bool: ...
+
+    def log_density(self, x: Array) -> Array: ...
+
+    def derivatives(self, x: Array) -> Derivatives: ...
+
+    def regions(self) -> tuple[tuple[Array, Array], ...]: ...
+
+    def select(self, index: NDArray[np.intp]) -> Self: ...
+
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]: ...
+
+    def _remainder(self, x: Array, d: Array) -> Array: ...
+
+    def _in_blocks(self, function: Callable[..., Any], *arrays: Array) -> list[Array]: ...

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
+from latlin.potentials.checks import SiteBlock
 
-#: a potential; the families are built on this file, so it does not name them
-Block = Any
 #: means and variances (or inverse variances) beyond that size are looked at first
 FAR, LARGE = 1e9, 1e40
 REACH = 10.0
@@ -25,7 +24,7 @@ def is_extreme(m: Array, v: Array) -> NDArray[np.bool_]:
     return (np.abs(m) > FAR) | (v > LARGE) | ((v > 0) & (v < 1.0 / LARGE))
 
 
-def answer(block: Block, closed: Any, panels: Any, *arrays: Array) -> Any:
+def answer(block: SiteBlock, closed: Any, panels: Any, *arrays: Array) -> Any:
     """The family's own answer; at extreme sites that of a parabola, and panels for what is not a number."""
     own = getattr(type(block), panels.__name__)
     far = is_extreme(*arrays[:2])
@@ -45,7 +44,7 @@ def answer(block: Block, closed: Any, panels: Any, *arrays: Array) -> Any:
     return out
 
 
-def mend_moments(block: Block, found: Any, m: Array, v: Array, power: Array) -> Any:
+def mend_moments(block: SiteBlock, found: Any, m: Array, v: Array, power: Array) -> Any:
     """Tilted moments with those that are still no numbers taken from the mode."""
     lost = np.flatnonzero(~np.isfinite(found[1]) | ~np.isfinite(found[2]) | np.isnan(found[0]))
     if not lost.size:
@@ -55,7 +54,7 @@ def mend_moments(block: Block, found: Any, m: Array, v: Array, power: Array) -> 
     return mended
 
 
-def parabola_expected(block: Block, m: Array, v: Array) -> tuple[Array, NDArray[np.bool_]]:
+def parabola_expected(block: SiteBlock, m: Array, v: Array) -> tuple[Array, NDArray[np.bool_]]:
     """⟨ψ⟩ and its derivatives where ψ is a parabola, and where it is one."""
     value, first, second = block._expansion(m)
     found = np.array(np.broadcast_arrays(value + 0.5 * second * v, first, 0.5 * second))
@@ -66,7 +65,7 @@ def parabola_expected(block: Block, m: Array, v: Array) -> tuple[Array, NDArray[
     return found, good | (gone & ~np.isnan(found).any(axis=0))
 
 
-def parabola_tilted(block: Block, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.bool_]]:
+def parabola_tilted(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.bool_]]:
     """log Z, mean and variance where ψ is a parabola, and where it is one.
 
     With slope g = pψ′ and u = v/(1 − pvψ″): log Z = pψ + ½ log(u/v) + ½g²u, mean = m + gu, variance = u.
@@ -83,7 +82,7 @@ def parabola_tilted(block: Block, m: Array, v: Array, power: Array) -> tuple[Arr
     return found, good & np.isfinite(found[1:]).all(axis=0) & ~np.isnan(log_z)
 
 
-def _is_parabola(block: Block, m: Array, centre: Array, s: Array, first: Array, second: Array) -> NDArray[np.bool_]:
+def _is_parabola(block: SiteBlock, m: Array, centre: Array, s: Array, first: Array, second: Array) -> NDArray[np.bool_]:
     """The slope is what a parabola at m would have, at the centre and ten standard deviations to either side."""
     good = np.isfinite(first) & np.isfinite(second)
     for x in (centre - REACH * s, centre, centre + REACH * s):
@@ -94,7 +93,7 @@ def _is_parabola(block: Block, m: Array, centre: Array, s: Array, first: Array, 
     return np.asarray(good)
 
 
-def mode_tilted(block: Block, m: Array, v: Array, power: Array) -> Array:
+def mode_tilted(block: SiteBlock, m: Array, v: Array, power: Array) -> Array:
     """log Z, mean and variance from height and curvature at the mode, all that is left of a φ that is so far out.
 
     log Z is right to a few nat in more than 1e15 of them, the mean to the width of φ.

@@ -26,6 +26,8 @@ from latlin.potentials.softmax import ClassExpectation, _log_sum
 STEPS, FOUND = 100, 1e-9
 #: step of the rule over the height t in the smallest sd, its ends in sd, and numbers that are made at a time
 STEP, REACH, NUMBERS = 0.3, 8.5, 2_000_000
+#: nodes of a row for one rule; a wider row is integrated by pieces of so many nodes
+MANY, PIECE = 1000, 10
 
 
 def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassExpectation:
@@ -69,18 +71,35 @@ def log_expected_multinomial_probit(mean: Array, sd: Array) -> Array:
     >>> np.exp(log_expected_multinomial_probit(np.zeros((1, 4)), np.ones((1, 4)))).round(6).tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
-    wide = np.sqrt(1.0 + sd * sd)
+    wide = np.hypot(1.0, sd)
     low, high = np.min(mean - REACH * wide, axis=1), np.max(mean + REACH * wide, axis=1)
     step = STEP * wide.min(axis=1, initial=np.inf)
-    count = int(np.ceil(np.max((high - low) / step, initial=0.0))) + 1
-    rows = max(1, NUMBERS // (mean.shape[1] * count))
+    far = high - low > MANY * step
     out = np.empty_like(mean)
-    for first in range(0, len(mean), rows):
-        part = slice(first, first + rows)
-        # (t − m)/√(1 + s²) by row, class and height
+    out[far] = [_log_shares(*_pieces(*row), *row) for row in zip(mean[far], wide[far], strict=True)]
+    near = np.flatnonzero(~far)
+    count = int(np.ceil(np.max((high - low)[near] / step[near], initial=0.0))) + 1
+    rows = max(1, NUMBERS // (mean.shape[1] * count))
+    for first in range(0, len(near), rows):
+        part = near[first : first + rows]
         heights = low[part, None] + step[part, None] * np.arange(count)
-        z = (heights[:, None, :] - mean[part, :, None]) / wide[part, :, None]
-        below = log_ndtr(z)
-        density = -0.5 * z * z - 0.5 * LOG_2PI - np.log(wide[part])[..., None]
-        out[part] = _log_sum(density - below + below.sum(axis=1, keepdims=True), axis=2) + np.log(step[part])[:, None]
+        out[part] = _log_shares(heights, np.log(step[part, None]), mean[part], wide[part])
     return out - np.logaddexp.reduce(out, axis=1, keepdims=True)
+
+
+def _log_shares(t: Array, log_weight: Array, mean: Array, wide: Array) -> Array:
+    """Logarithms of the integrals over heights t, (..., heights), for means and standard deviations (..., K)."""
+    z = (t[..., None, :] - mean[..., None]) / wide[..., None]
+    below = log_ndtr(z)
+    density = log_weight[..., None, :] - 0.5 * z * z - 0.5 * LOG_2PI - np.log(wide)[..., None]
+    return _log_sum(density - below + below.sum(axis=-2, keepdims=True), axis=-1)
+
+
+def _pieces(mean: Array, wide: Array) -> tuple[Array, Array]:
+    """Heights and logarithms of their weights for one row of Gaussians that differ much, between places of each."""
+    spots = np.sort(np.concatenate([mean + wide * z for z in np.arange(-np.ceil(REACH), np.ceil(REACH) + 1.0)]))
+    x, w = np.polynomial.legendre.leggauss(PIECE)
+    half = 0.5 * np.diff(spots)
+    t = (spots[:-1, None] + half[:, None] * (1.0 + x)).ravel()
+    with np.errstate(divide="ignore"):
+        return t, np.log((half[:, None] * w).ravel())

@@ -3,8 +3,9 @@
 The expectation of log Σ e^f has no closed form. The tilted bound of Knowles and Minka (2011) lies above it, with one
 number a_k per row and class:
 
-    ⟨log Σ_k e^{f_k}⟩ ≤ T = log Σ_k exp(m_k + ½(e_k − a)ᵀV(e_k − a)),   convex in a, best at a = p, the shares of the sum,
+    ⟨log Σ_k e^{f_k}⟩ ≤ T = log Σ_k exp(m_k + ½(e_k − a)ᵀV(e_k − a)),
 
+convex in a and best at a = p, the shares of the sum,
 with ∂T/∂m = p and ∂T/∂V = ½ Σ_k p_k (e_k − a)(e_k − a)ᵀ. A shift of all f_k changes nothing. The expected shares
 themselves are one integral where the f_k are independent.
 """
@@ -14,8 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import log_ndtr, logsumexp
 
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import LOG_2PI, Array
 
 #: steps to the best a at most, the difference a − p at which it is found, and halvings of a step
 STEPS, FOUND, HALVINGS = 500, 1e-10, 30
@@ -23,6 +25,8 @@ STEPS, FOUND, HALVINGS = 500, 1e-10, 30
 STEP, BELOW, ABOVE, NUMBERS = 0.35, 5.0, 32.0, 2_000_000
 #: standard deviations of a Gaussian on either side
 REACH = 8.0
+#: heights between which a row's largest term may lie for one rule; a wider row is integrated by pieces of so many nodes
+WIDE, PIECE = 200.0, 10
 
 
 class ClassExpectation(NamedTuple):
@@ -99,6 +103,12 @@ def log_expected_softmax(mean: Array, sd: Array) -> Array:
     if not np.any(sd):
         return np.asarray(mean - _log_sum(mean, axis=1)[:, None])
     low, high = _ends(mean, sd)
+    wide = high - low > WIDE
+    if wide.any():
+        out = np.empty_like(mean)
+        out[~wide] = log_expected_softmax(mean[~wide], sd[~wide])
+        out[wide] = [_log_shares_of_wide_row(*row) for row in zip(mean[wide], sd[wide], strict=True)]
+        return out
     heights = STEP * np.arange(int(np.ceil(np.max(high - low, initial=0.0) / STEP)) + 1)
     z = np.arange(-REACH, REACH + 1e-9, min(0.5, STEP / max(float(np.max(sd, initial=0.0)), 1e-3)))
     rows = max(1, NUMBERS // (mean.shape[1] * len(z) * len(heights)))
@@ -125,6 +135,45 @@ def _log_shares(mean: Array, sd: Array, t: Array, z: Array) -> Array:
     below = _log_sum(log_f, axis=2)
     slope = _log_sum(log_f + drop, axis=2)
     return _log_sum(slope - below + below.sum(axis=1, keepdims=True), axis=2)
+
+
+def _log_shares_of_wide_row(mean: Array, sd: Array) -> Array:
+    """The same integral for one row whose Gaussians reach far, by pieces between places of every class.
+
+    With the noise on nodes, F_j(t) = ∫ p(g) Φ((t − m_j − g)/sd_j) dg for sd_j ≥ 1 takes as few of them as the sum over
+    f_j takes for a narrow Gaussian.
+    """
+    # a class that is narrow beyond the digits of the others is a point
+    sd = np.maximum(sd, 1e-12 * (np.ptp(mean) + sd.max()))
+    spots = np.concatenate([(mean + np.hypot(sd, 1.3) * z) for z in np.arange(-REACH, REACH + 1.0)])
+    spots = np.sort(np.concatenate([spots, mean - BELOW, mean + 2.0, mean + 6.0, mean + 15.0, mean + ABOVE]))
+    x, w = np.polynomial.legendre.leggauss(PIECE)
+    half = 0.5 * np.diff(spots)
+    t = (spots[:-1, None] + half[:, None] * (1.0 + x)).ravel()
+    weight = (half[:, None] * w).ravel()
+    below, slope = (
+        np.array(part)
+        for part in zip(*(_log_distribution(t, m, s) for m, s in zip(mean, sd, strict=True)), strict=True)
+    )
+    with np.errstate(divide="ignore"):
+        terms = np.log(weight) + slope - below + below.sum(axis=0)
+    out = logsumexp(terms, axis=1)
+    return np.asarray(out - logsumexp(out))
+
+
+def _log_distribution(t: Array, mean: float, sd: float) -> tuple[Array, Array]:
+    """log F(t) and log F′(t) of f + g, f ~ N(mean, sd²)."""
+    if sd < 1.0:
+        z = np.arange(-REACH, REACH + 1e-9, STEP)
+        drop = mean + sd * z[:, None] - t
+        log_f = -0.5 * (z * z)[:, None] - np.exp(np.minimum(drop, 700.0))
+        total = np.log(np.exp(-0.5 * z * z).sum())
+        return logsumexp(log_f, axis=0) - total, logsumexp(log_f + drop, axis=0) - total
+    g = np.arange(-BELOW, ABOVE, STEP)
+    log_p = -g - np.exp(-g)
+    log_p = (log_p - logsumexp(log_p))[:, None]
+    u = (t - mean - g[:, None]) / sd
+    return logsumexp(log_p + log_ndtr(u), axis=0), logsumexp(log_p - 0.5 * u * u, axis=0) - 0.5 * LOG_2PI - np.log(sd)
 
 
 def _log_sum(x: Array, axis: int) -> Array:

@@ -4,15 +4,18 @@ Each is a density of one number, normalised unless it says otherwise, and answer
 derivative, the same for the logarithm of the number, quantiles and draws.
 """
 
-from latlin.priors.base import Prior
-from latlin.priors.beta import Beta
-from latlin.priors.correlation import Correlation
-from latlin.priors.exponential import Exponential, PenalisedComplexity
-from latlin.priors.flat import Flat
-from latlin.priors.gamma import Gamma, InverseGamma
-from latlin.priors.half import HalfCauchy, HalfNormal, HalfStudentT
-from latlin.priors.log_normal import LogNormal
-from latlin.priors.uniform import Uniform
+from latlin.priors.base import Flat, Prior
+from latlin.priors.bounded import Beta, Correlation, Uniform
+from latlin.priors.positive import (
+    Exponential,
+    Gamma,
+    HalfCauchy,
+    HalfNormal,
+    HalfStudentT,
+    InverseGamma,
+    LogNormal,
+    PenalisedComplexity,
+)
 
 __all__ = [
     "Beta",

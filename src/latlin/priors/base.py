@@ -99,3 +99,27 @@ def positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r:.80}")
     return float(value)
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class Flat(Prior):
+    """p(x) = 1 everywhere: not normalised, so an evidence integrated over it has no absolute value.
+
+    The penalised optimum is then that of the evidence itself.
+    """
+
+    normalised: ClassVar[bool] = False
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return (-np.inf, np.inf)
+
+    def _log_density(self, x: Array) -> Array:
+        return np.zeros_like(x)
+
+    def _slope(self, x: Array) -> Array:
+        return np.zeros_like(x)
+
+    def _quantile(self, p: Array) -> Array:
+        raise ValueError("Flat is not normalised, so it has no quantiles and no draws; choose another prior for those")

@@ -64,7 +64,7 @@ def _normal_mean(kernel: Kernel, lengths: Array, delta: Array, cov: Array) -> Ar
 # For a standard measure p and unit variance:
 # Q(a, b) = ∫ k(a, x) k(x, b) p(x) dx, T_ij = ∬ k(z_i, x) k(x, x′) k(x′, z_j) p(x) p(x′) dx dx′ and ∬ k(x, x′)² p p′.
 # All are Gaussian integrals; over a box Q is a difference of error functions and T is a one-dimensional
-# integral a coordinate, taken by a Gauss–Legendre rule to rounding.
+# integral per coordinate, taken by a Gauss–Legendre rule to rounding.
 
 
 def product_mean(lengths: Array, measure: Standard, a: Array, b: Array) -> Array:

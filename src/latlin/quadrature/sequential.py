@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.numerics.alerts import ConvergenceWarning
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, visible
 from latlin.numerics.progress import progress
 from latlin.quadrature.acquisition import Score, choose, spread
 from latlin.quadrature.belief import Belief, BeliefModel
@@ -92,7 +92,7 @@ def run(
 def evaluate(f: Integrand, points: Array, known: Evaluations, scale: Scale) -> Evaluations:
     """The evaluations with those at `points` added; an `IntegrandError` keeps what is known."""
     try:
-        raw = np.asarray(f(points.copy()), dtype=float)
+        raw = np.asarray(visible("the integrand", np.asarray(f(points.copy()))), dtype=float)
     except Exception as error:
         raise IntegrandError(f"the integrand raised {type(error).__name__}: {error}", known) from error
     if raw.shape != (len(points),):

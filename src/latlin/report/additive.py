@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-import latlin
 from latlin.report.additive_words import AdditiveFacts, describe_additive, response_words
 from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, opening, paragraph, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
 from latlin.report.technical import technical_part
 from latlin.report.words import coefficient_words
+from latlin.version import __version__
 
 #: levels of a term shown at most
 MOST = 40
@@ -44,7 +43,7 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
         said = [f"Rows left out one by one: {facts.loo}."]
         said += [f"The approximation is {facts.approximation}."] if facts.approximation else []
         parts.append(section("Technical part: checks", *map(paragraph, said)))
-    return page_of(heading, "".join(parts), latlin.__version__)
+    return page_of(heading, "".join(parts), __version__)
 
 
 def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
@@ -54,7 +53,7 @@ def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
     ]
     if facts.checks.checks:
         entries.append(("Model", facts.checks.verdict, ""))
-    lead = f"An additive model by latlin {latlin.__version__}."
+    lead = f"An additive model by latlin {__version__}."
     return opening(title, lead, facts.conclusion(), entries)
 
 

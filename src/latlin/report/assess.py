@@ -12,8 +12,7 @@ from typing import Any
 
 from latlin.diagnostics.model_checks import Check, check_baseline
 from latlin.distributed.opening import is_blocked, open_blocks
-from latlin.report.block_folds import hold_out_blocks
-from latlin.report.folds import hold_out
+from latlin.report.folds import hold_out, hold_out_blocks
 from latlin.report.held_out import HeldOut
 from latlin.report.tasks import Task, task_of
 

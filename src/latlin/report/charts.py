@@ -12,6 +12,19 @@ from latlin.report.assess import Assessment
 # --- Small drawings for the page, as inline SVG that takes its colours from the style sheet (light or dark).
 
 Point = tuple[float, float]
+#: width of a letter of an axis' label
+LETTER = 6.4
+
+
+def cut(words: str, most: int) -> str:
+    """At most so many letters, with an ellipsis where some are left out.
+
+    Examples
+    --------
+    >>> cut("age", 10), cut("a_very_long_name", 10)
+    ('age', 'a_very_lo…')
+    """
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def strip(low: float, mean: float, high: float, ends: tuple[float, float], label: str) -> str:
@@ -25,6 +38,20 @@ def strip(low: float, mean: float, high: float, ends: tuple[float, float], label
         f'<rect x="{at_low:.2f}" y="6" width="{max(at_high - at_low, 0.8):.2f}" height="4"/>'
         f'<line class="mean" x1="{at_mean:.2f}" x2="{at_mean:.2f}" y1="2" y2="14"/></svg>'
     )
+
+
+def strip_axis(ends: tuple[float, float]) -> str:
+    """The numbers below intervals on a common axis: both ends, and zero where it has room.
+
+    Examples
+    --------
+    >>> strip_axis((0.0, 3.0))
+    '<div class="axis"><span style="left:0%">0</span><span style="left:100%">3</span></div>'
+    """
+    at_zero = -100.0 * ends[0] / (ends[1] - ends[0])
+    places = [(0.0, ends[0]), *([(at_zero, 0.0)] if 20.0 < at_zero < 80.0 else []), (100.0, ends[1])]
+    spans = (f'<span style="left:{at:.3g}%">{f"{value:.2g}".replace("-", "−")}</span>' for at, value in places)
+    return f'<div class="axis">{"".join(spans)}</div>'
 
 
 class Chart:
@@ -86,9 +113,9 @@ class Chart:
         middle = (self.top + floor) / 2
         self.parts.append(
             f'<text class="label" x="{(self.left + right) / 2:g}" y="{self.height - 6:g}" text-anchor="middle">'
-            f"{escape(x_label)}</text>"
+            f"{escape(cut(x_label, int((right - self.left) / LETTER)))}</text>"
             f'<text class="label" transform="translate(12 {middle:g}) rotate(-90)" text-anchor="middle">'
-            f"{escape(y_label)}</text>"
+            f"{escape(cut(y_label, int((floor - self.top) / LETTER)))}</text>"
         )
 
 

@@ -8,12 +8,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, opening, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, opening, page_of, section, table, text
 from latlin.report.technical import technical_part
+from latlin.version import __version__
 
 
 def render_classes(model: Any, X: Any, y: Any, target: str, title: str | None = None, folds: int = 5) -> str:
@@ -36,12 +35,12 @@ def render_classes(model: Any, X: Any, y: Any, target: str, title: str | None = 
     entries = [("Rows", str(len(labels)), ""), ("Classes", str(len(model.classes_)), "")]
     entries.append(("Fit", "converged" if model.converged_ else "not converged", ""))
     parts = [
-        opening(heading, f"A Gaussian process classifier by latlin {latlin.__version__}.", found, entries),
+        opening(heading, f"A Gaussian process classifier by latlin {__version__}.", found, entries),
         section("Observed and predicted", _table(model.classes_, labels, shares)),
         section("How sure the predictions are", figure(_certainty(shares), "Rows by the probability of their class.")),
         technical_part(model),
     ]
-    return page_of(heading, "".join(parts), latlin.__version__)
+    return page_of(heading, "".join(parts), __version__)
 
 
 def _held_out(model: Any, X: Any, labels: Any, folds: int) -> Array:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, number, opening, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, section, table, text
 from latlin.report.technical import technical_part
+from latlin.version import __version__
 
 #: clusters that have a colour of their own, rows drawn, and features listed per cluster, at most
 COLOURS, MOST_ROWS, MOST_FEATURES = 6, 1500, 4
@@ -42,7 +41,7 @@ def render_clusters(model: Any, X: Any, names: list[str], title: str = "Clusters
         section("How sure the rows are", figure(_certainty(shares), "Rows by the probability of their own cluster.")),
         technical_part(model),
     ]
-    return page_of(title, "".join(parts), latlin.__version__)
+    return page_of(title, "".join(parts), __version__)
 
 
 def ranked_labels(shares: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -102,7 +101,7 @@ def _head(model: Any, title: str, X: Array, size: NDArray[np.intp], found: list[
         ("Rows", str(len(X)), f"{X.shape[1]} features"),
         ("Fit", "converged" if model.converged_ else "not converged", f"{model.n_iter_} steps"),
     ]
-    lead = f"A Bayesian Gaussian mixture by latlin {latlin.__version__}."
+    lead = f"A Bayesian Gaussian mixture by latlin {__version__}."
     return opening(title, lead, found, entries)
 
 

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
-from latlin.report.markup import figure, number, opening, section
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, section
 from latlin.report.technical import technical_part
+from latlin.version import __version__
 
 #: places of a curve, rows drawn at most, and coverage of the band
 PLACES, MOST_ROWS, COVERAGE = 160, 1500, 0.9
@@ -49,7 +48,7 @@ def render_curves(
         drawn = figure(_chart(curve, rows if len(curves) == 1 else None, target), _caption(len(curves)))
         parts.append(section(f"{target} by {curve.name}", drawn))
     parts.append(technical_part(model))
-    return page_of(heading, "".join(parts), latlin.__version__)
+    return page_of(heading, "".join(parts), __version__)
 
 
 def curves_of_process(model: Any, X: Any, names: list[str]) -> list[Curve]:
@@ -105,7 +104,7 @@ def _head(model: Any, title: str, rows: tuple[Array, Array] | None, found: list[
         ("Rows", str(len(rows[1])) if rows is not None else "–", ""),
         ("Fit", "converged" if getattr(model, "converged_", True) else "not converged", ""),
     ]
-    lead = f"A smooth curve by latlin {latlin.__version__}."
+    lead = f"A smooth curve by latlin {__version__}."
     return opening(title, lead, found, entries)
 
 

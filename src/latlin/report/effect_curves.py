@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,9 @@ def effect_curves(estimator: Any, X: Any) -> list[dict[str, Any]]:
     if inverse is None or coef.size != rows.shape[1] or estimator.evidence_kind_ == "none":
         return []
     effect = np.abs(coef.ravel()) * rows.std(axis=0)
-    numeric = [j for j in np.argsort(-effect) if len(np.unique(rows[:, j])) >= FEWEST and effect[j] > 0.0]
+    numeric = (j for j in np.argsort(-effect) if effect[j] > 0.0 and len(np.unique(rows[:, j])) >= FEWEST)
     names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(rows.shape[1])])
-    return [{"name": str(names[j]), **_curve(estimator, X, rows, j, inverse)} for j in numeric[:MOST]]
+    return [{"name": str(names[j]), **_curve(estimator, X, rows, j, inverse)} for j in islice(numeric, MOST)]
 
 
 def _inverse_link(family: str) -> Callable[[Array], Array] | None:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-import latlin
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, opening, paragraph, section, table, text
-from latlin.report.page import page_of
+from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.technical import technical_part
+from latlin.version import __version__
 
 #: estimators whose factors have no unit variance
 OTHER_SCALES = ("BinaryFactorAnalysis", "NoisyICA")
@@ -37,7 +36,7 @@ def render_factors(model: Any, X: Any, title: str = "Factors") -> str:
         section("The rows", _rows(scores)),
         technical_part(model, _meaning(model)),
     ]
-    return page_of(title, "".join(parts), latlin.__version__)
+    return page_of(title, "".join(parts), __version__)
 
 
 def correlations(model: Any, scores: Array | None = None) -> tuple[list[str], Array]:
@@ -116,7 +115,7 @@ def _head(title: str, rows: int, loadings: Array, found: list[str]) -> str:
         ("Rows", str(rows), ""),
         ("Explained", f"{100 * np.mean(np.sum(loadings**2, axis=1)):.0f} %", "of the variance of the columns"),
     ]
-    lead = f"A factor analysis by latlin {latlin.__version__}."
+    lead = f"A factor analysis by latlin {__version__}."
     return opening(title, lead, found, entries)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-import latlin
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.report.assess import Assessment, read_checks
+from latlin.version import __version__
 
 COVERAGE = 0.9
 MOST_STEPS = 400
@@ -100,7 +101,7 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that are none become null."""
-        return _without_nan(asdict(self))
+        return _plain({entry.name: getattr(self, entry.name) for entry in fields(self)})
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Facts:
@@ -186,7 +187,7 @@ def gather(
         diagnosis=[(str(label), str(text)) for label, text in diagnosis],
         engines=[dict(line) for line in engines],
         assessment=assessment,
-        version=latlin.__version__,
+        version=__version__,
         checks=_checks(estimator, assessment),
         factors=[_factor(estimator, name, part) for name, part in (factors or {}).items()],
         **_way(estimator, posteriors),
@@ -277,12 +278,18 @@ def _thinned(trace: Any) -> list[float]:
     return [float(trace[i]) for i in some if np.isfinite(trace[i])]
 
 
-def _without_nan(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Dictionaries, lists, texts and numbers; those that are none become None."""
+    # a line per coefficient, a hundred thousand of them: numbers first, by their kind
+    if type(value) is float:
+        return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _without_nan(part) for key, part in value.items()}
+        return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return [_plain(part) for part in value]
+    if is_dataclass(value):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 # --- reading what was stored: every field becomes the type that it has ---------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -23,7 +24,7 @@ body { margin: 0; background: var(--paper); color: var(--ink);
 main { max-width: 960px; margin: 0 auto; padding: 28px 20px 56px; }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--rule); }
-h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; }
 p, li { max-width: 70ch; overflow-wrap: anywhere; }
 .lead { color: var(--muted); margin: 0 0 1.3rem; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; margin: 0; }
@@ -34,16 +35,23 @@ p, li { max-width: 70ch; overflow-wrap: anywhere; }
 .pair { display: flex; flex-wrap: wrap; gap: 22px; align-items: flex-start; }
 .pair > * { flex: 1 1 300px; min-width: 0; }
 figure { margin: .4rem 0; max-width: 460px; }
-figcaption { color: var(--muted); font-size: .85rem; }
+figcaption { color: var(--muted); font-size: .85rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; }
 thead th { color: var(--muted); font-size: .8rem; font-weight: 500; border-bottom: 1px solid var(--rule); }
-th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
-tbody th { font-weight: 500; min-width: 8.5em; }
+th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); overflow-wrap: break-word;
+  vertical-align: top; }
+tbody th { font-weight: 500; min-width: 9.5em; overflow-wrap: anywhere; }
 .num { text-align: right; white-space: nowrap; }
 td.bar { width: 34%; min-width: 110px; }
 td.wide { overflow-wrap: normal; }
+.checks small { display: block; color: var(--muted); font-size: .92em; }
+.failed { color: var(--warn); font-weight: 600; }
+.axis { position: relative; height: 1.4em; color: var(--muted); font-size: .8rem; }
+.axis span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
+.axis span:first-child { transform: none; } .axis span:last-child { transform: translateX(-100%); }
+details { margin: .4rem 0; } summary { cursor: pointer; color: var(--accent); }
 .scores, .learnt { max-width: 460px; }
 .unsure { color: var(--muted); }
 .note { background: var(--panel); border-left: 4px solid var(--accent); padding: 9px 14px; border-radius: 0 8px 8px 0; }
@@ -55,7 +63,7 @@ svg.strip line, svg.chart line, svg.chart polyline { vector-effect: non-scaling-
 .strip .zero { stroke: var(--rule); stroke-width: 1; }
 .strip rect { fill: var(--accent); } .strip .mean { stroke: var(--accent); stroke-width: 2.5; }
 .strip.unclear rect { fill: var(--soft); } .strip.unclear .mean { stroke: var(--soft); }
-svg.chart { display: block; width: 100%; height: auto; }
+svg.chart { display: block; width: 100%; height: auto; overflow: hidden; }
 .chart text { fill: var(--muted); font-size: 11.5px; } .chart .label { fill: var(--ink); font-size: 12px; }
 .chart .grid { stroke: var(--rule); stroke-width: .6; }
 .chart .diagonal { stroke: var(--muted); stroke-dasharray: 5 4; fill: none; stroke-width: 1; }
@@ -76,6 +84,9 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   .coefficients td.ends { grid-area: 3 / 1; color: var(--muted); text-align: left; }
   .coefficients td.sign { grid-area: 3 / 2; color: var(--muted); } .coefficients td.sign::before { content: "P(> 0) "; }
   .coefficients td.wide, .coefficients td.bar:empty { display: none; }
+  .checks thead { display: none; }
+  .checks tr { display: grid; grid-template-columns: 1fr auto; padding: 7px 0; border-bottom: 1px solid var(--rule); }
+  .checks th, .checks td { border: 0; padding: 1px 0; } .checks td:last-child { grid-area: 2 / 1 / 3 / 3; }
   .columns td.wide, .columns th.wide { display: none; } }
 @media print { :root { color-scheme: light; --paper: #fff; --panel: #f5f6f8; --ink: #000; --muted: #444; --rule: #ccc;
     --accent: #0072b2; --soft: #8fa3b3; --warn: #b34700; }
@@ -85,6 +96,12 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   h2 { break-after: avoid; } tr, figure, .tiles div, .note { break-inside: avoid; }
   thead { display: table-header-group; } @page { margin: 16mm; } }
 """.strip()
+#: nothing may be loaded from anywhere, and nothing may run
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+#: a hyphen before a number, at its start or after its e
+_MINUS = re.compile(r"(?<![\w.-])-(?=[\d.])|(?<=\de)-(?=\d)")
 
 
 def text(value: Any) -> str:
@@ -111,16 +128,27 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - size, 0)}f}".replace("-", "−")
 
 
+def one_minus(words: str) -> str:
+    """Words whose numbers have the minus sign that `number` writes; hyphens between letters stay.
+
+    Examples
+    --------
+    >>> one_minus("gradient 1.1e-08, log evidence -3.5, held-out")
+    'gradient 1.1e−08, log evidence −3.5, held-out'
+    """
+    return _MINUS.sub("−", words)
+
+
 def section(heading: str, *parts: str) -> str:
     return f"<section><h2>{text(heading)}</h2>{''.join(parts)}</section>"
 
 
 def paragraph(words: str, name: str = "") -> str:
-    return f"<p{_class(name)}>{text(words).replace(' %', chr(160) + '%')}</p>" if words else ""
+    return f"<p{_class(name)}>{text(one_minus(words)).replace(' %', chr(160) + '%')}</p>" if words else ""
 
 
 def bullets(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    items = "".join(f"<li>{text(one_minus(line))}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
 
@@ -158,5 +186,22 @@ def _cells(row: Sequence[str], kinds: Sequence[str]) -> str:
     return f'<th scope="row"{_class(kinds[0])}>{first}</th>{cells}'
 
 
+def fold(words: str, markup: str) -> str:
+    """Something that opens when its heading is clicked."""
+    return f"<details><summary>{text(words)}</summary>{markup}</details>"
+
+
 def _class(name: str) -> str:
     return f' class="{text(name)}"' if name else ""
+
+
+def page_of(title: str, body: str, version: str) -> str:
+    """A whole page around its sections."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{text(POLICY)}">\n'
+        f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{CSS}\n</style>\n</head>\n'
+        f"<body>\n<main>\n{body}\n<footer>Made with latlin {text(version)}.</footer>\n</main>\n"
+        "</body>\n</html>\n"
+    )

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.numerics.atomic import write_text
-from latlin.report import sections
+from latlin.report import additive, additive_words, classes, clusters, curve, factors, sections
 from latlin.report.assess import assess
 from latlin.report.effect_curves import effect_curves, effects_section
 from latlin.report.facts import Facts, gather
-from latlin.report.markup import CSS, text
+from latlin.report.markup import page_of
 
 #: estimators of factors
 FACTORS = (
@@ -24,8 +24,6 @@ FACTORS = (
     "NoisyICA",
     "MatrixFactorization",
 )
-#: nothing may be loaded from anywhere, and nothing may run
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def render(facts: Facts) -> str:
@@ -42,18 +40,6 @@ def render(facts: Facts) -> str:
         sections.meaning(facts),
     )
     return page_of(facts.title, "".join(parts), facts.version)
-
-
-def page_of(title: str, body: str, version: str) -> str:
-    """A whole page around its sections."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{text(POLICY)}">\n'
-        f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{CSS}\n</style>\n</head>\n'
-        f"<body>\n<main>\n{body}\n<footer>Made with latlin {text(version)}.</footer>\n</main>\n"
-        "</body>\n</html>\n"
-    )
 
 
 def write_report(
@@ -104,13 +90,13 @@ def write_report(
 
 def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, Any]) -> str | None:
     """The page of a model that is no regression or classification of `latlin.linear`."""
-    from latlin.report import additive, additive_words, classes, clusters, curve, factors  # they use this page's frame
-
     kind, title = type(estimator).__name__, options.get("title")
     if kind == "AdditiveModel":
         return additive.render_additive(estimator, title, additive_words.describe_additive(estimator, X))
     if kind == "BayesianGaussianMixture":
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
+    if kind == "TrilinearFactorization":
+        raise ValueError("write_report has no page for tables with three indices, got a TrilinearFactorization")
     if kind in FACTORS:
         return factors.render_factors(estimator, X, title or "Factors")
     if kind == "GaussianProcessClassifier":

@@ -10,10 +10,10 @@ from typing import Any
 from latlin.diagnostics.model_checks import Check
 from latlin.report import words
 from latlin.report.assess import Assessment
-from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, trace_chart
+from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, strip_axis, trace_chart
 from latlin.report.conclusion import conclusion, count_words
 from latlin.report.facts import Facts, is_intercept
-from latlin.report.markup import bullets, figure, number, opening, paragraph, section, table, text
+from latlin.report.markup import bullets, figure, fold, number, one_minus, opening, paragraph, section, table, text
 
 MOST_COEFFICIENTS = 60
 
@@ -45,11 +45,16 @@ def checks(facts: Facts) -> str:
 
 def checks_table(checks: Iterable[Check]) -> str:
     """One line per check: what was found, and what to do."""
-    rows = [
-        (text(check.name), "passed" if check.passed else "failed", text(check.sentence), text(check.remedy))
-        for check in checks
-    ]
-    return table("checks", [("check", ""), ("", ""), ("finding", ""), ("what to do", "")], rows)
+    rows = [(text(check.name), _outcome(check), text(one_minus(check.sentence)) + _remedy(check)) for check in checks]
+    return table("checks", [("check", ""), ("", ""), ("finding, and what to do", "")], rows)
+
+
+def _outcome(check: Check) -> str:
+    return "passed" if check.passed else '<span class="failed">failed</span>'
+
+
+def _remedy(check: Check) -> str:
+    return f"<small>{text(check.remedy)}.</small>" if check.remedy else ""
 
 
 def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
@@ -77,7 +82,8 @@ def data(facts: Facts) -> str:
         for column in facts.columns
     ]
     headings = [("column", ""), ("kind", "wide"), ("missing", "num"), ("different", "num wide"), ("values", "")]
-    return section("Data", bullets(facts.notes), table("columns", headings, rows) if rows else "")
+    columns = fold(f"{len(rows)} columns, the target included", table("columns", headings, rows)) if rows else ""
+    return section("Data", bullets(facts.notes), columns)
 
 
 def coefficients(facts: Facts) -> str:
@@ -90,7 +96,8 @@ def coefficients(facts: Facts) -> str:
     share = f"{100 * facts.coverage:.0f} % interval"
     headings = [("feature", ""), ("effect", "bar"), ("mean", "num mean"), (share, "num ends"), ("sd", "num wide")]
     headings.append(("P(> 0)", "num sign"))
-    lines = [_coefficient(row, ends) for row in shown] + [_coefficient(row, None) for row in intercepts]
+    axis = [("", strip_axis(ends), "", "", "", "")] if shown and ends[0] < ends[1] < math.inf else []
+    lines = [_coefficient(row, ends) for row in shown] + axis + [_coefficient(row, None) for row in intercepts]
     cut = f" The {len(shown)} largest of {len(slopes)} are shown." if len(slopes) > len(shown) else ""
     scaled = any(row["effect"] != 1.0 for row in shown)
     unit = "one standard deviation of the feature" if scaled else "one unit of the feature"
@@ -196,7 +203,7 @@ def convergence(facts: Facts) -> str:
     """How the fit ended, and what the draws say about the approximation."""
     verdict = paragraph(facts.message, "note" if facts.converged else "note bad")
     drawing = figure(trace_chart(facts.trace), "The objective after each step.") if _has_moved(facts.trace) else ""
-    lines = [(text(label), text(said)) for label, said in facts.diagnosis]
+    lines = [(text(label), text(one_minus(said))) for label, said in facts.diagnosis]
     diagnosis = "<h3>Diagnosis</h3>" + table("diagnosis", [("", ""), ("", "")], lines) if lines else ""
     return section("Technical part: approximation", verdict, diagnosis, drawing)
 

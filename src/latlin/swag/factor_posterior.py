@@ -24,7 +24,7 @@ class FactorPosterior:
     module : torch.nn.Module
         Gives names and shapes; it is not kept.
     rank : int
-        Number of factors K. Memory is K + 3 copies of the weights, and 2K + 2 during the warm-up.
+        Number of factors K. Memory is K + 3 copies of the weights, and 2K + 1 during the warm-up.
     method : {"online-em", "gradient", "swag-diag", "swag"}
         Factor analysis by online EM or gradient ascent, or the baselines SWAG-diagonal and SWAG.
     parameters : sequence of str or None

@@ -4,7 +4,7 @@ Location and scale of w = Av + b live in A and b (Challis (2013), C.3), so a bas
 mean and the variance fixed, ⟨w⟩ = b and cov(w) = AAᵀ for every shape, and the Gaussian factors of a model do not see
 the shape at all.
 
-A family holds one row of shape parameters a coordinate, or a single row for all of them. `free` lays the shape
+A family holds one row of shape parameters per coordinate, or a single row for all of them. `free` lays the shape
 parameters out on the whole real line for an optimiser; every derivative with respect to a shape is with respect to
 `free`.
 """

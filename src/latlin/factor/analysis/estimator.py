@@ -23,9 +23,10 @@ from latlin.factor.analysis.missing import missing_fit
 from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import FactorFit, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
@@ -40,7 +41,7 @@ def _streams(model: FactorAnalysis) -> bool:
     return True
 
 
-class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
+class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
     """Factor analysis in memory or on a stream, with missing data, evidence-ready likelihoods and exact queries.
 
     Parameters
@@ -72,7 +73,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
     shuffle : bool
         Visit the rows in random order in `fit` ("online-em", "gradient").
     warm_up : int or None
-        Rows kept before the first estimate of a stream; 2K + 2 by default.
+        Rows kept before the first estimate of a stream; 2K by default, K + 4 where that is more.
     step_offset, step_power : float
         γ_t = (t + step_offset)^−step_power.
     optimizer : {"scaled", "sgd", "adam"}
@@ -182,6 +183,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
         rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        summable("X", rows)
         if isinstance(self.n_components, str) and self.method == "ml" and np.isnan(rows.sum(dtype=np.float64)):
             return self._choose(rows, rows.shape[0], rows.shape[1], method="em")
         variance = self._check_rows(rows)
@@ -225,6 +227,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         first = not hasattr(self, "stream_")
         X = np.atleast_2d(X) if np.ndim(X) == 1 else X
         rows = validate_data(self, visible("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
+        summable("X", rows)
         if first:
             self._check_rank(self.n_components, None, rows.shape[1])
             self.stream_ = open_stream(self, rows.shape[1], rows.dtype)
@@ -300,7 +303,7 @@ class FactorAnalysis(NamedEvidence, Archived, FactorQueries):
         chosen.message_ += "" if method is None else f"; X has missing cells, so method={method!r} was used"
         if choice.n_components == most and most < dim - 1:
             chosen.message_ += (
-                f"; {most} components are the most that were tried, and were best: raise max_components to try more"
+                f"; the largest number that was tried, {most}, was best: raise max_components to try more"
             )
         names = ("feature_names_in_", "n_features_in_")
         self.__dict__.update({k: v for k, v in vars(chosen).items() if k.endswith("_") and k not in names})

@@ -151,7 +151,7 @@ def _centre(mean, rows, count, lo, hi, centred, variance, first):  # type: ignor
 
 @njit(cache=True, inline="always", fastmath=True)
 def _em_room(loadings, rows):  # type: ignore[no-untyped-def]
-    """Arrays of a chunk's length for `_em_chunk` to write in; made once a run, as making them costs like using them."""
+    """Arrays of a chunk's length for `_em_chunk` to write in; made once per run, as making them takes time too."""
     rank, kind = loadings.shape[0], loadings.dtype
     narrow = np.empty(CHUNK, dtype=kind), np.empty(CHUNK, dtype=kind), np.empty(CHUNK, dtype=kind)
     wide = np.empty(CHUNK), np.empty(CHUNK)

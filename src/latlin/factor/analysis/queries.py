@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.distributed.answers import rowwise
 from latlin.factor.analysis.missing import BLOCK, posterior
 from latlin.factor.fit import fix_signs
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.options import whole
@@ -71,7 +71,8 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        return validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        rows = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return np.asarray(summable("X", rows))
 
     @rowwise
     def transform(self, X: Any, *, return_cov: bool = False) -> Any:

@@ -28,6 +28,8 @@ from latlin.numerics.linalg import cholesky, solve_upper, symmetrise
 from latlin.numerics.low_rank import LowRankNormal, blocks
 
 Floats = NDArray[np.floating]
+#: coordinates of the warm-up that are taken in double precision at once
+PIECE = 8192
 
 
 @dataclass(frozen=True)
@@ -164,20 +166,53 @@ def expect(state: FactorState, rows: Floats) -> BlockLatents:
     return BlockLatents(means, weights, precision.inverse() + weights @ means.T / b)
 
 
-def start(rows: Floats, rank: int, *, floor: float = 0.05) -> FactorState:
+class WarmUp:
+    """The first rows of a stream, and room for a state in their place: nothing else of their length is made.
+
+    The first K of them are the rows of one array, which becomes Fᵀ; two others become the mean and the noise.
+    """
+
+    def __init__(self, dim: int, rank: int, size: int, kind: Any) -> None:
+        self.loadings = np.empty((rank, dim), dtype=kind)
+        self.others = [np.empty(dim, dtype=kind) for _ in range(size - rank)]
+        self.filled = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.loadings) + len(self.others)
+
+    @property
+    def rows(self) -> list[Floats]:
+        """The rows so far."""
+        return [*self.loadings, *self.others][: self.filled]
+
+    def take(self, rows: Floats) -> int:
+        """Keep as many rows as there is room for; returns how many."""
+        found = min(self.size - self.filled, len(rows))
+        room = [*self.loadings, *self.others][self.filled : self.filled + found]
+        for own, row in zip(room, rows, strict=False):
+            own[:] = row
+        self.filled += found
+        return found
+
+    def begin(self) -> FactorState:
+        """The state after these rows, which are no more."""
+        mean, noise = self.others[:2]
+        return start(self.rows, self.loadings, mean, noise)
+
+
+def start(rows: list[Floats], loadings: Floats, mean: Floats, noise: Floats, *, floor: float = 0.05) -> FactorState:
     """The state after a warm-up block: principal axes of the block, scaled by what exceeds its noise.
 
     With eigenvalues λ of the block's covariance and λ̄ the mean of those after the K-th, F_k = √(λ_k − λ̄) u_k;
     ψ is what is left of each coordinate's variance, at least its share `floor`. When the block has no more
-    than K + 1 rows the missing factors are zero and λ̄ = 0.
+    than K + 1 rows the missing factors are zero and λ̄ = 0. The state's arrays may be those of the rows: a piece of
+    the coordinates is written after it was read for the last time.
     """
-    w, dim = rows.shape
-    kind = rows.dtype
-    mean = np.empty(dim, dtype=kind)
+    w, (rank, dim) = len(rows), loadings.shape
     scatter = np.zeros((w, w))
-    for part in blocks(dim):
-        mean[part] = rows[:, part].mean(axis=0, dtype=np.float64)
-        y = rows[:, part].astype(np.float64) - mean[part]
+    for part in blocks(dim, PIECE):
+        _, y = _centred(rows, part)
         scatter += y @ y.T
     values, vectors = np.linalg.eigh(scatter / (w - 1))
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
@@ -190,18 +225,24 @@ def start(rows: Floats, rank: int, *, floor: float = 0.05) -> FactorState:
     gains = np.sqrt(np.maximum(values[:used] - rest, 0.05 * values[:used]))
     gains /= np.sqrt(np.maximum(values[:used], 1e-300) * (w - 1))
     gains[values[:used] <= 1e-12 * total] = 0.0
-    loadings = np.zeros((rank, dim), dtype=kind)
-    noise = np.empty(dim, dtype=kind)
     tiny = max(1e-10 * total / dim, 1e-30)
-    for part in blocks(dim):
-        y = rows[:, part].astype(np.float64) - mean[part]
+    for part in blocks(dim, PIECE):
+        centre, y = _centred(rows, part)
         f = (gains * vectors[:, :used]).T @ y
         variance = np.einsum("nd,nd->d", y, y) / (w - 1)
+        mean[part] = centre
         noise[part] = np.maximum(np.maximum(variance - (f * f).sum(axis=0), floor * variance), tiny)
-        loadings[:used, part] = f
+        loadings[:used, part], loadings[used:, part] = f, 0.0
     state = FactorState(mean, loadings, noise, np.zeros((rank, rank)), w, 0, 0, tiny, {})
     refresh_gram(state)
     return state
+
+
+def _centred(rows: list[Floats], part: slice) -> tuple[Floats, Array]:
+    """The mean of a piece of the coordinates, in the storage's precision, and the rows about it."""
+    y = np.stack([row[part] for row in rows]).astype(np.float64)
+    centre = y.mean(axis=0).astype(rows[0].dtype)
+    return centre, y - centre
 
 
 def refresh_gram(state: FactorState) -> None:
@@ -221,7 +262,7 @@ class FactorStream:
     rule : Rule
         `OnlineEM` or one of the gradient rules.
     warm_up : int or None
-        Rows kept before the first estimate; 2K + 2 by default.
+        Rows kept before the first estimate; 2K by default, K + 4 where that is more.
     dtype : float32 or float64
         Storage; sums run in float64 either way.
 
@@ -248,18 +289,18 @@ class FactorStream:
             raise ValueError(f"the number of factors must be at least 1 and less than the dimension {dim}, got {rank}")
         self.dim, self.rank = dim, rank
         self.rule: StreamRule = rule or OnlineEM()
-        self.warm_up = 2 * rank + 2 if warm_up is None else warm_up
+        self.warm_up = max(2 * rank, rank + 4) if warm_up is None else warm_up
         if self.warm_up < rank + 2:
             raise ValueError(f"warm_up must be at least {rank + 2} for {rank} factors, got {self.warm_up}")
         self.dtype = np.dtype(dtype)
         self.state: FactorState | None = None
-        self._waiting = np.empty((0, dim), dtype=self.dtype)
-        self._filled = 0
+        self._waiting: WarmUp | None = None
 
     @property
     def count(self) -> int:
         """Observations seen."""
-        return self._filled if self.state is None else self.state.count
+        waiting = 0 if self._waiting is None else self._waiting.filled
+        return waiting if self.state is None else self.state.count
 
     @property
     def floored(self) -> int:
@@ -282,15 +323,17 @@ class FactorStream:
         """The current N(c, FFᵀ + Ψ); its arrays are the stream's own."""
         if self.state is not None:
             return self.rule.density(self.state)
-        if self.count < 2:
+        if self._waiting is None or self.count < 2:
             raise ValueError(f"a density needs at least 2 observations, {self.count} came")
-        early = start(self._waiting[: self._filled], self.rank)
+        loadings, mean, noise = (np.empty(shape, self.dtype) for shape in ((self.rank, self.dim), self.dim, self.dim))
+        early = start(self._waiting.rows, loadings, mean, noise)
         return LowRankNormal(early.mean, early.loadings, early.noise)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the stream would need to go on, as arrays (the stream's own, not copies)."""
         if self.state is None:
-            return {"waiting": self._waiting[: self._filled]}
+            rows = [] if self._waiting is None else self._waiting.rows
+            return {"waiting": np.array(rows, dtype=self.dtype).reshape(len(rows), self.dim)}
         s = self.state
         numbers = np.array([s.count, s.updates, s.floored])
         kept = {"mean": s.mean, "loadings": s.loadings, "noise": s.noise, "gram": s.gram}
@@ -300,7 +343,7 @@ class FactorStream:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what `arrays` gave."""
         if "waiting" in arrays:
-            self.state, self._filled = None, 0
+            self.state, self._waiting = None, None
             self._wait(np.asarray(arrays["waiting"], dtype=self.dtype))
             return
         if arrays["loadings"].shape != (self.rank, self.dim):
@@ -312,25 +355,19 @@ class FactorStream:
         gram = np.array(arrays["gram"], dtype=np.float64)
         tiny = float(arrays["tiny"])
         self.state = FactorState(mean, loadings, noise, gram, count, updates, floored, tiny, extra)
-        self._release()
+        self._waiting = None
 
     def _wait(self, rows: Floats) -> Floats:
         """Keep rows until the warm-up is complete, then start; returns the rows that are left."""
         if not np.isfinite(rows.sum(axis=1, dtype=np.float64)).all():
             raise ValueError("the rows of a block must be finite")
-        if self._filled == 0 and len(rows):
-            self._waiting = np.empty((self.warm_up, self.dim), dtype=self.dtype)
-        take = min(self.warm_up - self._filled, len(rows))
-        self._waiting[self._filled : self._filled + take] = rows[:take]
-        self._filled += take
-        if self._filled == self.warm_up:
-            self.state = start(self._waiting, self.rank)
-            self._release()
+        if self._waiting is None:
+            self._waiting = WarmUp(self.dim, self.rank, self.warm_up, self.dtype)
+        taken = self._waiting.take(rows)
+        if self._waiting.filled == self.warm_up:
+            self.state, self._waiting = self._waiting.begin(), None
             if self.rule.isotropic:
                 self.state.noise[:] = self.state.noise.mean(dtype=np.float64)
                 refresh_gram(self.state)
             self.rule.begin(self.state)
-        return rows[take:]
-
-    def _release(self) -> None:
-        self._waiting, self._filled = np.empty((0, self.dim), dtype=self.dtype), 0
+        return rows[taken:]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.factor.binary.fit import STARTS, BinaryOptions, binary_fit
 from latlin.factor.binary.latents import MOST_ENUMERATED, BernoulliField, Enumeration, LatentEngine
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import summable, visible
@@ -23,7 +24,9 @@ from latlin.numerics.special import LOG_SQRT_2PI
 _ENGINES: dict[str, LatentEngine] = {"mean-field": BernoulliField(), "exact": Enumeration()}
 
 
-class BinaryFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BinaryFactorAnalysis(
+    NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Observations as sums of features that are on or off: x = Σ s_i μ_i + noise, s_i in {0, 1}.
 
     Parameters
@@ -154,6 +157,12 @@ class BinaryFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMi
         noise = rng.standard_normal((n_samples, self.components_.shape[1]))
         return on @ self.components_ + np.sqrt(self.noise_variance_) * noise, on
 
+    def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
+        rows = self._rows(X)
+        if not self.n_active_:
+            return np.zeros((count, len(rows), 0))
+        return _ENGINES[self.inference].draw(row_problem(rows, self._state()), count, rng)
+
     def _check_before_saving(self) -> None:
         check_is_fitted(self, "components_")
 
@@ -190,9 +199,12 @@ class BinaryFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMi
         self.evidence_kind_ = "exact" if self.inference == "exact" and not self.ard else "lower bound"
         self.converged_, self.n_iter_, self.message_ = found.converged, found.n_iter, found.message
 
-    def _describe(self, X: Any) -> tuple[Array, Array]:
+    def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        rows = summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64, order="C"))
+        return summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64, order="C"))
+
+    def _describe(self, X: Any) -> tuple[Array, Array]:
+        rows = self._rows(X)
         means, values = np.zeros((len(rows), 0)), np.zeros(len(rows))
         if self.n_active_:
             means, values = _ENGINES[self.inference].describe(row_problem(rows, self._state()))

@@ -48,6 +48,9 @@ class LatentEngine(Protocol):
     def describe(self, problem: RowProblem) -> tuple[Array, Array]:
         """⟨s⟩ of rows never seen, and their bounds up to terms free of the latents."""
 
+    def draw(self, problem: RowProblem, count: int, rng: np.random.Generator) -> Array:
+        """Draws of the latents of rows never seen, of shape (count, N, K)."""
+
 
 def factorised(means: Array) -> BinaryLatents:
     """The moments of independent latents: Σ⟨ssᵀ⟩ = ΛᵀΛ + diag Σ(λ − λ²)."""
@@ -91,6 +94,10 @@ class BernoulliField:
             best[better], value[better] = start[better], found[better]
         return best, value + problem.log_none
 
+    def draw(self, problem: RowProblem, count: int, rng: np.random.Generator) -> Array:
+        means = self.describe(problem)[0]
+        return (rng.random((count, *means.shape)) < means).astype(np.float64)
+
 
 def _least_squares(problem: RowProblem) -> Array:
     """Activations of least squares, a little ridge, moved into [0.02, 0.98]."""
@@ -125,6 +132,16 @@ class Enumeration:
         for part, weights, log_z, _ in self._blocks(problem, states, constant):
             means[part], value[part] = weights @ states, log_z
         return means, value + problem.log_none
+
+    def draw(self, problem: RowProblem, count: int, rng: np.random.Generator) -> Array:
+        states, constant = self._table(problem)
+        found = np.empty((count, *problem.field.shape))
+        for part, weights, _, _ in self._blocks(problem, states, constant):
+            ladder = weights.cumsum(axis=1)
+            level = rng.random((count, len(weights))) * ladder[:, -1]
+            for n, steps in enumerate(ladder):
+                found[:, part.start + n] = states[np.searchsorted(steps, level[:, n])]
+        return found
 
     @staticmethod
     def _table(problem: RowProblem) -> tuple[Array, Array]:

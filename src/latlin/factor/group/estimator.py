@@ -15,6 +15,7 @@ from latlin.distributed.answers import remember_columns
 from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
 from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.group.blocks import RowsInBlocks, prepare_blocks
 from latlin.factor.group.data import (
@@ -44,7 +45,7 @@ from latlin.numerics.options import jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
 
 
-class GroupFactorAnalysis(NamedEvidence, Archived, GroupQueries):
+class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
     """Factors shared by all, some or one of several views, by variational Bayes.
 
     x_nd = μ_d + w_dᵀz_n + ε with z ~ N(0, I), loadings w_dk ~ N(0, 1/α_mk) for the features d of view m, and noise of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -281,6 +282,16 @@ def select(model: GroupModel, state: GroupState, kept: NDArray[np.intp]) -> Grou
     return update_loadings(model, few)
 
 
+def with_as_many_factors(model: GroupModel, state: GroupState, stored: GroupState) -> GroupState:
+    """A state with the shapes of `stored`, if that is one of `state` with some of its factors left out."""
+    kept, rows = np.arange(stored.loading.shape[1]), len(stored.latent)
+    fewer = select(model, state, kept)
+    # what stands for the latents of blocks has a row per factor, those left out since the last sweep among them
+    if len(kept) <= rows <= len(fewer.latent):
+        fewer = fewer._replace(latent=fewer.latent[:rows])
+    return fewer
+
+
 def ordered(model: GroupModel, state: GroupState) -> GroupState:
     """Strongest factor first, the largest loading of each positive."""
     order = np.argsort(-strengths(model, state).sum(axis=0), kind="stable")
@@ -346,17 +357,19 @@ def climb(
     rows = model.data.rows
     numbers = watched(range(n_init), "group factor analysis, starts", n_init, verbose)
     guesses = [rows.random(rank, rng) if number else rows.principal(rank, rng) for number in numbers]
+    starts = [begin(model, guess) for guess in guesses]
     climbs = Parallel(n_jobs=n_jobs)(
         delayed(ascend)(
             step,
-            begin(model, guess),
+            start,
             rules,
             label=f"group factor analysis, start {number + 1} of {n_init}",
             verbose=verbose,
             warn=False,
             checkpoint=files.following(),
+            shaped=partial(with_as_many_factors, model, start),
         )
-        for number, guess in enumerate(guesses)
+        for number, start in enumerate(starts)
     )
     best = max(climbs, key=lambda ascent: ascent.trace[-1])
     if step.pruning:
@@ -381,7 +394,14 @@ def without_weak(
         kept = np.delete(np.arange(len(share)), share.argmin())
         start = select(step.model, best.state, kept)
         label = "group factor analysis, one factor less"
-        fewer = ascend(step, start, rules, label=label, verbose=verbose, warn=False, checkpoint=files.following())
+        fewer = ascend(
+            *(step, start, rules),
+            label=label,
+            verbose=verbose,
+            warn=False,
+            checkpoint=files.following(),
+            shaped=partial(with_as_many_factors, step.model, start),
+        )
         if _given_relevance(step.model, fewer.state) < _given_relevance(step.model, best.state):
             return best
         trace = np.concatenate([best.trace, fewer.trace])

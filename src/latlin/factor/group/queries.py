@@ -16,7 +16,7 @@ from latlin.factor.group.data import Labels, Name, Patterns, Views, find_pattern
 from latlin.factor.group.kernels import multiply_by_label, outer_sums, weighted_sums
 from latlin.factor.group.rows import product
 from latlin.factor.group.updates import row_precisions
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import summable, visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.low_rank import LowRankNormal
 from latlin.numerics.options import whole
@@ -218,6 +218,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self, "posterior_")
         if self.views_.form == "matrix" and not is_views(X):
             X = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+            summable("X", X)
         return self.views_.join(X)
 
     def _latents(self, rows: Array) -> GroupLatents:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latlin.factor.draws import draw_gaussians
 from latlin.factor.ica.kernels import JOINT, RUN, SINGLE, joint_rows, n_runs, single_rows
 from latlin.factor.ica.model import IcaData, IcaState, SourceEngine, SourceModel, fields, products, source_precision
 from latlin.numerics.linalg import Array, cholesky, gram, symmetrise
@@ -74,6 +75,12 @@ class GaussianBlock:
         value += 0.5 * (np.einsum("nk,nk->n", field, means) + (weights * squares).sum(axis=1) + log_dets)
         return means, squares, value + means.shape[1] * LOG_SQRT_2PI
 
+    def draw(self, rows: Array, state: IcaState, model: SourceModel, count: int, rng: np.random.Generator) -> Array:
+        means, squares, _ = self.describe(rows, state, model)
+        weights = _by_source(model.family.precision, squares, state.shape, state.scale)
+        precision = source_precision(state) + weights[:, :, None] * np.eye(len(state.shape))
+        return draw_gaussians(means, np.linalg.inv(precision), count, rng)
+
     @staticmethod
     def _gaussians(field: Array, precision: Array, weights: Array) -> tuple[Array, Array, Array, float]:
         n, k = field.shape
@@ -135,6 +142,23 @@ class Single:
                 break
         second = np.einsum("nk,kl,nl->n", means, precision, means) + (squares - means**2) @ np.diagonal(precision)
         return means, squares, value.sum(axis=1) + np.einsum("nk,nk->n", field, means) - 0.5 * second
+
+    def draw(self, rows: Array, state: IcaState, model: SourceModel, count: int, rng: np.random.Generator) -> Array:
+        """u from its table, z | u ~ N(b/(u/s² + h), 1/(u/s² + h))."""
+        field, precision = fields(rows, state), source_precision(state)
+        means = self.describe(rows, state, model)[0]
+        found = np.empty((count, *means.shape))
+        for k, h in enumerate(np.diagonal(precision)):
+            b = field[:, k] - means @ precision[:, k] + h * means[:, k]
+            grid = model.family.grid(state.shape[k], float((b * b).max()) / h**2 / state.scale[k] ** 2)
+            lent = np.exp(grid.log_u) / state.scale[k] ** 2
+            log_share = grid.log_weight + 0.5 * np.log(lent / (lent + h)) + 0.5 * b[:, None] ** 2 / (lent + h)
+            ladder = np.exp(log_share - log_share.max(axis=1, keepdims=True)).cumsum(axis=1)
+            level = rng.random((count, len(b))) * ladder[:, -1]
+            node = np.stack([np.searchsorted(steps, level[:, n]) for n, steps in enumerate(ladder)], axis=1)
+            variance = 1.0 / (lent + h)[node]
+            found[:, :, k] = variance * b + np.sqrt(variance) * rng.standard_normal(node.shape)
+        return found
 
 
 def _tables(b: Array, h: float, model: SourceModel, shape: float, scale: float) -> Array:

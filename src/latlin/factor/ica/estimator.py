@@ -9,6 +9,7 @@ from scipy.special import digamma
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
@@ -30,7 +31,7 @@ class Separation(NamedTuple):
     residual: Array
 
 
-class NoisyICA(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Independent heavy-tailed sources, mixed and observed with noise: x = c + Az + ε.
 
     Variational Bayes: the mixing matrix and the noise have a posterior, the shape of the sources is learnt, and so is
@@ -185,6 +186,10 @@ class NoisyICA(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, Transfo
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
         return float(self.score_samples(X).mean())
+
+    def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
+        model = SourceModel(FAMILIES[self.source], False)
+        return ENGINES[self.factorisation].draw(self._rows(X), self._state(), model, count, rng)
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self, "mixing_")

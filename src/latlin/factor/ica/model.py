@@ -205,6 +205,9 @@ class SourceEngine(Protocol):
     def describe(self, rows: Array, state: IcaState, model: SourceModel) -> tuple[Array, Array, Array]:
         """⟨z⟩, ⟨z²⟩ and the value Σ_k (prior) + entropy − ½⟨zᵀGz⟩ + b⟨z⟩ of rows never seen."""
 
+    def draw(self, rows: Array, state: IcaState, model: SourceModel, count: int, rng: np.random.Generator) -> Array:
+        """Draws of the sources of rows never seen, of shape (count, N, K)."""
+
 
 def make_data(rows: Array) -> IcaData:
     """Of centred rows."""

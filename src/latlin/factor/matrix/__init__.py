@@ -1,5 +1,6 @@
-"""Tables of numbers, counts or yes and no as a product of two factors, cells missing at will."""
+"""Tables of numbers, counts or yes and no as products of two or three factors, cells missing at will."""
 
 from latlin.factor.matrix.estimator import MatrixFactorization
+from latlin.factor.matrix.trilinear import TrilinearFactorization
 
-__all__ = ["MatrixFactorization"]
+__all__ = ["MatrixFactorization", "TrilinearFactorization"]

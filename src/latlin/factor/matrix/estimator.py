@@ -5,33 +5,30 @@ Source: Challis (2013), §4.6.1; see `latlin.factor.matrix.energies` for what is
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor.draws import LatentDraws, draw_gaussians
 from latlin.factor.fit import NamedEvidence
 from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
-from latlin.factor.mixed.sites import ObservedColumn, family_of
+from latlin.factor.matrix.units import REAL, CellUnits, codes_of
+from latlin.factor.mixed.sites import ObservedColumn
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, summable, visible
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import number
 from latlin.numerics.rng import RandomState, generator
-from latlin.potentials.families import AMOUNTS, COUNTS, Family, Ordered
 from latlin.potentials.predictive import Predictive
 
-REAL = ("gaussian", "student-t", "laplace", "cauchy", "logistic", "huber")
-FAMILIES = (*REAL, "logit", "probit", "ordinal", "beta", *COUNTS, *AMOUNTS)
-ENERGIES = ("bound", "moments")
 
-
-class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MatrixFactorization(
+    CellUnits, NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """A table as a product of two factors with a posterior on both; missing cells are integrated out.
 
     A cell depends on its row and its column through z = uᵀv + b + c: K latents u and an intercept b per row, K latents
@@ -130,7 +127,7 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
         column = ObservedColumn(values[seen])
         parameters = family.first(column, share=1.0)
         problem = self._problem(values)
-        start = begin(problem, _codes(values, family), parameters, generator(self.random_state))
+        start = begin(problem, codes_of(values, family), parameters, generator(self.random_state))
         remedy = "raise max_iter or tol, or use fewer components"
         rules = Rules(self.tol, np.inf, self.max_iter, True, remedy)
         found = climb(problem, start, rules, self.verbose)
@@ -142,6 +139,10 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
     def transform(self, X: Any) -> Array:
         """Posterior means of the latents u of rows, (n, K), the columns being as fitted."""
         return self._place(X)[0].mean[:, : self.n_components]
+
+    def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
+        rows, k = self._place(X)[0], self.n_components
+        return draw_gaussians(rows.mean[:, :k], rows.cov[:, :k, :k], count, rng)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p of the observed cells of every row, the columns being as fitted."""
@@ -195,43 +196,6 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
         """Log predictive density (or probability) of values y of cells of the fitted table."""
         values = self._encode(np.asarray(y, dtype=float))
         return self._predictive(self._cells(rows, columns), self._rows).log_density(values) - np.log(self.scale_)
-
-    # --- what the table's numbers mean
-
-    @property
-    def _family(self) -> Family:
-        family = family_of(self.family)
-        return replace(family, n_classes=len(self.levels_)) if isinstance(family, Ordered) else family
-
-    def _learn_units(self, y: Array) -> None:
-        """Noises are fitted to cells of mean 0 and standard deviation 1; ratings are counted from 0."""
-        self.centre_, self.scale_ = 0.0, 1.0
-        self.levels_ = np.unique(y) if self.family == "ordinal" else np.zeros(0)
-        if len(self.levels_) == 1:
-            raise ValueError(f"X must hold at least two different ratings, got only {self.levels_[0]:g}")
-        if self.family in REAL:
-            self.centre_, spread = float(y.mean()), float(y.std())
-            self.scale_ = spread if spread > 1e-10 * abs(self.centre_) else abs(self.centre_) or 1.0
-
-    def _encode(self, X: Array) -> Array:
-        if self.family != "ordinal":
-            return (X - self.centre_) / self.scale_
-        codes = np.searchsorted(self.levels_, X).astype(np.float64)
-        known = np.minimum(codes, len(self.levels_) - 1).astype(int)
-        strange = ~np.isnan(X) & (self.levels_[known] != X)
-        if strange.any():
-            raise ValueError(f"X must hold the ratings {self.levels_.tolist()}, got {X[strange].flat[0]:g}")
-        return np.where(np.isnan(X), np.nan, codes)
-
-    def _decode(self, y: Array) -> Array:
-        return self.levels_[y.astype(int)] if self.family == "ordinal" else y * self.scale_ + self.centre_
-
-    def _moments(self, found: Any) -> tuple[Array, Array]:
-        """Means and standard deviations in the units of the table."""
-        if self.family != "ordinal":
-            return found.mean * self.scale_ + self.centre_, np.sqrt(found.variance) * self.scale_
-        mean = found.probabilities @ self.levels_
-        return mean, np.sqrt(np.maximum(found.probabilities @ self.levels_**2 - mean**2, 0.0))
 
     def _shift(self, seen: NDArray[np.bool_]) -> float:
         """log |dy/dcode| of all observed cells."""
@@ -319,24 +283,7 @@ class MatrixFactorization(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
         )
         return np.asarray(summable("X", found))
 
-    def _check_options(self) -> None:
-        one_of("family", self.family, FAMILIES)
-        one_of("energy", self.energy, ENERGIES)
-        whole("n_components", self.n_components, 1)
-        number("tol", self.tol, least=0.0)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _codes(values: Array, family: Family) -> Array:
-    """Cells on the scale of z, roughly: where the climb starts."""
-    if family.link == "identity":
-        return values
-    if family.link == "ordered":
-        return (values - np.nanmean(values)) / max(float(np.nanstd(values)), 1e-12)
-    if family.link == "log":
-        return np.log(np.maximum(values, 0.0) + (0.5 if np.nanmin(values) <= 0.0 else 0.0))
-    return np.asarray(logit(0.15 + 0.7 * np.clip(values, 0.0, 1.0)))

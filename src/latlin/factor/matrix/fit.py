@@ -12,7 +12,7 @@ A side moves by P ← (1 − ρ)P + ρΓ, m ← m + ρP⁻¹g with ρ = 1, halve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -77,7 +77,7 @@ class MatrixProblem:
         rows, columns = rotate(rows, columns, self.rank)
         row_prior = learn_row_prior(rows, self.rank)
         column_prior = learn_column_prior(columns, self.rank)
-        parameters = self._learn(state.parameters, rows, columns)
+        parameters = learn_likelihood(self, state.parameters, rows, columns)
         new = MatrixState(rows, columns, row_prior, column_prior, parameters, 0.0)
         new = new._replace(bound=self.bound(new))
         return new, Measure(new.bound, (new.bound - state.bound) / max(len(self.values), 1))
@@ -88,15 +88,6 @@ class MatrixProblem:
         rows = negative_divergence(state.rows, state.row_prior, row_free(self.rank))
         columns = negative_divergence(state.columns, state.column_prior, column_free(self.rank))
         return float(energies.sum() + rows.sum() + columns.sum())
-
-    def _learn(self, old: dict[str, Any], rows: Side, columns: Side) -> dict[str, Any]:
-        """Better parameters of the likelihood, both sides being held."""
-        if not old or not len(self.values):
-            return old
-        if self.family.template.gaussian:
-            mean, var = product_moments(self.cells, rows, columns)
-            return {"scale": float(np.sqrt(max(float(np.mean((self.values - mean) ** 2 + var)), NOISE_FLOOR**2)))}
-        return fit_parameters(self, old, rows, columns)
 
 
 # --- One side
@@ -126,7 +117,7 @@ def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior,
     here = energy.pull(cells, side, other)
     value = here.value + negative_divergence(side, prior, free)
     precision = np.linalg.inv(side.cov[block])
-    target, slope = asked(here, side, prior, free)
+    target, slope = natural_gradient(here, side, prior, free)
     mean, cov = side.mean.copy(), side.cov.copy()
     rho, pending = np.ones(len(value)), np.ones(len(value), dtype=bool)
     for _ in range(HALVINGS):
@@ -152,7 +143,7 @@ def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior,
     return Side(mean, cov), value
 
 
-def asked(pull: Pull, side: Side, prior: Prior, free: list[int]) -> tuple[Array, Array]:
+def natural_gradient(pull: Pull, side: Side, prior: Prior, free: list[int]) -> tuple[Array, Array]:
     """The precision that the bound asks for, and its slope in the mean."""
     target = pull.precision[np.ix_(range(len(side.cov)), free, free)] + np.diag(1.0 / prior.variance)
     return target, pull.slope[:, free] - (side.mean[:, free] - prior.mean) / prior.variance
@@ -196,7 +187,32 @@ def learn_column_prior(columns: Side, rank: int) -> Prior:
     return Prior(centre, np.maximum(np.mean((mean - centre) ** 2 + spread, axis=0), LEAST))
 
 
-def fit_parameters(problem: MatrixProblem, old: dict[str, Any], rows: Side, columns: Side) -> dict[str, Any]:
+class CellProblem(Protocol):
+    """Observed cells of two sides, as far as the parameters of the likelihood ask."""
+
+    @property
+    def cells(self) -> Cells: ...
+
+    @property
+    def values(self) -> Array: ...
+
+    @property
+    def family(self) -> Family: ...
+
+    def energy(self, parameters: dict[str, Any]) -> Energy: ...
+
+
+def learn_likelihood(problem: CellProblem, old: dict[str, Any], rows: Side, columns: Side) -> dict[str, Any]:
+    """Better parameters of the likelihood, both sides being held."""
+    if not old or not len(problem.values):
+        return old
+    if problem.family.template.gaussian:
+        mean, var = product_moments(problem.cells, rows, columns)
+        return {"scale": float(np.sqrt(max(float(np.mean((problem.values - mean) ** 2 + var)), NOISE_FLOOR**2)))}
+    return fit_parameters(problem, old, rows, columns)
+
+
+def fit_parameters(problem: CellProblem, old: dict[str, Any], rows: Side, columns: Side) -> dict[str, Any]:
     """A few steps of quasi-Newton on the energies, kept if these rise."""
     template = problem.family.template
     names, spans = list(template.free), list(template.free.values())

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
-from latlin.factor.mixed.columns import Column, is_frame, make_table
+from latlin.factor.mixed.columns import Column, Prediction, draw_column, is_frame, make_table, predict_column
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine
-from latlin.factor.mixed.predict import Prediction, draw_column, predict_column
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
@@ -33,7 +33,9 @@ KIND = "latlin.factor.MixedFactorAnalysis"
 RESULTS = ("lower_bound", "evidence_kind", "n_iter", "converged", "message")
 
 
-class MixedFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MixedFactorAnalysis(
+    NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """K latents behind a table of mixed columns, by approximate EM; missing entries are integrated out.
 
     Column j of a row depends on its latents w through η = b_j + f_jᵀw: real columns are N(η, ψ_j), binary ones
@@ -192,7 +194,7 @@ class MixedFactorAnalysis(NamedEvidence, Archived, ClassNamePrefixFeaturesOutMix
         return (table, certainty) if return_probabilities else table
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> Any:
-        """Draws from the fitted model: one array a column, by name."""
+        """Draws from the fitted model: one array per column, by name."""
         check_is_fitted(self, "sites_")
         rng = generator(random_state)
         sites = self.sites_

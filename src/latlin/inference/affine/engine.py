@@ -21,8 +21,8 @@ from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import AffineEvidence
+from latlin.inference.forms.dense import dense_form
 from latlin.inference.forms.prior import refuse_sparse
-from latlin.inference.forms.site import dense_form
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL

@@ -19,7 +19,8 @@ from latlin.inference.ep.double_loop import iterate_double_loop
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, SweepState, evaluate, past_steps
 from latlin.inference.evidence.engine_terms import TiltedEvidence
 from latlin.inference.forms.chain import ChainForm
-from latlin.inference.forms.site import inherit_parameters, site_form
+from latlin.inference.forms.choice import site_form
+from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, refuse_extra_variance
 from latlin.inference.forms.sparse import SparseForm
@@ -67,7 +68,7 @@ class ExpectationPropagation:
     A site whose cavity is no density (it happens next to sites of negative precision, such as those of outliers under a
     Student t) waits for a later sweep. The double loop (Heskes and Zoeter 2002; Opper and Winther 2005) minimises the
     free energy whose stationary points are the fixed points of the sweeps, monotonically, at some tens of times the
-    price of a sweep per outer step. What did not converge says so in `message`, in `converged` and in a warning.
+    price of a sweep per outer step. A fit that did not converge is marked in `message` and `converged`, with a warning.
     `message` also has the Gaussian KL bound of the same Gaussian, `Posterior.kl_bound`, where it is finite.
 
     Examples

@@ -19,12 +19,11 @@ from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import Whitening
 from latlin.distributed.blocks import Block, add, tree
 from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.forms.dense import dense_form
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.projections import Projections, stacked_rows, whitened_projections
-from latlin.inference.forms.site import dense_form, site_form
 from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse_blocks import sparse_block_form
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.linalg import Cholesky, cholesky
@@ -211,17 +210,10 @@ def block_sums(
     return total
 
 
-def form_of(model: Model) -> SiteForm | SumForm:
-    """The coordinates in which a full Gaussian is fitted to a model, wherever its rows are."""
-    if isinstance(model, BlockModel):
-        return sparse_block_form(model) if needs_sparse(model.own) else _block_form(model)
-    return site_form(in_memory(model))
-
-
 def sum_form(model: Model) -> SumForm | None:
     """A model by sums alone: it needs factors on w itself and sites on rows; None for any other."""
     if isinstance(model, BlockModel):
-        return _block_form(model)
+        return block_form(model)
     model = in_memory(model)
     if needs_sparse(model):
         return None
@@ -234,7 +226,8 @@ def sum_form(model: Model) -> SumForm | None:
     return SumForm(form, tuple(_held(model, factor, form) for factor in model.sites))
 
 
-def _block_form(model: BlockModel) -> SumForm:
+def block_form(model: BlockModel) -> SumForm:
+    """A model in blocks by sums: its own factors are here."""
     own = dense_form(model.own)
     return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
 

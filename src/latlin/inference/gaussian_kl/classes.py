@@ -1,4 +1,4 @@
-"""Gaussian KL for several classes at once: P(y | f) by a link of `potentials.class_links`, f_k = hᵀw_k, w_k ~ N(μ, LLᵀ).
+"""Gaussian KL for several classes at once: P(y | f) by a link of `class_links`, f_k = hᵀw_k, w_k ~ N(μ, LLᵀ).
 
 q is one Gaussian of the coefficients of all classes, because these move against each other: a shift of all of them
 changes nothing. The link bounds ⟨log P(y | f)⟩ from below, so that the whole is a lower bound on the evidence. With its

@@ -10,6 +10,7 @@ each; those that end apart are gone on with, and the best is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -191,6 +192,21 @@ class CovarianceOption(Protocol):
     def continue_fit(self, climber: Climber, start: Start) -> StructuredFit | None:
         """Fit it from a posterior with a covariance of this kind; None to start from its moments alone."""
         ...
+
+
+class Structured:
+    """What most structures share: a fit goes on from the moments of a posterior alone."""
+
+    name: ClassVar[str]
+
+    def continue_fit(self, climber: Climber, start: Start) -> StructuredFit | None:
+        return None
+
+
+def check_count(value: Any, name: str, covariance: str, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"covariance={covariance!r} needs {name}, an integer of at least {least}, got {value!r}")
 
 
 class DiagonalMoments(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,15 @@ from latlin.densities.structured.base import Structure
 from latlin.densities.structured.covariance import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
 from latlin.inference.forms.sites import Start
-from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, Precision, StructuredFit, unit_columns
+from latlin.inference.gaussian_kl.climber import (
+    Climber,
+    CovarianceOption,
+    Precision,
+    Structured,
+    StructuredFit,
+    check_count,
+    unit_columns,
+)
 from latlin.numerics.arrays import Array
 from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
@@ -28,15 +35,6 @@ from latlin.numerics.stored import storable_by_arguments
 
 #: columns of a covariance solved for at once: at least some, and more while they have no more numbers than this
 COLUMNS, NUMBERS = 16, 2**20
-
-
-class Structured:
-    """What most structures share: a fit goes on from the moments of a posterior alone."""
-
-    name: ClassVar[str]
-
-    def continue_fit(self, climber: Climber, start: Start) -> StructuredFit | None:
-        return None
 
 
 @storable_by_arguments
@@ -245,12 +243,6 @@ class LowRank(Structured):
         start = np.concatenate([mean, structure.joined(loadings, rest)])
         note = "; the bound is not concave in a low-rank covariance, so this optimum may be local"
         return StructuredFit(structure, climber.final(structure, start), note)
-
-
-def check_count(value: Any, name: str, covariance: str, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"covariance={covariance!r} needs {name}, an integer of at least {least}, got {value!r}")
 
 
 def name_covariance(name: str, kinds: Sequence[type[Any]], options: dict[str, Any]) -> Full | CovarianceOption:

@@ -22,8 +22,7 @@ from latlin.densities.structured.base import Structure
 from latlin.densities.structured.diagonal import DiagonalStructure
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.forms.structured import StructuredForm, site_precision
-from latlin.inference.gaussian_kl.climber import Climber, StructuredFit
-from latlin.inference.gaussian_kl.covariances import Structured, check_count
+from latlin.inference.gaussian_kl.climber import Climber, Structured, StructuredFit, check_count
 from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
 from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredState
 from latlin.inference.model import IN_BLOCKS

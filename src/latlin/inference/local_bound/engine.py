@@ -14,11 +14,11 @@ import numpy as np
 
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import BoundEvidence, RefusedEvidence
-from latlin.inference.forms.site import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.sites import SiteParameters, Sites, refuse_extra_variance
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import BoundState, best_start, centres, maximise_local_bound
-from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
+from latlin.inference.local_bound.families import ExactFamily, LanczosFamily, PerturbedFamily
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.numerics.ascent import Ascent, Rules
@@ -27,7 +27,7 @@ from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
-NO_GRADIENT = "the evidence of low-rank variances has no exact gradient; use variances='exact'"
+NO_GRADIENT = "the evidence of approximate variances has no exact gradient; use variances='exact'"
 DEFAULT_RANK = 100
 #: residual of the means' conjugate gradients, relative to the tolerance of the gradient
 CAREFUL = 1e-4
@@ -42,11 +42,14 @@ class LocalBound:
 
     Parameters
     ----------
-    variances : {"exact", "lanczos"}
-        Exact marginal variances give a lower bound on log Z. Lanczos' method serves large sparse models, at the cost
-        of some passes over H per step; its evidence is reported as an approximation.
+    variances : {"exact", "lanczos", "perturb"}
+        Exact marginal variances give a lower bound on log Z. The others serve large sparse models, at the cost of some
+        passes over H per step; their evidence is reported as an approximation. Lanczos' method underestimates
+        variances; "perturb" (perturb and MAP) estimates them from random draws, without bias and with an error.
     rank : int, optional
         Lanczos steps; 100 (or the dimension) by default.
+    samples : int, optional
+        Draws of "perturb"; 100 by default.
     tol : float
         Largest gradient of the bound in the logarithms of where the site bounds touch.
     max_iter : int
@@ -60,17 +63,22 @@ class LocalBound:
     """
 
     name: ClassVar[str] = "lvb"
-    variances: Literal["exact", "lanczos"] = "exact"
+    variances: Literal["exact", "lanczos", "perturb"] = "exact"
     rank: int | None = None
     tol: float = 1e-6
     max_iter: int = 300
+    samples: int | None = None
 
     def __post_init__(self) -> None:
-        one_of("variances", self.variances, ("exact", "lanczos"))
-        if self.rank is not None:
-            whole("rank", self.rank, 1)
-        if self.rank is not None and self.variances == "exact":
-            raise ValueError(f"rank is for variances='lanczos', got rank={self.rank} with exact variances")
+        one_of("variances", self.variances, ("exact", "lanczos", "perturb"))
+        for name, least, kind in (("rank", 1, "lanczos"), ("samples", 2, "perturb")):
+            value = getattr(self, name)
+            if value is not None:
+                whole(name, value, least)
+            if value is not None and self.variances != kind:
+                raise ValueError(
+                    f"{name} is for variances='{kind}', got {name}={value} with {self.variances} variances"
+                )
 
     def run(
         self,
@@ -85,10 +93,10 @@ class LocalBound:
         model = in_memory(model, self.name)
         refuse_extra_variance(model, self.name)
         centres(Sites.of(model))
-        solve = _exact if self.variances == "exact" else _low_rank
+        solve = {"exact": _exact, "lanczos": _low_rank, "perturb": _perturbed}[self.variances]
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         options = {"rules": rules, "verbose": verbose, "checkpoint": checkpoint_for(checkpoint, model, self)}
-        ascent, density, kind, note = solve(model, start, self.rank or DEFAULT_RANK, options)
+        ascent, density, kind, note = solve(model, start, self.rank or self.samples or DEFAULT_RANK, options)
         return Posterior(
             model=model,
             density=density,
@@ -122,11 +130,22 @@ def _exact(model: LatentLinearModel, start: Posterior | None, rank: int, options
 def _low_rank(model: LatentLinearModel, start: Posterior | None, rank: int, options: dict[str, Any]) -> Outcome:
     form = structured_form(model)
     rank = min(rank, form.dim)
+    family = LanczosFamily(form, rank, accuracy=CAREFUL * options["rules"].gradient_tol)
+    return _by_products(family, start, options, f"; variances by {rank} Lanczos steps in {form.dim} dimensions")
+
+
+def _perturbed(model: LatentLinearModel, start: Posterior | None, samples: int, options: dict[str, Any]) -> Outcome:
+    form = structured_form(model)
+    family = PerturbedFamily(form, samples, accuracy=CAREFUL * options["rules"].gradient_tol)
+    return _by_products(family, start, options, f"; variances by perturb and MAP with {samples} draws")
+
+
+def _by_products(
+    family: LanczosFamily | PerturbedFamily, start: Posterior | None, options: dict[str, Any], note: str
+) -> Outcome:
     # the approximate evidence fluctuates in its first digits: the gradient alone tells when to stop
     options["rules"] = replace(options["rules"], monotone=False, objective_tol=np.inf)
-    family = LanczosFamily(form, rank, accuracy=CAREFUL * options["rules"].gradient_tol)
     first = family.first() if start is None else family.inherited(start.density)
     ascent = maximise_local_bound(family, first, label="local bound", **options)
     parameters = SiteParameters(ascent.state.gamma, ascent.state.nu)
-    note = f"; variances by {rank} Lanczos steps in {form.dim} dimensions"
     return ascent, family.density(parameters, ascent.state.u), "approximation", note

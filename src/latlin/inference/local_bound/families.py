@@ -1,16 +1,25 @@
-"""Gaussians in site form with exact variances, as the double loop asks for them."""
+"""Gaussians in site form, as the double loop asks for them: variances exact, by Lanczos' method, or by perturbations.
+
+Challis (2013), §3.8: Lanczos' method underestimates variances. Perturb and MAP (Papandreou and Yuille 2010) does not:
+each factor's mean is perturbed by its own noise, and the mode u of the perturbed Gaussian, a linear system, is an exact
+draw, so that averages of (hᵀu)² are estimates of the variances without bias.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance
-from latlin.densities.structured.rows import row_dots
+from latlin.densities.probed_precision import ProbedPrecisionCovariance
+from latlin.densities.structured.rows import DenseRows, ProjectionRows, SparseRows, row_dots
+from latlin.densities.structured.stacked_rows import StackedRows
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -21,6 +30,7 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.conjugate_gradients import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.probes import SparseSum, probe
 
 #: of the sites at first, in units of their typical ones, where several starts are worth their time
 CURVATURES = (1.0, 10.0, 100.0, 1000.0)
@@ -91,12 +101,11 @@ class LowRankPrecision(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LanczosFamily:
-    """See the module; `rank` is the number of Lanczos steps, `accuracy` the relative residual of a mean."""
+class ProductFamily:
+    """Means by conjugate gradients, nothing but products with H̃; `accuracy` is their relative residual."""
 
     form: StructuredForm
-    rank: int
-    accuracy: float = 1e-10
+    accuracy: float = field(default=1e-10, kw_only=True)
 
     @property
     def sites(self) -> Sites:
@@ -117,32 +126,58 @@ class LanczosFamily:
         u, _ = cg(self._precision(gamma), right, x0=guess, rtol=self.accuracy, maxiter=STEPS, M=scale)
         return u, self.form.rows.times(u)
 
+    def moments(self, gamma: Array) -> tuple[Array, float]:
+        """Variances of the projections, and log det P, of P = prior·I + H̃ᵀΓH̃."""
+        raise NotImplementedError
+
     def fit(self, parameters: SiteParameters, guess: Array) -> SiteFit | None:
         found = self.mean(parameters, guess)
         if found is None:
             return None
         u, x = found
-        low = self.precision(parameters.gamma)
+        variance, log_det = self.moments(parameters.gamma)
         top = self.log_gaussian(u) + float(np.sum((parameters.nu - 0.5 * parameters.gamma * x) * x))
-        return SiteFit(u, x, self._variances(low), top + 0.5 * (self.form.dim * LOG_2PI - low.log_det))
+        return SiteFit(u, x, variance, top + 0.5 * (self.form.dim * LOG_2PI - log_det))
 
     def first(self) -> tuple[Array, Array, Array]:
         """The Gaussian that the sites' typical curvature makes: (u, x, variance)."""
         zero = np.zeros(self.form.dim)
-        return zero, np.zeros(len(self.sites)), self._variances(self.precision(self.sites.typical_precision()))
+        return zero, np.zeros(len(self.sites)), self.moments(self.sites.typical_precision())[0]
 
     def inherited(self, density: Any) -> tuple[Array, Array, Array]:
         """(u, x, variance) of another Gaussian over w; of one that is not in this family the mean alone."""
         if len(density.mean) != self.form.dim:
             raise ValueError(f"start has dimension {len(density.mean)}, but the model has {self.form.dim}")
         u = self.form.coordinates(density.mean)
-        structure = getattr(density, "structure", None)
-        own = isinstance(structure, SubspaceCovariance) and isinstance(structure.whitening, DiagonalWhitening)
-        variance = self._under(structure) if own else self.first()[2]
-        return u, self.form.rows.times(u), variance
+        variance = self._under(getattr(density, "structure", None))
+        return u, self.form.rows.times(u), self.first()[2] if variance is None else variance
 
-    def _under(self, structure: Any) -> Array:
-        """Variances of the projections, hL = h̃ diag(r) for the other Gaussian's L."""
+    def _under(self, structure: Any) -> Array | None:
+        """Variances of the projections under a covariance of this family; None for another one."""
+        raise NotImplementedError
+
+    def _precision(self, gamma: Array) -> LinearOperator:
+        def times(v: Array) -> Array:
+            flat = np.ravel(v)
+            return self.form.prior * flat + self.form.rows.transposed(gamma * self.form.rows.times(flat))
+
+        return LinearOperator((self.form.dim,) * 2, matvec=times, dtype=float)
+
+
+@dataclass(frozen=True)
+class LanczosFamily(ProductFamily):
+    """Variances and log det P after `rank` Lanczos steps."""
+
+    rank: int
+
+    def moments(self, gamma: Array) -> tuple[Array, float]:
+        low = self.precision(gamma)
+        return self._variances(low), low.log_det
+
+    def _under(self, structure: Any) -> Array | None:
+        if not (isinstance(structure, SubspaceCovariance) and isinstance(structure.whitening, DiagonalWhitening)):
+            return None
+        # hL = h̃ diag(r) for the other Gaussian's L
         ratio = structure.whitening.scale / self.form.whitening.scale
         inside = self.form.rows.block_times(np.ascontiguousarray(ratio[:, None] * structure.basis))
         root = structure.inner.whiten(np.asfortranarray(inside.T))
@@ -168,15 +203,74 @@ class LanczosFamily:
         structure = SubspaceCovariance(self.form.whitening, low.basis, low.inner, low.outside**-0.5)
         return Gaussian(self.form.weights(u), structure)
 
-    def _precision(self, gamma: Array) -> LinearOperator:
-        def times(v: Array) -> Array:
-            flat = np.ravel(v)
-            return self.form.prior * flat + self.form.rows.transposed(gamma * self.form.rows.times(flat))
-
-        return LinearOperator((self.form.dim,) * 2, matvec=times, dtype=float)
-
     def _variances(self, low: LowRankPrecision) -> Array:
         inside = self.form.rows.block_times(low.basis)
         root = low.inner.whiten(np.asfortranarray(inside.T))
         outside = np.maximum(self.form.rows.squares_outside(low.basis, inside), 0.0)
         return np.einsum("kn,kn->n", root, root) + outside / low.outside
+
+
+class Perturbations(NamedTuple):
+    """Standard normal numbers for the prior's coordinates (dim, samples) and for the sites (sites, samples)."""
+
+    prior: Array
+    sites: Array
+
+
+@dataclass(frozen=True)
+class PerturbedFamily(ProductFamily):
+    """Variances from `samples` draws by perturb and MAP, the same perturbations at every step.
+
+    So steps see one function of γ and end at one point; every solve starts from the draws before it.
+    """
+
+    samples: int
+    last: dict[str, Array] = field(default_factory=dict, repr=False)
+
+    def moments(self, gamma: Array) -> tuple[Array, float]:
+        covariance = self.covariance(gamma)
+        return covariance.project(self._rows), covariance.log_det_precision
+
+    def covariance(self, gamma: Array) -> ProbedPrecisionCovariance:
+        """(prior·I + H̃ᵀΓH̃)⁻¹."""
+        eye = sparse.eye_array(self.form.dim, format="csr")
+        precision = SparseSum(sparse.csr_array(self.form.prior * eye), self._rows, gamma)
+        draws = self.last["draws"] = precision.perturb(*self._perturbations, start=self.last.get("draws"))
+        found = probe(precision, self.samples)
+        return ProbedPrecisionCovariance(precision, draws, precision.times(draws), found.log_det, found.error)
+
+    def density(self, parameters: SiteParameters, u: Array) -> Gaussian:
+        """The Gaussian over w, w = mean + scale ∘ u."""
+        inner, scale = self.covariance(parameters.gamma), self.form.whitening.scale
+        base = sparse.diags_array(self.form.prior / scale**2, format="csr")
+        rows = sparse.csr_array(self._rows @ sparse.diags_array(1.0 / scale))
+        precision = SparseSum(sparse.csr_array(base), rows, parameters.gamma)
+        # log det of the precision of w = scale ∘ u
+        log_det = inner.log_det_precision - 2.0 * self.form.whitening.log_det
+        draws, images = scale[:, None] * inner.draws, inner.images / scale[:, None]
+        return Gaussian(self.form.weights(u), ProbedPrecisionCovariance(precision, draws, images, log_det, inner.error))
+
+    def _under(self, structure: Any) -> Array | None:
+        if not isinstance(structure, ProbedPrecisionCovariance):
+            return None
+        return structure.project(sparse.csr_array(self._rows @ sparse.diags_array(1.0 / self.form.whitening.scale)))
+
+    @cached_property
+    def _rows(self) -> sparse.csr_array:
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in held_rows(self.form.rows)]))
+
+    @cached_property
+    def _perturbations(self) -> Perturbations:
+        rng = np.random.default_rng(0)
+        return Perturbations(
+            rng.standard_normal((self.form.dim, self.samples)), rng.standard_normal((len(self.sites), self.samples))
+        )
+
+
+def held_rows(rows: ProjectionRows) -> list[Any]:
+    """The matrices that make these rows; refuses rows that are known by products only."""
+    if isinstance(rows, StackedRows):
+        return [matrix for part in rows.parts for matrix in held_rows(part)]
+    if isinstance(rows, DenseRows | SparseRows):
+        return [rows.matrix]
+    raise ValueError("variances='perturb' needs H as an array or a sparse array, got a LinearOperator; use 'lanczos'")

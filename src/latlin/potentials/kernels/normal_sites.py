@@ -1,8 +1,8 @@
 """The compiled loop for ⟨log(Φ(b − x) − Φ(a − x))⟩ under N(x|m, s²): probit sites and ordered classes.
 
-A site takes the Gauss–Hermite or trapezoid rule of logistic sites that its s asks for, and where s is larger a trapezoid
-rule with as many nodes as keep their distance in x; the nearest zero of Φ and of
-differences of Φ is a little nearer to the real line than that of σ, hence the factors below.
+A site takes the Gauss–Hermite or trapezoid rule of logistic sites that its s asks for, and where s is larger a
+trapezoid rule with as many nodes as keep their distance in x; the nearest zero of Φ and of differences of Φ is a little
+nearer to the real line than that of σ, hence the factors below.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import KernelPrecision, MarginalCovariance, kernel_weights
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
-from latlin.inference.forms.chain import chain_form
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, reference_point
 from latlin.inference.forms.projections import (
     DenseProjections,
@@ -22,8 +21,7 @@ from latlin.inference.forms.projections import (
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
-from latlin.inference.forms.sparse import sparse_form
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array, summable
 from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 
@@ -156,14 +154,6 @@ def by_kernel(form: SiteForm, factor: Array, K: Array | None = None) -> KernelFo
 FEW_ENTRIES = 2**18
 #: a row that has less of itself than this outside the span of others depends on them
 DEPENDENT = 1e-12
-
-__all__ = ["SiteForm", "Solution", "dense_form", "inherit_parameters", "match_parameters", "site_form"]
-
-
-def site_form(model: Model) -> SiteForm:
-    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
-    model = in_memory(model)
-    return chain_form(model) or sparse_form(model) or dense_form(model)
 
 
 def dense_form(model: LatentLinearModel) -> SiteForm:
