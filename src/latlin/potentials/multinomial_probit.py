@@ -76,7 +76,8 @@ def log_expected_multinomial_probit(mean: Array, sd: Array) -> Array:
     step = STEP * wide.min(axis=1, initial=np.inf)
     far = high - low > MANY * step
     out = np.empty_like(mean)
-    out[far] = [_log_shares(*_pieces(*row), *row) for row in zip(mean[far], wide[far], strict=True)]
+    for n in np.flatnonzero(far):
+        out[n] = _log_shares(*_pieces(mean[n], wide[n]), mean[n], wide[n])
     near = np.flatnonzero(~far)
     count = int(np.ceil(np.max((high - low)[near] / step[near], initial=0.0))) + 1
     rows = max(1, NUMBERS // (mean.shape[1] * count))
@@ -90,9 +91,12 @@ def log_expected_multinomial_probit(mean: Array, sd: Array) -> Array:
 def _log_shares(t: Array, log_weight: Array, mean: Array, wide: Array) -> Array:
     """Logarithms of the integrals over heights t, (..., heights), for means and standard deviations (..., K)."""
     z = (t[..., None, :] - mean[..., None]) / wide[..., None]
-    below = log_ndtr(z)
-    density = log_weight[..., None, :] - 0.5 * z * z - 0.5 * LOG_2PI - np.log(wide)[..., None]
-    return _log_sum(density - below + below.sum(axis=-2, keepdims=True), axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = log_ndtr(z)
+        density = log_weight[..., None, :] - 0.5 * z * z - 0.5 * LOG_2PI - np.log(wide)[..., None]
+        terms = density - below + below.sum(axis=-2, keepdims=True)
+    # so far below a Gaussian there is nothing of it
+    return _log_sum(np.where(np.isnan(terms), -np.inf, terms), axis=-1)
 
 
 def _pieces(mean: Array, wide: Array) -> tuple[Array, Array]:
