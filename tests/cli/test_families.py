@@ -76,7 +76,7 @@ OTHERS = {
         "hurdle-poisson",
         "hurdle-negative-binomial",
     ),
-    "cost": ("inverse-gaussian", "log-normal", "tweedie", "robust"),
+    "cost": ("inverse-gaussian", "log-normal", "robust"),
     "weeks": ("exponential", "log-logistic"),
     "wins": ("beta-binomial",),
 }

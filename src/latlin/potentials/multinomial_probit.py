@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.probit import Probit
-from latlin.potentials.softmax import ClassExpectation, _log_sum
+from latlin.potentials.softmax import ClassExpectation, log_sum
 
 #: steps to the best q(u|f) at most, and the change at which it is found
 STEPS, FOUND = 100, 1e-9
@@ -96,7 +96,7 @@ def _log_shares(t: Array, log_weight: Array, mean: Array, wide: Array) -> Array:
         density = log_weight[..., None, :] - 0.5 * z * z - 0.5 * LOG_2PI - np.log(wide)[..., None]
         terms = density - below + below.sum(axis=-2, keepdims=True)
     # so far below a Gaussian there is nothing of it
-    return _log_sum(np.where(np.isnan(terms), -np.inf, terms), axis=-1)
+    return log_sum(np.where(np.isnan(terms), -np.inf, terms), axis=-1)
 
 
 def _pieces(mean: Array, wide: Array) -> tuple[Array, Array]:

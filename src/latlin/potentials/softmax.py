@@ -59,7 +59,7 @@ def expected_log_softmax(m: Array, V: Array, label: Array) -> ClassExpectation:
     p = shares(terms)
     e = np.eye(m.shape[1]) - a[:, None, :]
     curvature = np.einsum("nk,nki,nkj->nij", p, e, e)
-    return ClassExpectation(np.sum(label * m, axis=1) - _log_sum(terms, axis=1), label - p, curvature)
+    return ClassExpectation(np.sum(label * m, axis=1) - log_sum(terms, axis=1), label - p, curvature)
 
 
 def _tilted(m: Array, V: Array, a: Array) -> Array:
@@ -71,11 +71,11 @@ def _tilted(m: Array, V: Array, a: Array) -> Array:
 
 def _lower(m: Array, V: Array, a: Array, terms: Array, step: Array) -> tuple[Array, Array]:
     """The step, halved in the rows where T would rise."""
-    before, length = _log_sum(terms, axis=1), np.ones((len(m), 1))
+    before, length = log_sum(terms, axis=1), np.ones((len(m), 1))
     for _ in range(HALVINGS):
         moved = a + length * step
         found = _tilted(m, V, moved)
-        rises = _log_sum(found, axis=1) > before + 1e-12 * (1.0 + np.abs(before))
+        rises = log_sum(found, axis=1) > before + 1e-12 * (1.0 + np.abs(before))
         if not rises.any():
             break
         length[rises] *= 0.5
@@ -101,7 +101,7 @@ def log_expected_softmax(mean: Array, sd: Array) -> Array:
     [[0.25, 0.75]]
     """
     if not np.any(sd):
-        return np.asarray(mean - _log_sum(mean, axis=1)[:, None])
+        return np.asarray(mean - log_sum(mean, axis=1)[:, None])
     low, high = _ends(mean, sd)
     wide = high - low > WIDE
     if wide.any():
@@ -132,9 +132,9 @@ def _log_shares(mean: Array, sd: Array, t: Array, z: Array) -> Array:
     # f − t by row, class, node and height
     drop = (mean[:, :, None] + sd[:, :, None] * z)[..., None] - t[:, None, None, :]
     log_f = log_w[:, None] - np.exp(np.minimum(drop, 700.0))
-    below = _log_sum(log_f, axis=2)
-    slope = _log_sum(log_f + drop, axis=2)
-    return _log_sum(slope - below + below.sum(axis=1, keepdims=True), axis=2)
+    below = log_sum(log_f, axis=2)
+    slope = log_sum(log_f + drop, axis=2)
+    return log_sum(slope - below + below.sum(axis=1, keepdims=True), axis=2)
 
 
 def _log_shares_of_wide_row(mean: Array, sd: Array) -> Array:
@@ -176,6 +176,7 @@ def _log_distribution(t: Array, mean: float, sd: float) -> tuple[Array, Array]:
     return logsumexp(log_p + log_ndtr(u), axis=0), logsumexp(log_p - 0.5 * u * u, axis=0) - 0.5 * LOG_2PI - np.log(sd)
 
 
-def _log_sum(x: Array, axis: int) -> Array:
+def log_sum(x: Array, axis: int) -> Array:
+    """log Σ e^x along an axis."""
     top = x.max(axis=axis, keepdims=True)
     return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
