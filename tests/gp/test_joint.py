@@ -25,7 +25,7 @@ LINKS = tuple(CLASS_LINKS)
 def brute_force(link: str, inputs: np.ndarray, seen: list[int], new: np.ndarray) -> tuple[float, np.ndarray]:
     """log p(seen) and P(class at the new input | seen) of three classes, by draws of their functions."""
     every = np.concatenate([inputs, new])
-    count = 300_000 if link == "logit" else 20_000
+    count = 300_000 if link == "logit" else 5_000
     f = np.random.default_rng(1).standard_normal((count, 3, len(every))) @ np.linalg.cholesky(KERNEL(every)).T
     flat = np.moveaxis(f, 1, 2).reshape(-1, 3)
     log_p = CLASS_LINKS[link].log_probabilities(flat, np.zeros_like(flat)).reshape(count, len(every), 3)
@@ -45,8 +45,8 @@ def test_the_evidence_is_a_lower_bound_and_predictions_are_near(link) -> None:
     model = fixed(X, [0, 1, 2], link=link)
     exact, share = brute_force(link, X, [0, 1, 2], np.array([[1.2]]))
     assert (model.evidence_kind_, model.multi_class_) == ("lower bound", "joint")
-    # the draws know the evidence to 0.005, or to 0.02
-    assert exact - 0.5 < model.log_evidence_ < exact + (0.005 if link == "logit" else 0.02)
+    # the draws know the evidence to 0.005, or to 0.04
+    assert exact - 0.5 < model.log_evidence_ < exact + (0.005 if link == "logit" else 0.04)
     np.testing.assert_allclose(model.predict_proba([[1.2]])[0], share, atol=0.03)
     assert len(model.posteriors_) == 3
     assert model.predict_latent([[1.2]]).shape == (1, 3)

@@ -26,7 +26,7 @@ PAIRS += ((BayesianMultinomialProbitRegression, BayesianProbitRegression),)
 
 def brute_force(link: str, scale: float, weight: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """log Z, and the posterior means and covariance of the slopes of three classes, on a grid."""
-    side = np.linspace(-5.5 * scale, 5.5 * scale, 37)
+    side = np.linspace(-5.5 * scale, 5.5 * scale, 37 if link == "logit" else 21)
     w = np.stack(np.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
     log_joint = -0.5 * np.sum((w / scale) ** 2, axis=1) - 3.0 * np.log(scale * np.sqrt(2.0 * np.pi))
     for x, label, count in zip(X[:, 0], LABEL, weight, strict=True):
