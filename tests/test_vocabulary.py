@@ -18,7 +18,12 @@ KINDS = ("exact", "lower bound", "approximation", "none")
 
 def responses(name):
     """What a regression of this kind explains."""
-    if name in ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesianSoftmaxRegression"):
+    if name in (
+        "BayesianLogisticRegression",
+        "BayesianMultinomialProbitRegression",
+        "BayesianProbitRegression",
+        "BayesianSoftmaxRegression",
+    ):
         return np.digitize(LATENT, [-0.5, 0.5])
     if name == "BayesianOrdinalRegression":
         return np.digitize(NUMBERS, [-0.5, 0.5])

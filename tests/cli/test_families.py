@@ -68,16 +68,24 @@ def test_a_family_fits_predicts_and_reports(data, tmp_path, target, options, mod
 
 
 OTHERS = {
-    "visits": ("poisson", "generalised-poisson", "zero-inflated-poisson", "hurdle-poisson"),
+    "visits": (
+        "poisson",
+        "generalised-poisson",
+        "zero-inflated-poisson",
+        "zero-inflated-negative-binomial",
+        "hurdle-poisson",
+        "hurdle-negative-binomial",
+    ),
     "cost": ("inverse-gaussian", "log-normal", "robust"),
-    "weeks": ("exponential",),
+    "weeks": ("exponential", "log-logistic"),
+    "wins": ("beta-binomial",),
 }
 
 
 @pytest.mark.parametrize(("target", "family"), [(t, family) for t, names in OTHERS.items() for family in names])
 def test_other_families_fit_and_predict(data, tmp_path, target, family):
     path, table = tmp_path / "m.latlin", data / f"{target}.csv"
-    beside = {"visits": ("--exposure", "years"), "weeks": ("--event", "seen")}
+    beside = {"visits": ("--exposure", "years"), "weeks": ("--event", "seen"), "wins": ("--trials", "games")}
     words = ("-t", target, "--family", family, *beside.get(target, ()), "--engine", "laplace", "--prior-scale", 1.0)
     result = run("fit", table, *words, "--folds", 2, "--out", path, "-q")
     assert result.exit_code == 0, result.output

@@ -18,6 +18,7 @@ ESTIMATORS = {
     "BayesianLinearRegression": "numbers",
     "BayesianLogisticRegression": "labels",
     "BayesianProbitRegression": "labels",
+    "BayesianMultinomialProbitRegression": "labels",
     "BayesianSoftmaxRegression": "labels",
     "BayesianPoissonRegression": "counts",
     "BayesianOrdinalRegression": "levels",
@@ -71,7 +72,11 @@ def tables(draw):
 def test_a_saved_estimator_predicts_the_same(name, table, engine, standardise, tmp_path_factory):
     x, responses = table
     engine = "lvb" if (name, engine) == ("SparseRegression", "laplace") else engine  # a prior with kinks
-    options = {} if name in ("BayesianLinearRegression", "BayesianSoftmaxRegression") else {"engine": engine}
+    options = (
+        {}
+        if name in ("BayesianLinearRegression", "BayesianMultinomialProbitRegression", "BayesianSoftmaxRegression")
+        else {"engine": engine}
+    )
     if name == "BayesianOrdinalRegression":
         options["order"] = [0, 1, 2]
     model = getattr(linear, name)(prior_scale=1.0, standardise=standardise, **options)

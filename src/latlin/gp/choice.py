@@ -70,10 +70,10 @@ def _resolve(wanted: Any) -> Approximation:
     return found
 
 
-def joint_choice(choice: Choice, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
+def joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
     """All classes in one model by an exact process or by inducing points; or why not, in one sentence."""
     if not isinstance(choice.approximation, Inducing):
-        return choice._replace(approximation=Joint()), ""
-    return choice._replace(approximation=JointInducing(choice.approximation)), why_not_held(
+        return choice._replace(approximation=Joint(link)), ""
+    return choice._replace(approximation=JointInducing(choice.approximation, link)), why_not_held(
         choice.approximation, n_rows, in_blocks
     )

@@ -58,9 +58,10 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
         up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
     multi_class : {"auto", "joint", "one-vs-rest"}
-        How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax of
-        all functions, with one evidence: exact processes and inducing points, link "logit", Gaussian KL. "one-vs-rest"
-        has one binary process per class. "auto" is joint where that serves; `messages_` says why where it does not.
+        How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
+        (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
+        processes and inducing points, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint
+        where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -196,7 +197,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
             )
         if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
             return choice
-        joint, unheld = joint_choice(choice, data.n_rows, data.blocks is not None)
+        joint, unheld = joint_choice(choice, str(self.link), data.n_rows, data.blocks is not None)
         refusal = why_not_joint(self.link, engine, choice.approximation) or unheld
         if not refusal:
             return joint
@@ -246,7 +247,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities, the latent function integrated out in one dimension; shape (n_samples, n_classes).
 
-        Those of one class against the rest are normalised to sum to one; of a joint fit they are those of its softmax.
+        Those of one class against the rest are normalised to sum to one; of a joint fit they are those of its link.
         """
         new = self._checked(X)
         if self.multi_class_ == "joint":

@@ -1,10 +1,11 @@
-"""Several classes by one likelihood: one latent function per class, all with one kernel, and the softmax of them.
+"""Several classes by one likelihood: one latent function per class, all with one kernel, and one link of them.
 
-    P(y = k | x) = e^{f_k(x)} / Σ_j e^{f_j(x)},   f_k ~ GP(0, k_θ)
+    P(y = k | x) = e^{f_k(x)} / Σ_j e^{f_j(x)}   or   P(f_k(x) + ε_k > f_j(x) + ε_j for all j ≠ k),   f_k ~ GP(0, k_θ)
 
-The evidence is that of all labels together, a lower bound by Gaussian KL with the tilted bound of Knowles and Minka
-(2011). Given the stand-ins of its sites each class is an exact process of its own, a `Latent`; the gradients in the
-kernel add up over the classes.
+The evidence is that of all labels together, a lower bound by Gaussian KL with the bounds of
+`latlin.potentials.class_links`: that of Knowles and Minka (2011) for the softmax, probit sites with one more unknown
+per row for the multinomial probit. Given the stand-ins of its sites each class is an exact process of its own, a
+`Latent`; the gradients in the kernel add up over the classes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
-from latlin.inference.gaussian_kl.class_sites import ClassesFit, fit_classes
+from latlin.inference.gaussian_kl.class_sites import ClassSitesFit, fit_classes
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -35,11 +36,13 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
+from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.logit import Logit
-from latlin.potentials.softmax import log_expected_softmax
 
-CAUTION = "this is one class of a joint fit, in which Gaussians stand for the softmax: a diagnosis of it says nothing"
+CAUTION = (
+    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
+)
 #: smallest precision of a stand-in as a potential
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
@@ -48,12 +51,10 @@ LEARNING = 1e-4
 
 def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
     """Why classes cannot be fitted together, in one sentence; empty where they can."""
-    if link != "logit":
-        return f"the softmax of several classes has link 'logit', got link={link!r:.40}"
+    if link not in CLASS_LINKS:
+        return f"several classes have link 'logit' (softmax) or 'probit' (multinomial probit), got link={link!r:.40}"
     if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
-        return (
-            f"the softmax of several classes is fitted by Gaussian KL with a full covariance, got engine {engine!r:.60}"
-        )
+        return f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
     if not isinstance(approximation, Dense | Inducing):
         return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
     return ""
@@ -63,6 +64,7 @@ def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> 
 class Joint:
     """All classes in one model, by exact processes; see the module."""
 
+    link: str = "logit"
     name: ClassVar[str] = "exact"
 
     def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
@@ -77,7 +79,7 @@ class Joint:
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
     ) -> JointFitter:
         """`y` holds the numbers of the classes, 0, 1, 2, …"""
-        return JointFitter(X, y, engine)
+        return JointFitter(X, y, engine, self.link)
 
 
 @storable
@@ -91,11 +93,13 @@ class JointFitter:
     y : ndarray of shape (n,)
         Numbers of the classes.
     engine : GaussianKL
+    link : {"logit", "probit"}
     """
 
     X: Array
     y: Array
     engine: Any
+    link: str = "logit"
 
     @property
     def label(self) -> Array:
@@ -113,15 +117,15 @@ class JointFitter:
         form = site_form(LatentLinearModel([prior, SiteFactor(None, Logit(np.ones(len(K))))]))
         rules = Rules(tol, max_iter=self.engine.max_iter, monotone=True, remedy="give a smaller kernel variance")
         sites = () if start is None else tuple(one.sites for one in start.classes)
-        found = fit_classes(form, self.label, rules, sites, verbose)
+        found = fit_classes(form, CLASS_LINKS[self.link], self.label, rules, sites, verbose)
         classes = []
         for k, one in enumerate(found.sites):
             precision = np.maximum(one.gamma, FLAT)
             stand_ins = Gaussian(form.mean + one.nu / precision, 1.0 / np.sqrt(precision))
             model = LatentLinearModel([prior, SiteFactor(None, stand_ins)])
-            posterior = _posterior(model, form, found, k, time.perf_counter() - started)
+            posterior = _posterior(CLASS_LINKS[self.link].name, model, form, found, k, time.perf_counter() - started)
             classes.append(Latent(self.X, setting, prior.cov, jitter, stand_ins, posterior))
-        return JointLatent(tuple(classes), self.y)
+        return JointLatent(tuple(classes), self.y, self.link)
 
     def fit_with_gradient(self, setting: Setting, start: JointLatent | None = None) -> tuple[JointLatent, Array]:
         """The same, and ∂ log evidence/∂theta; the kernel is evaluated once."""
@@ -144,7 +148,9 @@ def _pulled(latent: JointLatent, slopes: Array) -> Array:
     return latent.setting.amplitude**2 * (np.ravel(total) @ slopes.reshape(-1, slopes.shape[-1]))
 
 
-def _posterior(model: LatentLinearModel, form: SiteForm, found: ClassesFit, k: int, elapsed: float) -> Posterior:
+def _posterior(
+    name: str, model: LatentLinearModel, form: SiteForm, found: ClassSitesFit, k: int, elapsed: float
+) -> Posterior:
     """The Gaussian of a class, with the stand-ins of its sites for a model, and the evidence of all classes."""
     solution, ascent = form.solve(found.sites[k]), found.ascent
     assert solution is not None  # the ascent has been there
@@ -153,12 +159,12 @@ def _posterior(model: LatentLinearModel, form: SiteForm, found: ClassesFit, k: i
         density=form.density(solution),
         log_evidence=ascent.state.bound,
         evidence_kind="lower bound",
-        engine="softmax",
+        engine=name,
         converged=ascent.converged,
         n_iter=ascent.n_iter,
         trace=ascent.trace,
         elapsed=elapsed,
-        message=f"softmax of {len(found.sites)} classes together: {ascent.message}",
+        message=f"{name} of {len(found.sites)} classes together: {ascent.message}",
         sites=found.sites[k],
         evidence_term=ExpectedEvidence(),
         caution=("rough", CAUTION),
@@ -176,10 +182,16 @@ class JointLatent:
         Each given the stand-ins of its sites.
     y : ndarray of shape (n,)
         Numbers of the classes.
+    link : {"logit", "probit"}
     """
 
     classes: tuple[Any, ...]
     y: Array
+    link: str = "logit"
+
+    @property
+    def _log_probabilities(self) -> Any:
+        return CLASS_LINKS[self.link].log_probabilities
 
     @property
     def setting(self) -> Setting:
@@ -210,12 +222,12 @@ class JointLatent:
     def log_probabilities(self, new: Array) -> Array:
         """log P(y = k) at new inputs, the latent functions integrated out; shape (n, n_classes)."""
         mean, variance = self.marginals(new)
-        return log_expected_softmax(mean, np.sqrt(variance))
+        return self._log_probabilities(mean, np.sqrt(variance))
 
     def leave_one_out(self) -> Array:
         """log P(label n | all other labels): the n-th site of every class taken out of its posterior."""
         mean, variance = (np.stack(part, axis=1) for part in zip(*map(self._without_own, self.classes), strict=True))
-        return log_expected_softmax(mean, np.sqrt(variance))[np.arange(len(self.y)), self.y.astype(int)]
+        return self._log_probabilities(mean, np.sqrt(variance))[np.arange(len(self.y)), self.y.astype(int)]
 
     @staticmethod
     def _without_own(one: Any) -> tuple[Array, Array]:

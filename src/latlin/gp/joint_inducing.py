@@ -1,11 +1,11 @@
-"""Several classes by one softmax and inducing points: one latent function per class, all through the same inputs.
+"""Several classes by one link and inducing points: one latent function per class, all through the same inputs.
 
     f_k(x_n) = h_nᵀw_k + ε_nk,   w_k ~ N(0, I),   Var ε_nk = v_n,
-    log Z ≥ Σ_n (m_{n,y_n} − T_n) − Σ_k KL(q_k ‖ N(0, I)),
+    log Z ≥ Σ_n E_n − Σ_k KL(q_k ‖ N(0, I)),
 
-T the tilted bound of Knowles and Minka (2011) under the variances h_nᵀS_k h_n + v_n. It is a lower bound on that of the
-exact process, and so on the probability of all labels. At the optimum its slopes in the kernel are those of each class
-by itself, given the stand-ins of its sites, and add up.
+E_n the bound of a link of `latlin.potentials.class_links` under the variances h_nᵀS_k h_n + v_n. It is a lower bound on
+that of the exact process, and so on the probability of all labels. At the optimum its slopes in the kernel are those of
+each class by itself, given the stand-ins of its sites, and add up.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from latlin.inference.engine import Engine
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sites import cavity
-from latlin.inference.gaussian_kl.softmax import Classes, SoftmaxBound, climb_softmax, stand_ins_at
+from latlin.inference.gaussian_kl.class_sums import ClassSums, climb_classes, stand_ins_at
+from latlin.inference.gaussian_kl.classes import Classes
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.stored import storable, storable_as
+from latlin.potentials.class_links import CLASS_LINKS
 
 CAUTION = "this is one class of a joint fit, whose model here is that class against the rest: a diagnosis says nothing"
 
@@ -43,10 +45,10 @@ CAUTION = "this is one class of a joint fit, whose model here is that class agai
 def why_not_held(options: Inducing, n_rows: int, in_blocks: bool) -> str:
     """Why classes cannot be fitted together, in one sentence; empty where they can."""
     if in_blocks:
-        return "the softmax of several classes needs rows in memory, got blocks"
+        return "several classes together need rows in memory, got blocks"
     points = MOST if options.n_inducing == "auto" else int(options.n_inducing)
     if n_rows * points > HELD:
-        return f"the softmax of several classes keeps {n_rows} × {points} numbers in memory, more than {HELD}"
+        return f"several classes together keep {n_rows} × {points} numbers in memory, more than {HELD}"
     return ""
 
 
@@ -56,6 +58,7 @@ class JointInducing:
 
     name: ClassVar[str] = "inducing"
     options: Inducing
+    link: str = "logit"
 
     def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
         """What inducing points say."""
@@ -70,12 +73,14 @@ class JointInducing:
     ) -> JointInducingFitter:
         """`y` holds the numbers of the classes, 0, 1, 2, …"""
         plain = self.options.prepare(setting, X, y, engine, rng, verbose)
-        return JointInducingFitter(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+        return JointInducingFitter(**{one.name: getattr(plain, one.name) for one in fields(plain)}, link=self.link)
 
 
 @dataclass(frozen=True)
 class JointInducingFitter(InducingFitter):
     """Rows with several classes, and inducing inputs for all of them."""
+
+    link: str = "logit"
 
     @property
     def y(self) -> Array:
@@ -88,7 +93,7 @@ class JointInducingFitter(InducingFitter):
         rules = Rules(max(tol, engine.tol), max_iter=engine.max_iter, monotone=True, remedy="raise max_iter")
         basis, blocks = Basis.of(setting, self.Z), self.used
         assert isinstance(blocks, LocalBlocks)  # samples are in memory, and all rows as well
-        return fit_classes(basis, blocks, int(self.y.max()) + 1, rules, start, verbose)
+        return fit_classes(basis, blocks, self.link, int(self.y.max()) + 1, rules, start, verbose)
 
     def fit_with_gradient(self, setting: Setting, start: Any = None) -> Any:
         """The optimum at fixed parameters, and ∂ bound/∂theta."""
@@ -103,7 +108,13 @@ class JointInducingFitter(InducingFitter):
 
 
 def fit_classes(
-    basis: Basis, blocks: LocalBlocks, count: int, rules: Rules, start: JointInducingFunction | None, verbose: bool
+    basis: Basis,
+    blocks: LocalBlocks,
+    link: str,
+    count: int,
+    rules: Rules,
+    start: JointInducingFunction | None,
+    verbose: bool,
 ) -> JointInducingFunction:
     """The optimum over the Gaussians of all classes at fixed parameters."""
     began, whole, white = time.perf_counter(), blocks.whole, DiagonalWhitening(np.ones(len(basis.Z)))
@@ -117,10 +128,10 @@ def fit_classes(
         extra[:, None],
     )
     models = [_against_the_rest(basis, rows, extra, y == k) for k in range(count)]
-    bound = SoftmaxBound(data, whitened_projections(rows, white))
+    bound = ClassSums(CLASS_LINKS[link], data, whitened_projections(rows, white))
     first = None if start is None else bound.at(*_carried(start, basis, blocks, models))
-    bound, ascent = climb_softmax(bound, first or bound.at(*bound.near_mode(count)), rules, verbose)
-    place, note = ascent.state.place, f"softmax of {count} classes together: {ascent.message}"
+    bound, ascent = climb_classes(bound, first or bound.at(*bound.near_mode()), rules, verbose)
+    place, note = ascent.state.place, f"{CLASS_LINKS[link].name} of {count} classes together: {ascent.message}"
     classes = []
     for k, (model, sites) in enumerate(zip(models, stand_ins_at(bound, place), strict=True)):
         posterior = Posterior(
@@ -128,7 +139,7 @@ def fit_classes(
             density=Gaussian(place.m[k], PrecisionCovariance(white, cholesky(place.precision[k]))),
             log_evidence=ascent.state.bound,
             evidence_kind="lower bound",
-            engine="softmax",
+            engine=CLASS_LINKS[link].name,
             converged=ascent.converged,
             n_iter=ascent.n_iter,
             trace=ascent.trace,
@@ -139,7 +150,7 @@ def fit_classes(
             caution=("rough", CAUTION),
         )
         classes.append(InducingFunction(basis, posterior, blocks, k, np.stack(sites)))
-    return JointInducingFunction(tuple(classes), y)
+    return JointInducingFunction(tuple(classes), y, link)
 
 
 def _against_the_rest(basis: Basis, rows: Array, extra: Array, is_one: Any) -> LatentLinearModel:

@@ -6,11 +6,11 @@ from latlin.linear.classifiers import BayesianLogisticRegression, BayesianProbit
 from latlin.linear.counts import BayesianCountRegression
 from latlin.linear.gamma import BayesianGammaRegression
 from latlin.linear.gaussian_regression import BayesianLinearRegression
+from latlin.linear.multinomial import BayesianMultinomialProbitRegression, BayesianSoftmaxRegression
 from latlin.linear.ordinal import BayesianOrdinalRegression
 from latlin.linear.poisson import BayesianPoissonRegression
 from latlin.linear.quantile import BayesianQuantileRegression
 from latlin.linear.robust import RobustRegression
-from latlin.linear.softmax import BayesianSoftmaxRegression
 from latlin.linear.sparse import SparseRegression
 from latlin.linear.survival import BayesianSurvivalRegression
 
@@ -21,6 +21,7 @@ __all__ = [
     "BayesianGammaRegression",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "BayesianMultinomialProbitRegression",
     "BayesianOrdinalRegression",
     "BayesianPoissonRegression",
     "BayesianProbitRegression",

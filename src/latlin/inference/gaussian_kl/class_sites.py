@@ -1,12 +1,13 @@
-"""Gaussian KL for several classes in site form: one latent function per class, all with one prior and one softmax.
+"""Gaussian KL for several classes in site form: one latent function per class, all with one prior and one link.
 
 q has one Gaussian per class, in the family of `latlin.inference.forms.site_family`: two numbers per row and class,
-(γ_k, ν_k), whatever the form makes of the prior. With the tilted bound T of `latlin.potentials.softmax`
+(γ_k, ν_k), whatever the form makes of the prior. With the bound E_n of a link of `latlin.potentials.class_links`, its
+slope g_n and its curvature W_n,
 
-    B = Σ_n (x_{n,y_n} − T_n) + Σ_k (⟨log prior⟩ + entropy)_k,   γ̂ = 2 ∂T/∂v,
+    B = Σ_n E_n + Σ_k (⟨log prior⟩ + entropy)_k,   γ̂ = diag W_n,
 
-and the means of all classes move together: their step d solves (S⁻¹ + W − Γ)d = g, W_n = diag p_n − p_n p_nᵀ, by
-conjugate gradients with the covariances S of the classes as preconditioner, so that S⁻¹ is never formed.
+and the means of all classes move together: their step d solves (S⁻¹ + W − Γ)d = g by conjugate gradients with the
+covariances S of the classes as preconditioner, so that S⁻¹ is never formed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
-from latlin.potentials.softmax import shares, tilted_log_sum
+from latlin.potentials.class_links import ClassLink
 
 #: how well the joint step of the means is solved for, and in how many products at most
 SOLVED, MOST = 1e-3, 60
@@ -50,6 +51,7 @@ class ClassSites:
     ----------
     form : SiteForm
         Of one class: prior and projections; its own sites are not asked.
+    link : ClassLink
     label : ndarray of shape (n, K)
         One where a row has a class, else zero.
     tol : float
@@ -59,6 +61,7 @@ class ClassSites:
     """
 
     form: SiteForm
+    link: ClassLink
     label: Array
     tol: float
     weight: Array
@@ -73,14 +76,14 @@ class ClassSites:
             return None
         x = np.stack([solution.x for solution in solutions], axis=1)
         variance = np.stack([self.form.variances(solution) for solution in solutions], axis=1)
-        total, share, curvature = tilted_log_sum(x, variance)
-        bound = float(np.sum(self.label * x) - np.sum(total))
+        value, pull, curvature = self.link.expected_log(x, variance[:, :, None] * np.eye(x.shape[1]), self.label)
+        bound = float(np.sum(value))
         bound += sum(self.form.gaussian_terms(*pair) for pair in zip(solutions, variance.T, strict=True))
         if not np.isfinite(bound):
             return None
-        gamma_hat, slope = 2.0 * curvature, self.label - share - nu + gamma * x
+        gamma_hat, slope = np.einsum("nkk->nk", curvature).copy(), pull - nu + gamma * x
         gradient = self._gradient(solutions, variance, gamma - gamma_hat, slope)
-        nu_hat = self._joint_target(solutions, gamma, nu, x, share, gamma_hat, slope)
+        nu_hat = self._joint_target(solutions, gamma, nu, x, curvature, gamma_hat, slope)
         return reached(ClassPlace(gamma, nu, x, variance, gamma_hat, nu_hat), bound, gradient, 2 * x.size)
 
     def _gradient(self, solutions: list[Solution], variance: Array, excess: Array, slope: Array) -> float:
@@ -97,15 +100,17 @@ class ClassSites:
         gamma: Array,
         nu: Array,
         x: Array,
-        share: Array,
+        curvature: Array,
         gamma_hat: Array,
         slope: Array,
     ) -> Array:
         """ν with which γ̂ has the means x + d: ν̂ = ν − γx + S⁻¹d − γd + γ̂(x + d)."""
-        move, pulled = self._joint_step(solutions, gamma, share, slope)
+        move, pulled = self._joint_step(solutions, gamma, curvature, slope)
         return nu - gamma * (x + move) + pulled + gamma_hat * (x + move)
 
-    def _joint_step(self, solutions: list[Solution], gamma: Array, share: Array, slope: Array) -> tuple[Array, Array]:
+    def _joint_step(
+        self, solutions: list[Solution], gamma: Array, curvature: Array, slope: Array
+    ) -> tuple[Array, Array]:
         """d and S⁻¹d; every direction p is kept with q = S⁻¹p, so that products with S are all it takes."""
         step, pulled, left = np.zeros_like(slope), np.zeros_like(slope), slope
         turned = self._times_covariances(solutions, left)
@@ -115,7 +120,7 @@ class ClassSites:
             if size <= SOLVED**2 * first:
                 break
             # (S⁻¹ + W − Γ)p
-            product = q + share * (p - np.sum(share * p, axis=1, keepdims=True)) - gamma * p
+            product = q + np.einsum("nkj,nj->nk", curvature, p) - gamma * p
             bend = float(np.sum(p * product))
             if bend <= 0.0:
                 break
@@ -163,7 +168,7 @@ class ClassSites:
         return max(float(np.abs(part).max(initial=0.0)) for part in (shift, excess * place.variance))
 
 
-class ClassesFit(NamedTuple):
+class ClassSitesFit(NamedTuple):
     """The ascent, and the site parameters of every class."""
 
     ascent: Ascent[Reached[ClassPlace]]
@@ -171,14 +176,20 @@ class ClassesFit(NamedTuple):
 
 
 def fit_classes(
-    form: SiteForm, label: Array, rules: Rules, start: tuple[SiteParameters, ...] = (), verbose: bool = False
-) -> ClassesFit:
+    form: SiteForm,
+    link: ClassLink,
+    label: Array,
+    rules: Rules,
+    start: tuple[SiteParameters, ...] = (),
+    verbose: bool = False,
+) -> ClassSitesFit:
     """The Gaussians of all classes, from the sites of a neighbouring fit or from equal shares.
 
     Parameters
     ----------
     form : SiteForm
         Prior and projections of one class.
+    link : ClassLink
     label : ndarray of shape (n, K)
     rules : Rules
     start : tuple of SiteParameters
@@ -187,18 +198,19 @@ def fit_classes(
     if start:
         gamma, nu = (np.stack([getattr(one, name) for one in start], axis=1) for name in ("gamma", "nu"))
     else:
-        share = shares(np.zeros_like(label))
-        gamma, nu = share * (1.0 - share), label - share
+        count = label.shape[1]
+        _, nu, curvature = link.expected_log(np.zeros_like(label), np.zeros((len(label), count, count)), label)
+        gamma = np.einsum("nkk->nk", curvature).copy()
     one = np.ones_like(label)
-    first = ClassSites(form, label, rules.gradient_tol, one, one).at(gamma, nu)
+    first = ClassSites(form, link, label, rules.gradient_tol, one, one).at(gamma, nu)
     if first is None:
         raise ValueError("the classes have no finite bound under this prior; rescale the inputs or the kernel")
     variance = first.place.variance
     units = np.maximum(gamma * variance, TINY), np.sqrt(np.maximum(variance, TINY))
-    bound = ClassSites(form, label, rules.gradient_tol, *units)
+    bound = ClassSites(form, link, label, rules.gradient_tol, *units)
     ascent = maximise_bound(bound, first, rules, verbose)
     place = ascent.state.place
-    return ClassesFit(ascent, _by_class(place.gamma, place.nu))
+    return ClassSitesFit(ascent, _by_class(place.gamma, place.nu))
 
 
 def _by_class(gamma: Array, nu: Array) -> tuple[SiteParameters, ...]:

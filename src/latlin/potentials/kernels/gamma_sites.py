@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 from numba import njit
+from scipy.special import digamma, gammaln, zeta
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_table
@@ -21,46 +22,57 @@ SHRINK = 0.7
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
+#: log Γ between 1 and 10 is a polynomial about the middle of every eighth, of this degree
+EIGHTHS, DEGREE, LOW, HIGH = 8.0, 15, 1.0, 10.0
+
+
+def _taylor_table() -> Array:
+    """Coefficients of log Γ about the middles: (log Γ)⁽ⁿ⁾(c)/n! = (−1)ⁿ ζ(n, c)/n from n = 2 on, ζ that of Hurwitz."""
+    centre = LOW + (np.arange(int((HIGH - LOW) * EIGHTHS)) + 0.5) / EIGHTHS
+    higher = [(-1.0) ** n * zeta(n, centre) / n for n in range(2, DEGREE + 1)]
+    return np.ascontiguousarray(np.stack([gammaln(centre), digamma(centre), *higher], axis=1))
+
+
+_TAYLOR = _taylor_table()
+
+
 @njit(cache=True, error_model="numpy")
-def log_gamma_three(z: float) -> tuple[float, float, float]:
-    """log Γ(z), its first and its second derivative, z > 0: Stirling's series beyond 10, after as many steps up."""
-    # P = z(z + 1)(z + 2) … with two derivatives: (log P)′ = P′/P, (log P)″ = P″/P − (P′/P)²
-    product, product_first, product_second = 1.0, 0.0, 0.0
-    while z < 10.0:
-        product_second = product_second * z + 2.0 * product_first
-        product_first = product_first * z + product
-        product *= z
+def log_gamma_four(z: float) -> tuple[float, float, float, float]:
+    """log Γ(z) and its first three derivatives, z > 0: polynomials up to 10, Stirling's series beyond."""
+    value, first, second, third = 0.0, 0.0, 0.0, 0.0
+    while z < LOW:
+        # log Γ(z) = log Γ(z + 1) − log z
+        r = 1.0 / z
+        value, first, second, third = value - math.log(z), first - r, second + r * r, third - 2.0 * r * r * r
         z += 1.0
-    log_z, r, part = math.log(z), 1.0 / z, 1.0 / product
-    first = -product_first * part
-    second = first * first - product_second * part
+    if z < HIGH:
+        place = int((z - LOW) * EIGHTHS)
+        x = z - (LOW + (place + 0.5) / EIGHTHS)
+        f, g, h, k = _TAYLOR[place, DEGREE], 0.0, 0.0, 0.0
+        for n in range(DEGREE - 1, -1, -1):
+            # Horner's rule for f, f′, f″/2 and f‴/6
+            k = k * x + h
+            h = h * x + g
+            g = g * x + f
+            f = f * x + _TAYLOR[place, n]
+        return value + f, first + g, second + 2.0 * h, third + 6.0 * k
+    log_z, r = math.log(z), 1.0 / z
     q = r * r
-    series = r * (1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0))))
-    value = (z - 0.5) * log_z - z + _HALF_LOG_2PI + series - math.log(product)
-    first += log_z - 0.5 * r - q * (1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q / 132.0))))
-    second += r + 0.5 * q + r * q * (1 / 6.0 - q * (1 / 30.0 - q * (1 / 42.0 - q * (1 / 30.0 - q * 5 / 66.0))))
-    return value, first, second
+    lines = 1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q * (1 / 132.0 - q * 691 / 32760.0))))
+    bends = 1 / 6.0 - q * (1 / 30.0 - q * (1 / 42.0 - q * (1 / 30.0 - q * (5 / 66.0 - q * 691 / 2730.0))))
+    falls = 0.5 - q * (1 / 6.0 - q * (1 / 6.0 - q * (3 / 10.0 - q * (5 / 6.0 - q * 691 / 210.0))))
+    value += (z - 0.5) * log_z - z + _HALF_LOG_2PI
+    value += r * (1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0))))
+    first += log_z - 0.5 * r - q * lines
+    second += r + 0.5 * q + r * q * bends
+    return value, first, second, third - q - r * q - q * q * falls
 
 
 @njit(cache=True, error_model="numpy")
 def _gamma_slopes(z: Array, out: Array) -> None:
-    """The first three derivatives of log Γ at every z > 0: as `log_gamma_three`, in rows."""
+    """The first three derivatives of log Γ at every z > 0, in rows."""
     for i in range(z.size):
-        x, first, second, third = z[i], 0.0, 0.0, 0.0
-        while x < 10.0:
-            r = 1.0 / x
-            first -= r
-            second += r * r
-            third -= 2.0 * r * r * r
-            x += 1.0
-        r = 1.0 / x
-        q = r * r
-        bends = 1 / 6.0 - q * (1 / 30.0 - q * (1 / 42.0 - q * (1 / 30.0 - q * (5 / 66.0 - q * 691 / 2730.0))))
-        falls = 0.5 - q * (1 / 6.0 - q * (1 / 6.0 - q * (3 / 10.0 - q * (5 / 6.0 - q * 691 / 210.0))))
-        lines = 1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q * (1 / 132.0 - q * 691 / 32760.0))))
-        out[0, i] = first + math.log(x) - 0.5 * r - q * lines
-        out[1, i] = second + r + 0.5 * q + r * q * bends
-        out[2, i] = third - q - r * q - q * q * falls
+        _, out[0, i], out[1, i], out[2, i] = log_gamma_four(z[i])
 
 
 def gamma_slopes(z: Array) -> Array:
@@ -73,10 +85,10 @@ def gamma_slopes(z: Array) -> Array:
 @njit(cache=True, error_model="numpy")
 def _ratio(count: float, a: float) -> tuple[float, float, float]:
     """log Γ(count + a)/Γ(1 + a) with two derivatives in a; without the numerator where the count is negative."""
-    low, low_first, low_second = log_gamma_three(1.0 + a)
+    low, low_first, low_second, _ = log_gamma_four(1.0 + a)
     if count < 0.0:
         return -low, -low_first, -low_second
-    high, high_first, high_second = log_gamma_three(count + a)
+    high, high_first, high_second, _ = log_gamma_four(count + a)
     return high - low, high_first - low_first, high_second - low_second
 
 

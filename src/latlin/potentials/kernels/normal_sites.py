@@ -1,7 +1,8 @@
 """The compiled loop for ⟨log(Φ(b − x) − Φ(a − x))⟩ under N(x|m, s²): probit sites and ordered classes.
 
-A site takes the Gauss–Hermite or trapezoid rule of logistic sites that its s asks for; the nearest zero of Φ and of
-differences of Φ is a little nearer to the real line than that of σ, hence the factors below.
+A site takes the Gauss–Hermite or trapezoid rule of logistic sites that its s asks for, and where s is larger a
+trapezoid rule with as many nodes as keep their distance in x; the nearest zero of Φ and of differences of Φ is a little
+nearer to the real line than that of σ, hence the factors below.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_tabl
 
 #: how much smaller s has to be for a rule than at logistic sites, for one end and for two
 ONE_END, TWO_ENDS = 0.75, 0.55
+#: ends of the rule for a large s in standard deviations, the distance of its nodes in x, and the largest s
+REACH, SPACING, LARGEST = 8.5, 2.4 * 14.0 / 47.0, 30.0
 _SQRT_HALF = math.sqrt(0.5)
 _RATIO = math.sqrt(2.0 / math.pi)
 #: |x| from which the second derivative of log Φ is its asymptotic series
@@ -68,11 +71,18 @@ def _expected(m: Array, s: Array, lower: Array, upper: Array, shrink: Array, rul
         r = 0
         while r < count and s[i] > shrink[i] * rules.limit[r]:
             r += 1
-        if r == count:
+        if r == count and s[i] > LARGEST:
             continue
+        if r < count:
+            first, last = rules.start[r], rules.start[r + 1]
+            nodes, weights = rules.nodes[first:last], rules.weights[first:last]
+        else:
+            nodes = np.linspace(-REACH, REACH, 1 + math.ceil(2.0 * REACH * s[i] / (SPACING * shrink[i])))
+            weights = np.exp(-0.5 * nodes * nodes)
+            weights /= weights.sum()
         value, slope, bend, opened = 0.0, 0.0, 0.0, 0.0
-        for k in range(rules.start[r], rules.start[r + 1]):
-            x, w = m[i] + s[i] * rules.nodes[k], rules.weights[k]
+        for k in range(nodes.size):
+            x, w = m[i] + s[i] * nodes[k], weights[k]
             f, g, h, e = _log_mass(lower[i] - x, upper[i] - x)
             value += w * f
             slope -= w * g

@@ -1,0 +1,291 @@
+"""Gaussian KL for several classes at once: P(y | f) by a link of `class_links`, f_k = hᵀw_k, w_k ~ N(μ, LLᵀ).
+
+q is one Gaussian of the coefficients of all classes, because these move against each other: a shift of all of them
+changes nothing. The link bounds ⟨log P(y | f)⟩ from below, so that the whole is a lower bound on the evidence. With its
+slopes g_n and curvatures W_n the natural-gradient step goes to
+
+    P̂ = I + Σ_n W_n ⊗ h̃_n h̃_nᵀ,   m̂ = m + P̂⁻¹(Σ_n g_n ⊗ h̃_n − m).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import PrecisionCovariance
+from latlin.densities.whitening import DiagonalWhitening
+from latlin.inference.forms.projections import BLOCK, Projections, whitened_projections
+from latlin.inference.forms.sites import SiteParameters
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
+from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
+from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
+from latlin.numerics.quasi_newton import backtrack
+from latlin.potentials.class_links import ClassLink
+from latlin.potentials.softmax import ClassExpectation
+
+#: steps towards the mode at most, and the gain per unknown, in nat, at which it is near
+NEWTON, NEAR = 30, 0.01
+#: most coefficients of all classes together, whose covariance is one matrix
+MOST = 4000
+#: least eigenvalue of the covariance of a class, as a share of the largest one
+LEAST = 1e-10
+
+
+class Classes(NamedTuple):
+    """Rows with their classes.
+
+    Parameters
+    ----------
+    rows : array or sparse matrix of shape (n, dim)
+    label : ndarray of shape (n, K)
+        One where a row has a class, else zero.
+    weight : ndarray of shape (n, 1)
+    offset : ndarray of shape (n, K)
+    extra : ndarray of shape (n, 1) or float
+        Variance of what the rows leave out of every latent number.
+    """
+
+    rows: Any
+    label: Array
+    weight: Array
+    offset: Array
+    extra: Array | float = 0.0
+
+
+class ClassesPlace(NamedTuple):
+    """The Gaussian N(m, P⁻¹) of all coefficients, class by class, the bound's slope in m, and P̂; upper triangles."""
+
+    m: Array
+    precision: Array
+    slope: Array
+    precision_hat: Array
+
+
+class ClassesFit(NamedTuple):
+    """The ascent, and the Gaussians of the classes up to a common shift.
+
+    Parameters
+    ----------
+    ascent : Ascent
+    densities : tuple of Gaussian
+        Independent over the classes, and with the differences between classes as nearly those of q as such can have.
+    sites : tuple of SiteParameters
+        Stand-ins of the sites of every class.
+    scale : ndarray of shape (dim,)
+        Of the prior.
+    square : ndarray of shape (dim,)
+        ⟨w²⟩ under q in units of the prior, added up over the classes.
+    """
+
+    ascent: Ascent[Any]
+    densities: tuple[Gaussian, ...]
+    sites: tuple[SiteParameters, ...]
+    scale: Array
+    square: Array
+
+
+@dataclass(frozen=True)
+class ClassesBound:
+    """The bound in coordinates whitened by the prior, as the ascent asks for it.
+
+    Parameters
+    ----------
+    link : ClassLink
+    data : Classes
+        Offsets hold the prior mean as well.
+    projections : Projections
+        Whitened rows.
+    unit : ndarray of shape (K dim, K dim)
+        U with UᵀU the first precision.
+    """
+
+    link: ClassLink
+    data: Classes
+    projections: Projections
+    unit: Array | None = None
+    first: float = HALF
+
+    def at(self, m: Array, precision: Array) -> Reached[ClassesPlace] | None:
+        """The Gaussian of a mean and a precision; None where it is improper."""
+        chol = definite(precision)
+        if chol is None:
+            return None
+        covariance = chol.inverse()
+        found = self._expected(m, self.covariances(covariance))
+        # −KL(q ‖ N(0, I))
+        bound = float(np.sum(self.data.weight[:, 0] * found.value))
+        bound -= 0.5 * float(m @ m + np.trace(covariance) - len(m) + chol.log_det)
+        if not np.isfinite(bound):
+            return None
+        slope, hat = self._pulled(found.slope) - m, self._precision(found.curvature)
+        bend = chol.whiten(chol.whiten(symmetrise(precision - hat)).T)
+        gradient = float(max(np.abs(slope).max(initial=0.0), np.abs(bend).max(initial=0.0)))
+        return reached(ClassesPlace(m, precision, slope, hat), bound, gradient, len(m) * (len(m) + 3) // 2)
+
+    def _expected(self, m: Array, covariances: Array) -> ClassExpectation:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.link.expected_log(self.latents(m), covariances, self.data.label)
+
+    def latents(self, m: Array) -> Array:
+        """Means of f, (n, K)."""
+        means = m.reshape(self.data.label.shape[1], -1)
+        return np.stack([self.projections.times(each) for each in means], axis=1) + self.data.offset
+
+    def covariances(self, covariance: Array) -> Array:
+        """Covariances of f, (n, K, K)."""
+        (n, dim), count = self.projections.shape, self.data.label.shape[1]
+        out, by_class = np.empty((n, count, count)), covariance.reshape(count, dim, count * dim)
+        for start in range(0, n, BLOCK):
+            rows = self.projections.block(slice(start, min(start + BLOCK, n)))
+            for k in range(count):
+                moved = (rows @ by_class[k]).reshape(len(rows), count, dim)
+                out[start : start + len(rows), k] = np.einsum("njd,nd->nj", moved, rows)
+        left_out = np.broadcast_to(self.data.extra, (n, 1))[:, :, None] * np.eye(count)
+        return 0.5 * (out + np.swapaxes(out, 1, 2)) + left_out
+
+    def _pulled(self, slope: Array) -> Array:
+        pull = (self.data.weight * slope).T
+        return np.concatenate([self.projections.transposed_times(np.ascontiguousarray(g)) for g in pull])
+
+    def _precision(self, curvature: Array) -> Array:
+        """Upper triangle of P̂."""
+        count, dim = self.data.label.shape[1], self.projections.shape[1]
+        total = np.zeros((count * dim, count * dim), order="F")
+        for k in range(count):
+            for j in range(k, count):
+                block = self.projections.gram(np.ascontiguousarray(self.data.weight[:, 0] * curvature[:, k, j]))
+                block = np.triu(block) if j == k else symmetrise(np.triu(block))
+                total[k * dim : (k + 1) * dim, j * dim : (j + 1) * dim] = block
+        total[np.diag_indices(len(total))] += 1.0
+        return total
+
+    def near_mode(self) -> tuple[Array, Array]:
+        """A mean near the mode, by Newton's method, and the precision there."""
+        count, (n, dim) = self.data.label.shape[1], self.projections.shape
+        none, weight = np.zeros((n, count, count)), self.data.weight[:, 0]
+
+        def joint(m: Array) -> tuple[float, ClassExpectation]:
+            found = self._expected(m, none)
+            return float(np.sum(weight * found.value)) - 0.5 * float(m @ m), found
+
+        m = np.zeros(count * dim)
+        value, found = joint(m)
+        for _ in range(NEWTON):
+            step = cholesky(self._precision(found.curvature)).solve(self._pulled(found.slope) - m)
+            moved = backtrack(lambda t, m=m, step=step: joint(m + t * step), value, 0.0, max_halvings=30)  # type: ignore[misc]
+            if moved is None:
+                break
+            m, gained = m + moved[0] * step, moved[1] - value
+            value, found = moved[1], moved[2]
+            if gained < NEAR * m.size:
+                break
+        return m, self._precision(found.curvature)
+
+    def evaluate(self, place: ClassesPlace) -> Reached[ClassesPlace] | None:
+        return self.at(place.m, place.precision)
+
+    def encode(self, place: ClassesPlace) -> tuple[Array, Array] | None:
+        target = definite(place.precision_hat)
+        if target is None or self.unit is None:
+            return None
+        there = place.m + target.solve(place.slope)
+        return packed(self.unit, place.m, place.precision), packed(self.unit, there, place.precision_hat)
+
+    def decode(self, point: Array) -> Reached[ClassesPlace] | None:
+        assert self.unit is not None  # nothing is decoded that was not encoded
+        return self.at(*unpacked(self.unit, point))
+
+    def move(self, place: ClassesPlace, length: float) -> Reached[ClassesPlace] | None:
+        precision = place.precision + length * (place.precision_hat - place.precision)
+        chol = definite(precision)
+        return None if chol is None else self.at(place.m + length * chol.solve(place.slope), precision)
+
+    def newton(self, now: Reached[ClassesPlace]) -> None:
+        return None
+
+    def deviation(self, place: ClassesPlace) -> float:
+        return float(np.abs(cholesky(place.precision).whiten(place.slope)).max(initial=0.0))
+
+
+def fit_coefficients(
+    link: ClassLink,
+    data: Classes,
+    mean: Array,
+    scale: Array,
+    rules: Rules,
+    start: ClassesFit | None = None,
+    verbose: bool = False,
+) -> ClassesFit:
+    """The Gaussian of all coefficients under the prior N(mean, diag(scale²)) for those of each class.
+
+    Parameters
+    ----------
+    link : ClassLink
+    data : Classes
+    mean, scale : ndarray of shape (dim,)
+    rules : Rules
+    start : ClassesFit, optional
+        Under another scale; what its sites say is kept.
+    """
+    count, dim = data.label.shape[1], len(scale)
+    if count * dim > MOST:
+        raise ValueError(
+            f"{count} classes with {dim} coefficients each are {count * dim}, and classes are fitted together up to "
+            f"{MOST}: use one class against the rest, BayesianLogisticRegression or BayesianProbitRegression"
+        )
+    whitening = DiagonalWhitening(scale)
+    shifted = data._replace(offset=data.offset + np.asarray(data.rows @ mean)[:, None])
+    bound = ClassesBound(link, shifted, whitened_projections(data.rows, whitening))
+    if start is None:
+        first = bound.at(*bound.near_mode())
+    else:
+        old, ratio, one = start.ascent.state.place, np.tile(scale / start.scale, count), np.eye(count * dim)
+        kept = one + np.triu(old.precision - one) * np.outer(ratio, ratio)
+        first = bound.at(old.m / ratio, np.asfortranarray(kept))
+    if first is None:
+        raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
+    bound = replace(bound, unit=cholesky(first.place.precision).factor)
+    ascent = maximise_bound(bound, first, rules, verbose)
+    place = ascent.state.place
+    covariance = cholesky(place.precision).inverse()
+    densities = tuple(
+        Gaussian(mean + scale * each, PrecisionCovariance(whitening, chol))
+        for each, chol in zip(place.m.reshape(count, dim), up_to_a_shift(covariance, count), strict=True)
+    )
+    square = (place.m**2 + np.diagonal(covariance)).reshape(count, dim).sum(axis=0)
+    return ClassesFit(ascent, densities, _stand_ins(bound, place.m, covariance), scale, square)
+
+
+def up_to_a_shift(covariance: Array, count: int) -> list[Cholesky]:
+    """Precisions of independent classes whose differences vary as those of a Gaussian of all classes.
+
+    S_j + S_k = D_jk, the covariance of w_j − w_k, for all pairs, in least squares: with R_j = Σ_k D_jk and
+    S = ΣR_j/(2K − 2) it is S_j = (R_j − S)/(K − 2), exact for up to three classes; S_1 = S_2 = ½D_12 for two.
+    """
+    dim = len(covariance) // count
+    C = covariance.reshape(count, dim, count, dim)
+    own = [C[j, :, j] for j in range(count)]
+    # Σ_k (C_jj + C_kk − C_jk − C_kj)
+    rest = [count * own[j] + sum(own) - C[j].sum(axis=1) - C[:, :, j].sum(axis=0) for j in range(count)]
+    total = sum(rest) / (2.0 * count - 2.0)
+    parts = [0.5 * total] * 2 if count == 2 else [(each - total) / (count - 2.0) for each in rest]
+    return [_inverse(0.5 * (part + part.T)) for part in parts]
+
+
+def _inverse(covariance: Array) -> Cholesky:
+    value, vector = np.linalg.eigh(covariance)
+    root = vector / np.sqrt(np.maximum(value, LEAST * value[-1]))
+    return cholesky(root @ root.T)
+
+
+def _stand_ins(bound: ClassesBound, m: Array, covariance: Array) -> tuple[SiteParameters, ...]:
+    """γ and ν of each class with respect to x = hᵀ(w − prior mean)."""
+    found = bound._expected(m, bound.covariances(covariance))
+    gamma = bound.data.weight * np.einsum("nkk->nk", found.curvature)
+    nu = bound.data.weight * found.slope + gamma * (bound.latents(m) - bound.data.offset)
+    return tuple(SiteParameters(*pair) for pair in zip(gamma.T, nu.T, strict=True))

@@ -1,0 +1,109 @@
+"""Expectations of the multinomial probit: P(y = k | f) = P(f_k + ε_k > f_j + ε_j for all j ≠ k), ε ~ N(0, I).
+
+Given the noise u of the observed class the others are independent,
+
+    P(y | f) = ∫ N(u|0, 1) ∏_{j≠y} Φ(u + f_y − f_j) du,
+
+so that u is one more Gaussian unknown per row with K − 1 probit sites (Girolami and Rogers, 2006, have auxiliary
+variables for all classes instead). With f ~ N(m, V) and q(u|f) = N(c + bᵀ(f − m), τ²)
+
+    ⟨log P(y | f)⟩ ≥ Σ_j ⟨log Φ(x_j)⟩ − ½(τ² + c² + bᵀVb − 1 − log τ²),   x_j ~ N(c + m_y − m_j, τ² + d_jᵀVd_j),
+
+d_j = b + e_y − e_j, every ⟨log Φ⟩ an integral in one dimension. At the best q, with γ_j = −2 ∂⟨log Φ⟩/∂variance,
+1/τ² = 1 + Σγ_j and b = −τ² Σ γ_j(e_y − e_j).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.potentials.probit import Probit
+from latlin.potentials.softmax import ClassExpectation, log_sum
+
+#: steps to the best q(u|f) at most, and the change at which it is found
+STEPS, FOUND = 100, 1e-9
+#: step of the rule over the height t in the smallest sd, its ends in sd, and numbers that are made at a time
+STEP, REACH, NUMBERS = 0.3, 8.5, 2_000_000
+#: nodes of a row for one rule; a wider row is integrated by pieces of so many nodes
+MANY, PIECE = 1000, 10
+
+
+def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassExpectation:
+    """The bound of the module for rows of means (n, K) and covariances (n, K, K), with its derivatives.
+
+    `label` is one where a row has a class, else zero.
+
+    >>> found = expected_log_multinomial_probit(np.zeros((1, 2)), np.zeros((1, 2, 2)), np.array([[1.0, 0.0]]))
+    >>> bool(np.log(0.5) - 0.03 < found.value[0] < np.log(0.5))
+    True
+    """
+    rows = np.arange(len(m))
+    observed = np.argmax(label, axis=1)
+    # e_y − e_j of the other classes j, in one array (n, K − 1, K)
+    others = np.argsort(label, axis=1, kind="stable")[:, :-1]
+    differ = label[:, None, :] - np.eye(m.shape[1])[others]
+    away, site = m[rows, observed][:, None] - m[rows[:, None], others], Probit(1.0)
+    c, gamma = np.full(len(m), 0.5), np.full(others.shape, 0.5)
+    for _ in range(STEPS):
+        tau = 1.0 / (1.0 + gamma.sum(axis=1))
+        b = -tau[:, None] * np.einsum("nj,njk->nk", gamma, differ)
+        d = differ + b[:, None, :]
+        variance = tau[:, None] + np.maximum(np.einsum("njk,nkl,njl->nj", d, V, d), 0.0)
+        value, slope, bend = site.expected_log(c[:, None] + away, variance)
+        move = (slope.sum(axis=1) - c) / (1.0 - 2.0 * bend.sum(axis=1))
+        change = max(np.abs(move).max(initial=0.0), np.abs(gamma + 2.0 * bend).max(initial=0.0))
+        if change <= FOUND:
+            break
+        c, gamma = c + move, -2.0 * bend
+    around = np.einsum("nk,nkl,nl->n", b, V, b)
+    total = value.sum(axis=1) - 0.5 * (tau + c * c + around - 1.0 - np.log(tau))
+    curvature = np.einsum("nj,njk,njl->nkl", -2.0 * bend, d, d) + b[:, :, None] * b[:, None, :]
+    return ClassExpectation(total, np.einsum("nj,njk->nk", slope, differ), curvature)
+
+
+def log_expected_multinomial_probit(mean: Array, sd: Array) -> Array:
+    """log P(y = k) for independent f_k ~ N(mean, sd²), rows (n, K), by the trapezoid rule over the largest f + ε:
+
+        ∫ N(t|m_k, 1 + s_k²) ∏_{j≠k} Φ((t − m_j)/√(1 + s_j²)) dt
+
+    >>> np.exp(log_expected_multinomial_probit(np.zeros((1, 4)), np.ones((1, 4)))).round(6).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+    wide = np.hypot(1.0, sd)
+    low, high = np.min(mean - REACH * wide, axis=1), np.max(mean + REACH * wide, axis=1)
+    step = STEP * wide.min(axis=1, initial=np.inf)
+    far = high - low > MANY * step
+    out = np.empty_like(mean)
+    for n in np.flatnonzero(far):
+        out[n] = _log_shares(*_pieces(mean[n], wide[n]), mean[n], wide[n])
+    near = np.flatnonzero(~far)
+    count = int(np.ceil(np.max((high - low)[near] / step[near], initial=0.0))) + 1
+    rows = max(1, NUMBERS // (mean.shape[1] * count))
+    for first in range(0, len(near), rows):
+        part = near[first : first + rows]
+        heights = low[part, None] + step[part, None] * np.arange(count)
+        out[part] = _log_shares(heights, np.log(step[part, None]), mean[part], wide[part])
+    return out - np.logaddexp.reduce(out, axis=1, keepdims=True)
+
+
+def _log_shares(t: Array, log_weight: Array, mean: Array, wide: Array) -> Array:
+    """Logarithms of the integrals over heights t, (..., heights), for means and standard deviations (..., K)."""
+    z = (t[..., None, :] - mean[..., None]) / wide[..., None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = log_ndtr(z)
+        density = log_weight[..., None, :] - 0.5 * z * z - 0.5 * LOG_2PI - np.log(wide)[..., None]
+        terms = density - below + below.sum(axis=-2, keepdims=True)
+    # so far below a Gaussian there is nothing of it
+    return log_sum(np.where(np.isnan(terms), -np.inf, terms), axis=-1)
+
+
+def _pieces(mean: Array, wide: Array) -> tuple[Array, Array]:
+    """Heights and logarithms of their weights for one row of Gaussians that differ much, between places of each."""
+    spots = np.sort(np.concatenate([mean + wide * z for z in np.arange(-np.ceil(REACH), np.ceil(REACH) + 1.0)]))
+    x, w = np.polynomial.legendre.leggauss(PIECE)
+    half = 0.5 * np.diff(spots)
+    t = (spots[:-1, None] + half[:, None] * (1.0 + x)).ravel()
+    with np.errstate(divide="ignore"):
+        return t, np.log((half[:, None] * w).ravel())
