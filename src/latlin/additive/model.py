@@ -17,7 +17,7 @@ from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import column, n_rows, with_column
+from latlin.additive.frame import column, some_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_one_out, leave_one_out_of_blocks
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
@@ -27,7 +27,7 @@ from latlin.distributed.frames import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import file_path, mapping, whole
+from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -154,9 +154,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
         read, priors = self._read(), mapping("priors", self.priors)
-        generator(self.random_state)  # the option is looked at even where nothing is drawn
-        if checkpoint is not None:
-            file_path("checkpoint", checkpoint)
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if is_large_frame(frame):
@@ -215,8 +212,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
 
     def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        rows = _some_rows(frame)
-        family = family_of(self.family)
+        rows, family = some_rows(frame), family_of(self.family)
         observed = observe(read.response, family, frame)
         offset = offset_of(read, frame, rows)
         unit = family.unit(observed, offset)
@@ -343,7 +339,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self, frame: Any, marginal: Any
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
-        offset = offset_of(self._read_, frame, _some_rows(frame))
+        offset = offset_of(self._read_, frame, some_rows(frame))
         apart = self._apart(marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
@@ -392,9 +388,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         if not (self._family.binary or self._family.ordered):
             raise AttributeError(f"family {self._family.name!r} has no classes")
         if self._family.ordered:
-            return predict.class_probabilities(
-                self._predict_latents(frame, marginal)[0], self._family, self._blank(frame)
-            )
+            parts = self._predict_latents(frame, marginal)[0]
+            return predict.class_probabilities(parts, self._family, self._blank(frame))
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])
 
@@ -419,7 +414,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = offset_of(self._read_, frame, _some_rows(frame)), self._apart(marginal)
+        offset, apart = offset_of(self._read_, frame, some_rows(frame)), self._apart(marginal)
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)
@@ -453,10 +448,3 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             raise ValueError(f"loo({group!r}) needs the rows of a group in one place: fit to a table in memory")
         out = None if group is None else column(self._frame, group)
         return leave_one_out(self._components, self._fits, self._problem_, out)
-
-
-def _some_rows(frame: Any) -> int:
-    """The number of rows, at least one."""
-    if not (rows := n_rows(frame)):
-        raise ValueError("the table has no rows")
-    return rows
