@@ -212,7 +212,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
-    given = dict(locals())
+    given, reading = dict(locals()), (sep, decimal, missing_values, frequency)
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -227,16 +227,15 @@ def compare(
             from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
             refuse_beside_formula(given | {"folds": None})
-            table = _shown(quiet, data, sep, decimal, missing_values, frequency)
-            how_made = (family or "auto", engine or "auto", graph)
-            return _write_rows(out, compare_formulas(table, formula, *how_made, screen(), missing, quiet))
+            table = _shown(quiet, data, *reading)
+            made = (family or "auto", engine or "auto", graph, screen(), missing, quiet)
+            return _write_rows(out, compare_formulas(table, formula, *made))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            read = _shown(quiet, data, sep, decimal, missing_values, frequency)
-            found = compare_table(read, choices, how, _answer())
+            found = compare_table(_shown(quiet, data, *reading), choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
