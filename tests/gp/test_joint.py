@@ -113,11 +113,12 @@ def through(points: np.ndarray, **options) -> GaussianProcessClassifier:
     return fixed(PLANE, LABEL, approximation=Inducing(inputs=points), **options)
 
 
-def test_inducing_points_are_a_bound_below_the_exact_one_and_all_of_them_give_it() -> None:
-    exact = fixed(PLANE, LABEL)
-    bounds = [through(PLANE[:count]).log_evidence_ for count in (4, 10)]
+@pytest.mark.parametrize("link", LINKS)
+def test_inducing_points_are_a_bound_below_the_exact_one_and_all_of_them_give_it(link) -> None:
+    exact = fixed(PLANE, LABEL, link=link)
+    bounds = [through(PLANE[:count], link=link).log_evidence_ for count in (4, 10)]
     assert bounds[0] < bounds[1] < exact.log_evidence_
-    every = through(PLANE)
+    every = through(PLANE, link=link)
     assert (every.multi_class_, every.evidence_kind_) == ("joint", "lower bound")
     assert every.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-6)
     np.testing.assert_allclose(every.predict_proba(PLANE + 0.1), exact.predict_proba(PLANE + 0.1), atol=1e-5)
@@ -129,8 +130,9 @@ def test_inducing_points_are_a_bound_below_the_exact_one_and_all_of_them_give_it
     )
 
 
-def test_the_gradient_of_few_points_is_that_of_differences(tmp_path) -> None:
-    model = through(PLANE[::3], engine=latlin.engines.GaussianKL(tol=1e-8))
+@pytest.mark.parametrize("link", LINKS)
+def test_the_gradient_of_few_points_is_that_of_differences(link, tmp_path) -> None:
+    model = through(PLANE[::3], link=link, engine=latlin.engines.GaussianKL(tol=1e-8))
     _, slope = model.log_marginal_likelihood(eval_gradient=True)
     theta, step = model.kernels_[0].theta, 1e-4
     for j in range(len(theta)):

@@ -53,6 +53,13 @@ def n_rows(frame: Any) -> int:
     return next(iter(lengths.values()))
 
 
+def some_rows(frame: Any) -> int:
+    """The number of rows, at least one."""
+    if not (rows := n_rows(frame)):
+        raise ValueError("the table has no rows")
+    return rows
+
+
 def is_category(values: NDArray[Any]) -> bool:
     """Whether a column holds labels: strings, objects that are no numbers, or truth values."""
     if values.dtype.kind in "OUSTb":

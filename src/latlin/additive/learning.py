@@ -26,7 +26,8 @@ from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.rng import RandomState
+from latlin.numerics.options import file_path
+from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior
 
 MANNERS = ("auto", "integrate", "maximise", "fixed")
@@ -74,6 +75,9 @@ def learn(
     checkpoint : path, optional
         Fits keep their states in the files `checkpoint` and ".0", ".1", … for one after the other.
     """
+    generator(random_state)  # looked at even where nothing is drawn
+    if checkpoint is not None:
+        file_path("checkpoint", checkpoint)
     if manner not in MANNERS:
         raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, MANNERS))}, got {manner!r:.80}")
     chosen = chosen_engine(problem) if engine == "auto" else engine

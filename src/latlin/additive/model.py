@@ -27,7 +27,7 @@ from latlin.distributed.frames import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archived import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import file_path, mapping, whole
+from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -154,9 +154,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
         read, priors = self._read(), mapping("priors", self.priors)
-        generator(self.random_state)  # the option is looked at even where nothing is drawn
-        if checkpoint is not None:
-            file_path("checkpoint", checkpoint)
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if is_large_frame(frame):
@@ -392,9 +389,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         if not (self._family.binary or self._family.ordered):
             raise AttributeError(f"family {self._family.name!r} has no classes")
         if self._family.ordered:
-            return predict.class_probabilities(
-                self._predict_latents(frame, marginal)[0], self._family, self._blank(frame)
-            )
+            parts = self._predict_latents(frame, marginal)[0]
+            return predict.class_probabilities(parts, self._family, self._blank(frame))
         p = self.predict(frame, marginal=marginal)
         return np.column_stack([1.0 - p, p])
 

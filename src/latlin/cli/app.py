@@ -113,8 +113,7 @@ def fit(
             from latlin.cli.formula import fit_formula, refuse_beside_formula
 
             refuse_beside_formula(given)
-            with steps("Reading", 1, quiet):
-                table = read_file(data, sep, decimal, missing_values, frequency)
+            table = _shown(quiet, data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing, quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
@@ -122,8 +121,7 @@ def fit(
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if _in_memory(data, scheduler, frequency):
-            with steps("Reading", 1, quiet):
-                table = read_file(data, sep, decimal, missing_values, frequency)
+            table = _shown(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
@@ -214,7 +212,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
-    given = dict(locals())
+    given, reading = dict(locals()), (sep, decimal, missing_values, frequency)
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -229,19 +227,15 @@ def compare(
             from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
             refuse_beside_formula(given | {"folds": None})
-            with steps("Reading", 1, quiet):
-                table = read_file(data, sep, decimal, missing_values, frequency)
-            how_made = (family or "auto", engine or "auto", graph)
-            rows = compare_formulas(table, formula, *how_made, screen(), missing, quiet)
-            return _write_rows(out, rows)
+            table = _shown(quiet, data, *reading)
+            made = (family or "auto", engine or "auto", graph, screen(), missing, quiet)
+            return _write_rows(out, compare_formulas(table, formula, *made))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            with steps("Reading", 1, quiet):
-                table = read_file(data, sep, decimal, missing_values, frequency)
-            found = compare_table(table, choices, how, _answer())
+            found = compare_table(_shown(quiet, data, *reading), choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
@@ -323,6 +317,12 @@ def _in_memory(data: Path, scheduler: str | None, frequency: str) -> bool:
     if frequency and not whole:
         raise ValueError("--frequency is for one table in memory: repeat the rows of the files instead")
     return whole
+
+
+def _shown(quiet: bool, *asked: Any) -> Any:
+    """The table of a file, read behind a bar."""
+    with steps("Reading", 1, quiet):
+        return read_file(*asked)
 
 
 def _needed(target: str) -> str:
