@@ -13,6 +13,9 @@ from latlin.gp.joint_inducing import JointInducing, why_not_held
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
+from latlin.inference.engine import Engine
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.potentials.base import Potential
 
 #: short name → approximation with its default options
 APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Grid, Inducing, StateSpace, Vecchia)}
@@ -77,3 +80,16 @@ def joint_choice(choice: Choice, n_rows: int, in_blocks: bool) -> tuple[Choice, 
     return choice._replace(approximation=JointInducing(choice.approximation)), why_not_held(
         choice.approximation, n_rows, in_blocks
     )
+
+
+def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
+    """Why classes cannot be fitted together, in one sentence; empty where they can."""
+    if link != "logit":
+        return f"the softmax of several classes has link 'logit', got link={link!r:.40}"
+    if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
+        return (
+            f"the softmax of several classes is fitted by Gaussian KL with a full covariance, got engine {engine!r:.60}"
+        )
+    if not isinstance(approximation, Dense | Inducing):
+        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
+    return ""

@@ -15,8 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latlin.gp.dense import Dense
-from latlin.gp.inducing import Inducing
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.process import Process
@@ -28,13 +26,11 @@ from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.gaussian_kl.class_sites import ClassesFit, fit_classes
-from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable
-from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.logit import Logit
 from latlin.potentials.softmax import log_expected_softmax
@@ -44,19 +40,6 @@ CAUTION = "this is one class of a joint fit, in which Gaussians stand for the so
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
 LEARNING = 1e-4
-
-
-def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
-    """Why classes cannot be fitted together, in one sentence; empty where they can."""
-    if link != "logit":
-        return f"the softmax of several classes has link 'logit', got link={link!r:.40}"
-    if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
-        return (
-            f"the softmax of several classes is fitted by Gaussian KL with a full covariance, got engine {engine!r:.60}"
-        )
-    if not isinstance(approximation, Dense | Inducing):
-        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
-    return ""
 
 
 @dataclass(frozen=True)
