@@ -96,5 +96,7 @@ def test_a_search_says_how_long_it_will_take(capsys):
     # gains of 90, 9 and 0.9 shrink tenfold, and 1e-3 of 0.1 … 1 is reached after three more
     assert evaluations_left([-100.0, -10.0, -1.0, -0.1], 1e-3) == 3
     assert evaluations_left([-100.0, -10.0, -20.0, -1.0, -0.1], 1e-3) == 3
+    # gains of 8, 4, 2 and 1 halve: 0.015 is below the seventh after them
+    assert evaluations_left([0.0, 8.0, 12.0, 14.0, 15.0], 1e-3) == 7
     GaussianProcessRegressor(ConstantKernel(1.0) * RBF(1.0), hyperparameters="maximise", verbose=True).fit(X, COUNTS)
     assert " s left" in capsys.readouterr().err
