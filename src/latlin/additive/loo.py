@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 
 from latlin.additive.blocks import AdditiveReading, BlockProblem
 from latlin.additive.family import observe
+from latlin.additive.frame import column
 from latlin.additive.predict import PredictedComponent
 from latlin.additive.problem import AdditiveProblem, Cavity, cavities
 from latlin.distributed.blocks import Block
@@ -91,6 +92,23 @@ class LeaveOneOut:
         if len(self.influential):
             said += f"; {len(self.influential)} of them move the hyperparameters far: refit without these to be sure"
         return said
+
+
+def left_out(
+    components: Sequence[PredictedComponent],
+    fits: Sequence[Posterior],
+    problem: AdditiveProblem | None,
+    frame: Any,
+    group: str | None,
+) -> LeaveOneOut:
+    """Leave out rows, or all rows of each label of a column, wherever the training rows are."""
+    if not fits or problem is None:
+        raise ValueError("loo() needs the training rows, which a model from a file does not have")
+    if isinstance(problem, BlockProblem) and group is None:
+        return leave_one_out_of_blocks(components, fits, problem)
+    if frame is None:
+        raise ValueError(f"loo({group!r}) needs the rows of a group in one place: fit to a table in memory")
+    return leave_one_out(components, fits, problem, None if group is None else column(frame, group))
 
 
 def leave_one_out(

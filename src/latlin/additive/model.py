@@ -12,14 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
-from latlin.additive.blocks import BlockProblem, block_problem
+from latlin.additive.blocks import block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import column, n_rows, with_column
+from latlin.additive.frame import some_rows, with_column
 from latlin.additive.group import GroupPart
-from latlin.additive.loo import LeaveOneOut, leave_one_out, leave_one_out_of_blocks
+from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
@@ -215,7 +215,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
 
     def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        rows = _some_rows(frame)
+        rows = some_rows(frame)
         family = family_of(self.family)
         observed = observe(read.response, family, frame)
         offset = offset_of(read, frame, rows)
@@ -343,7 +343,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self, frame: Any, marginal: Any
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
-        offset = offset_of(self._read_, frame, _some_rows(frame))
+        offset = offset_of(self._read_, frame, some_rows(frame))
         apart = self._apart(marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
@@ -419,7 +419,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = offset_of(self._read_, frame, _some_rows(frame)), self._apart(marginal)
+        offset, apart = offset_of(self._read_, frame, some_rows(frame)), self._apart(marginal)
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)
@@ -445,18 +445,4 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             A column: leave out all rows of a label at a time. Its rows must be in memory.
         """
         check_is_fitted(self, "posterior_")
-        if not self._fits:
-            raise ValueError("loo() needs the training rows, which a model from a file does not have")
-        if isinstance(self._problem_, BlockProblem) and group is None:
-            return leave_one_out_of_blocks(self._components, self._fits, self._problem_)
-        if self._frame is None:
-            raise ValueError(f"loo({group!r}) needs the rows of a group in one place: fit to a table in memory")
-        out = None if group is None else column(self._frame, group)
-        return leave_one_out(self._components, self._fits, self._problem_, out)
-
-
-def _some_rows(frame: Any) -> int:
-    """The number of rows, at least one."""
-    if not (rows := n_rows(frame)):
-        raise ValueError("the table has no rows")
-    return rows
+        return left_out(self._components, self._fits, getattr(self, "_problem_", None), self._frame, group)
