@@ -140,6 +140,7 @@ def of_estimator(model: Any, rows: Any) -> Numbers:
         value = getattr(model, name, None)
         if name != "posterior_" or isinstance(value, latlin.Posterior):
             numbers |= flat(name, value)
+    numbers.pop("history_.2", None)  # seconds
     for name in METHODS:
         if hasattr(model, name):
             numbers |= attempted(name, partial(getattr(model, name), *(() if name == "leave_one_out" else (rows,))))

@@ -152,10 +152,3 @@ def _names(frame: Any) -> list[str]:
 def _listed(frame: Any) -> str:
     names = _names(frame)
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
-
-
-def some_rows(frame: Any) -> int:
-    """The number of rows, at least one."""
-    if not (rows := n_rows(frame)):
-        raise ValueError("the table has no rows")
-    return rows

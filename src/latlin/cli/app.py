@@ -113,7 +113,7 @@ def fit(
             from latlin.cli.formula import fit_formula, refuse_beside_formula
 
             refuse_beside_formula(given)
-            table = _shown(quiet, data, sep, decimal, missing_values, frequency)
+            table = _read(quiet, data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, family, engine, graph, out, screen(), missing, quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
@@ -121,7 +121,7 @@ def fit(
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if _in_memory(data, scheduler, frequency):
-            table = _shown(quiet, data, sep, decimal, missing_values, frequency)
+            table = _read(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
@@ -212,7 +212,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare families and engines by their evidence and by the log density of held-out rows."""
-    given, reading = dict(locals()), (sep, decimal, missing_values, frequency)
+    given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
@@ -221,21 +221,21 @@ def compare(
             from latlin.datasets.table import table_ending
             from latlin.numerics.atomic import check_place
 
+        place = (data, sep, decimal, missing_values, frequency)
         if out is not None:
             table_ending(check_place(out))
         if formula:
             from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
             refuse_beside_formula(given | {"folds": None})
-            table = _shown(quiet, data, *reading)
-            made = (family or "auto", engine or "auto", graph, screen(), missing, quiet)
-            return _write_rows(out, compare_formulas(table, formula, *made))
+            table, made = _read(quiet, *place), (family or "auto", engine or "auto", graph)
+            return _write_rows(out, compare_formulas(table, formula, *made, screen(), missing, quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            found = compare_table(_shown(quiet, data, *reading), choices, how, _answer())
+            found = compare_table(_read(quiet, *place), choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
@@ -319,12 +319,6 @@ def _in_memory(data: Path, scheduler: str | None, frequency: str) -> bool:
     return whole
 
 
-def _shown(quiet: bool, *asked: Any) -> Any:
-    """The table of a file, read behind a bar."""
-    with steps("Reading", 1, quiet):
-        return read_file(*asked)
-
-
 def _needed(target: str) -> str:
     if not target:
         raise typer.BadParameter("say what to explain: --target COLUMN, or --formula 'y ~ x + (1 | g)'")
@@ -406,3 +400,9 @@ def _write_rows(path: Path | None, rows: list[dict[str, Any]], safe_csv: bool = 
     frame = need_pandas().DataFrame(rows)
     write_table(path, guard_text(frame) if safe_csv else frame)
     screen().print(f"Saved {plain(path)}")
+
+
+def _read(quiet: bool, *how: Any) -> Any:
+    """A table from a file, with a bar."""
+    with steps("Reading", 1, quiet):
+        return read_file(*how)

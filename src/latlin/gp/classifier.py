@@ -15,9 +15,9 @@ from latlin import potentials
 from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.choice import Choice, choose, joint_choice
+from latlin.gp.choice import Choice, choose, joint_choice, why_not_joint
 from latlin.gp.draws import ClassDraws
-from latlin.gp.joint import by_class, log_probabilities, why_not_joint
+from latlin.gp.joint import by_class, log_probabilities
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
 from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine

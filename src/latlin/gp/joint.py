@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latlin.gp.dense import Dense
-from latlin.gp.inducing import Inducing
 from latlin.gp.latent import Latent, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.process import Process
@@ -29,13 +27,11 @@ from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.gaussian_kl.class_sites import ClassSitesFit, fit_classes
-from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.stored import storable
-from latlin.potentials.base import Potential
 from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.logit import Logit
@@ -47,17 +43,6 @@ CAUTION = (
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
 LEARNING = 1e-4
-
-
-def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
-    """Why classes cannot be fitted together, in one sentence; empty where they can."""
-    if link not in CLASS_LINKS:
-        return f"several classes have link 'logit' (softmax) or 'probit' (multinomial probit), got link={link!r:.40}"
-    if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
-        return f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
-    if not isinstance(approximation, Dense | Inducing):
-        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
-    return ""
 
 
 @dataclass(frozen=True)
