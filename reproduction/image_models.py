@@ -78,7 +78,7 @@ def compare(seed: int, quick: bool) -> Array:
 
 def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     """The table, the figure and the page."""
-    target, seeds = made(folder), 1 if quick else 5
+    target, seeds = made(folder), 1 if quick else 2
     runs = [
         remembered(target, f"image_models{'_quick' * quick}_{seed}", lambda s=seed: {"all": compare(s, quick)})["all"]  # type: ignore[misc]
         for seed in each("four models of images", range(seeds))

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.spatial import Delaunay
 
 from latlin.additive import AR1, BYM2, Besag, Fixed, Group, Lattice, Map, RandomWalk, Seasonal, Smooth, Spline
+from latlin.additive.places import indicator, side_by_side
 from latlin.additive.term import Surroundings
 
 RING = {k: [(k - 1) % 7, (k + 1) % 7] for k in range(7)}
@@ -237,3 +238,23 @@ def test_large_fields_are_scaled_as_small_ones(monkeypatch):
 def test_bad_tables_are_named(term, frame, words):
     with pytest.raises(ValueError, match=words):
         term.prepare(frame, Surroundings())
+
+
+def test_blocks_side_by_side_whether_their_rows_are_even_or_not():
+    rng = np.random.default_rng(0)
+    even = [sparse.csr_array(rng.standard_normal((5, 2))), indicator(np.array([2, 0, 1, 1, 2]), 3)]
+    uneven = indicator(np.array([0, -1, 1, -1, 0]), 2, rng.standard_normal(5))
+    for blocks in (even, [*even, uneven]):
+        found = side_by_side(blocks)
+        np.testing.assert_array_equal(found.toarray(), np.hstack([block.toarray() for block in blocks]))
+        assert found.has_canonical_format
+
+
+def test_columns_are_standardised_alike_whether_one_has_zeros_or_not():
+    rng = np.random.default_rng(1)
+    x, holes = rng.normal(3.0, 2.0, 40), rng.normal(3.0, 2.0, 40)
+    holes[:5] = 0.0
+    for z in (x[::-1], holes):
+        part = Fixed("x", "z").prepare({"x": x, "z": z}, Surroundings())
+        found = part.rows({"x": x, "z": z}, {}).design.toarray()
+        np.testing.assert_allclose(found[:, 1:], np.stack([(v - v.mean()) / v.std() for v in (x, z)], axis=1))

@@ -19,6 +19,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli import app as app_module  # noqa: E402
 from latlin.cli import fit as fit_module  # noqa: E402
+from latlin.cli import formula as formula_module  # noqa: E402
 from latlin.cli import models  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
 from latlin.cli.models import load_model  # noqa: E402
@@ -482,11 +483,45 @@ def test_a_bar_is_there_from_the_first_second(tmp_path, frame, monkeypatch):
         shown.append(words)
         yield lambda told=None: shown.append(told)
 
-    for module in (app_module, models, fit_module):
+    for module in (app_module, models, fit_module, formula_module):
         monkeypatch.setattr(module, "steps", noted)
     result = run("fit", tmp_path / "rows.csv", "--target", "weight", "--folds", 2, "--out", tmp_path / "model.latlin")
     assert result.exit_code == 0, result.stderr
     assert shown[:4] == ["Loading", "Reading", "Encoding", "Fitting"]
+    assert shown[-2:] == ["Done", "Writing"]
+    for command, *more in (("fit", "--out", tmp_path / "other.latlin"), ("compare", "--formula", "weight ~ 1")):
+        shown.clear()
+        result = run(command, tmp_path / "rows.csv", "--formula", "weight ~ age", "--family", "gaussian", *more)
+        assert result.exit_code == 0, result.stderr
+        assert shown[:3] == ["Loading", "Reading", "Fitting" if command == "fit" else "Comparing"]
+
+
+DAMAGED = {
+    "empty": (b"", "cannot be read as a table"),
+    "names alone": (b"a,y\n", "has column names but no rows"),
+    "one column": (b"y\n1\n2\n3.5\n4\n", "no column besides 'y'"),
+    "one row": (b"a,y\n1,2\n", "at least two different values"),
+    "no target": (b"a,y\n1,\n2,\n3,\n", "at least two different values"),
+    "two of one name": (b"a,a,y\n1,2,3\n4,5,6.5\n", "'a' occurs more than once"),
+    "no text": (bytes(range(128, 256)) * 20, "no UTF-8 text"),
+    "zeros": (bytes(500), "no rows"),
+    "infinite": (b"a,y\n1e400,1\n2,3.5\n4,5\n", "column 'a' must hold finite numbers"),
+    "too large": (b"a,y\n1e300,1\n2,3.5\n4,5\n", "X must hold numbers of at most 1e+140"),
+    "longer rows": (b"a,y\n1,2\n1,2,3,4\n5\n", "Expected 2 fields in line 3, saw 4"),
+    "an open quote": (b'a,y\n"1,2\n3,4\n', "cannot be read as a table"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_table_gets_one_sentence(name, model, tmp_path):
+    content, words = DAMAGED[name]
+    (tmp_path / "rows.csv").write_bytes(content)
+    result = run("fit", tmp_path / "rows.csv", "--target", "y", "--family", "linear", "--out", tmp_path / "new.latlin")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+    assert not (tmp_path / "new.latlin").exists()
+    assert run("predict", model, tmp_path / "rows.csv", "--out", tmp_path / "p.csv").exit_code == 1
 
 
 def test_dates_prices_and_gaps_of_a_semicolon_table(frame, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from latlin import Constraint, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
+from latlin.additive import AdditiveModel
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.engines import GaussianKL, Laplace
 from latlin.inference.evidence.gradient import evidence_gradient
@@ -141,3 +142,17 @@ def test_models_without_what_probes_need_are_refused(engine, tmp_path):
         infer(kinked, engine)
     with pytest.raises(ValueError, match="keeps no checkpoint"):
         infer(model, engine, checkpoint=tmp_path / "state")
+
+
+def test_learning_scales_by_probes_factorises_nothing(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a factor of the precision was asked for")
+
+    rng = np.random.default_rng(2)
+    frame = {"a": rng.integers(30, size=400), "b": rng.integers(30, size=400)}
+    effects = rng.standard_normal((2, 30))
+    frame["y"] = (rng.random(400) < 1 / (1 + np.exp(-effects[0, frame["a"]] - effects[1, frame["b"]]))).astype(float)
+    monkeypatch.setattr("latlin.additive.problem.site_form", refuse)
+    engine = Laplace(covariance="estimated", probes=8, tol=1e-4)
+    model = AdditiveModel("y ~ (1 | a) + (1 | b)", "bernoulli", engine=engine, hyperparameters="maximise").fit(frame)
+    assert 0.3 < model.hyperparameters_["sd(a)"]["mean"] < 2.0

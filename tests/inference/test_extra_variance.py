@@ -124,7 +124,7 @@ def test_structured_covariances_take_it_too():
     assert banded.log_evidence == pytest.approx(full.log_evidence, abs=1e-8)
 
 
-@pytest.mark.parametrize("engine", ["ep", "lvb", "mean-field", "ai-kl"])
+@pytest.mark.parametrize("engine", ["ep", "lvb", "mean-field", "ai-kl", "t-kl"])
 def test_engines_that_integrate_sites_refuse(engine):
     with pytest.raises(ValueError, match=f"engine '{engine}' cannot be used for a SiteFactor with extra_variance"):
         infer(model_of(potentials.Logit(LABELS)), engine)

@@ -18,6 +18,7 @@ from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
 from latlin.inference.forms.choice import site_form
+from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.gaussian_kl.full import BySites
 
 ENGINES = {
@@ -523,3 +524,18 @@ def test_newton_steps_near_a_factor_are_those_by_factors(monkeypatch):
     assert near.converged
     np.testing.assert_allclose(near.mean, plain.mean, atol=1e-9)
     assert near.log_evidence == pytest.approx(plain.log_evidence, abs=1e-10)
+
+
+def test_a_laplace_fit_goes_on_where_the_held_curvature_leads():
+    rng = np.random.default_rng(6)
+    Q = sparse.csr_array(sparse.diags_array([-np.ones(59), 2.5 * np.ones(60), -np.ones(59)], offsets=[-1, 0, 1]))
+    sites = SiteFactor(None, potentials.Poisson(rng.poisson(3.0, 60)))
+    before = infer(LatentLinearModel([GaussianFactor(precision=Q), sites]), "laplace")
+    model = LatentLinearModel([GaussianFactor(0.1, precision=1.02 * Q), sites])
+    cold, warm = infer(model, engines.Laplace(tol=1e-9)), infer(model, engines.Laplace(tol=1e-9), start=before)
+    np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-9)
+    assert warm.log_evidence == pytest.approx(cold.log_evidence, abs=1e-9)
+    # the first step is done: what is left is of second order in the change of the prior
+    form = site_form(model)
+    first = form.weights(form.continued(inherit_parameters(form, model, before)))
+    assert np.abs(first - cold.mean).max() < 0.1 * np.abs(before.mean - cold.mean).max()

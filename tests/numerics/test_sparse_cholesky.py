@@ -9,7 +9,7 @@ from scipy import sparse
 from latlin.numerics.intrinsic import generalised_log_det, ground, independent_rows
 from latlin.numerics.minimum_degree import minimum_degree
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram
+from latlin.numerics.weighted_gram import WeightedGram, alike_rows
 
 
 def differences(n, order):
@@ -215,3 +215,21 @@ def test_parts_of_an_analysis_that_do_not_fit_together_are_refused(matrix):
     factor.check_stored()
     with pytest.raises(ValueError, match="does not fit its analysis"):
         replace(factor, panels=factor.panels[:-1]).check_stored()
+
+
+def test_rows_with_the_same_columns_share_their_pairs():
+    rng = np.random.default_rng(3)
+    # so many kinds that some meet in the table of kinds
+    pattern = rng.random((3000, 14)) < 0.4
+    kinds, n = rng.integers(3000, size=6000), 6000
+    rows = sparse.csr_array(np.where(pattern[kinds], rng.standard_normal((n, 14)), 0.0))
+    seen: dict[bytes, int] = {}
+    assert alike_rows(rows).tolist() == [seen.setdefault(pattern[kind].tobytes(), k) for k, kind in enumerate(kinds)]
+    analysis = analyse(sparse.csr_array(np.ones((14, 14))))
+    gram = WeightedGram(analysis, rows)
+    i, j = analysis.order[analysis.indices], analysis.order[np.repeat(np.arange(14), np.diff(analysis.indptr))]
+    for weights in (rng.standard_normal(n), rng.random(n)):
+        expected = rows.toarray().T @ (weights[:, None] * rows.toarray())
+        np.testing.assert_allclose(gram.total(weights), expected[i, j], atol=1e-10)
+        assert gram.total(weights.copy()) is gram.total(weights)
+    assert not WeightedGram(analysis, sparse.csr_array(rows[::-1])).looked_up

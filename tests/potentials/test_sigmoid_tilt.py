@@ -7,6 +7,7 @@ import pytest
 from latlin.potentials import Logit
 from latlin.potentials.base import Potential
 from latlin.potentials.kernels.sigmoid_tilt import MOST_NODES, nodes_needed, sigmoid_tilt
+from latlin.potentials.kernels.sites import log_sigmoid_derivatives
 
 
 def exact(m, s, p):
@@ -50,3 +51,17 @@ def test_no_sites_and_no_width():
     log_z, mean, variance = Logit(1).tilted_moments(0.7, 0.0)
     assert float(log_z) == pytest.approx(-np.log1p(np.exp(-0.7)), abs=1e-13)
     assert (float(mean), float(variance)) == (pytest.approx(0.7, abs=1e-13), 0.0)
+
+
+def test_derivatives_of_the_log_sigmoid_from_one_exponential():
+    x = np.array([-800.0, -40.0, -3.0, -1e-3, 0.0, 1e-9, 0.7, 5.0, 36.0, 700.0])
+    value, first, second, third = log_sigmoid_derivatives(x)
+    with mp.workdps(30):
+        for n, t in enumerate(map(mp.mpf, x)):
+            p, q = 1 / (1 + mp.exp(-t)), 1 / (1 + mp.exp(t))
+            known = (mp.log(p) if t > -700 else t, q, -p * q, p * q * (p - q))
+            for ours, theirs in zip((value[n], first[n], second[n]), known[:3], strict=True):
+                np.testing.assert_allclose(ours, float(theirs), rtol=1e-13, atol=1e-300)
+            # a difference of two numbers of about one half
+            np.testing.assert_allclose(third[n], float(known[3]), rtol=1e-13, atol=1e-16)
+    assert all(np.isnan(part[0]) for part in log_sigmoid_derivatives(np.array([np.nan])))

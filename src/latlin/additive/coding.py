@@ -12,7 +12,7 @@ from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
 from latlin.additive.frame import Column, codes_of, column, is_category, n_rows, ordered_levels
-from latlin.additive.places import indicator, row_products
+from latlin.additive.places import indicator, row_products, side_by_side
 from latlin.numerics.arrays import visible
 from latlin.numerics.stored import storable, storable_as
 
@@ -42,7 +42,8 @@ class NumericColumn(TableCoding):
         return (self.source,)
 
     def columns(self, frame: Any) -> sparse.csr_array:
-        return sparse.csr_array(evaluate(self.source, frame)[:, None])
+        x = np.asarray(evaluate(self.source, frame), float)
+        return indicator(np.where(x != 0.0, 0, -1), 1, x)
 
 
 @storable
@@ -102,9 +103,9 @@ class StackedCoding(TableCoding):
 
     def columns(self, frame: Any) -> sparse.csr_array:
         rows = n_rows(frame)
-        ones = [sparse.csr_array(np.ones((rows, 1)))] if self.intercept else []
+        ones = [indicator(np.zeros(rows, np.int64), 1)] if self.intercept else []
         blocks = [*ones, *(part.columns(frame) for part in self.parts)]
-        return sparse.csr_array(sparse.hstack(blocks)) if blocks else sparse.csr_array((rows, 0))
+        return side_by_side(blocks) if blocks else sparse.csr_array((rows, 0))
 
 
 @dataclass(frozen=True)

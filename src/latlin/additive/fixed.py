@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,6 +123,10 @@ class FixedPart(Part):
     def standardised(self, X: sparse.csr_array) -> sparse.csr_array:
         """Columns of the user as columns of the model."""
         moved = np.flatnonzero(self.centre)
+        counts = np.bincount(X.indices, minlength=X.shape[1])
+        if np.all(counts[moved] == X.shape[0]):
+            data = (X.data - self.centre[X.indices]) / self.spread[X.indices]
+            return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
         table = sparse.csc_array(X @ sparse.diags_array(1.0 / self.spread))
         if len(moved):
             # only full columns are centred, so that nothing sparse becomes dense
@@ -154,28 +159,27 @@ class FixedPart(Part):
 
 def _standard(X: sparse.csr_array, names: tuple[str, ...], centred: bool) -> tuple[Array, Array]:
     """What to take off and to divide by, per column; sparse columns keep their zero."""
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+    table, n = sparse.csc_array(X), max(X.shape[0], 1)
+    columns = [table.data[a:b] for a, b in itertools.pairwise(table.indptr)]
+    mean, square = np.array([x.sum() / n for x in columns]), np.array([x @ x / n for x in columns])
     if X.shape[0] and np.any(np.isnan(square)):
         raise ValueError("a column of the linear part has missing values; drop or fill these rows")
-    sd = np.array([_deviation(X[:, [k]], mean[k]) for k in range(X.shape[1])])
+    sd = np.array([_deviation(x, n, m) for x, m in zip(columns, mean, strict=True)])
     centre, spread = np.zeros(len(names)), np.where(sd > 0.0, sd, np.maximum(np.sqrt(square), 1e-300))
     for k, name in enumerate(names):
-        column = X[:, [k]]
-        binary = np.all(column.data == 1.0)
+        binary = np.all(columns[k] == 1.0)
         if name == "Intercept" or square[k] == 0.0:
             spread[k] = 1.0
         elif binary:
             spread[k] = 0.5
-        if centred and name != "Intercept" and column.nnz > 0.5 * X.shape[0] and sd[k] > 0.0:
+        if centred and name != "Intercept" and len(columns[k]) > 0.5 * X.shape[0] and sd[k] > 0.0:
             centre[k] = mean[k]
     return centre, spread
 
 
-def _deviation(column: sparse.csr_array, mean: float) -> float:
-    """Standard deviation of a sparse column, zeros included."""
-    n, values = column.shape[0], column.data
-    return float(np.sqrt(((values - mean) ** 2).sum() / n + (n - column.nnz) / n * mean**2))
+def _deviation(values: Array, n: int, mean: float) -> float:
+    """Standard deviation of a column of n entries, those that are not zero being given."""
+    return float(np.sqrt(((values - mean) ** 2).sum() / n + (n - len(values)) / n * mean**2))
 
 
 def _given(name: str, priors: Mapping[str, Any]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,12 +160,32 @@ class Tensor(FieldPlace):
         return row_products(self.first.rows(frame), self.second.rows(frame))
 
 
-def indicator(codes: NDArray[np.int64], count: int) -> sparse.csr_array:
-    """Rows with a one in the column of their code; none where the code is negative."""
-    row = np.flatnonzero(codes >= 0)
-    if len(row) == len(codes):
-        return sparse.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), count))
-    return sparse.csr_array((np.ones(len(row)), (row, codes[row])), shape=(len(codes), count))
+def indicator(codes: NDArray[np.int64], count: int, values: Array | None = None) -> sparse.csr_array:
+    """Rows with a one, or a value, in the column of their code; nothing where the code is negative."""
+    seen = codes >= 0
+    whole = bool(seen.all())
+    places = np.arange(len(codes) + 1) if whole else np.concatenate([[0], np.cumsum(seen)])
+    columns = codes if whole else codes[seen]
+    data = np.ones(len(columns)) if values is None else np.array(values if whole else values[seen])
+    narrow = (columns.astype(np.int32), places.astype(np.int32)) if len(codes) < 2**31 else (columns, places)
+    return sparse.csr_array((data, *narrow), shape=(len(codes), count))
+
+
+def side_by_side(blocks: Sequence[sparse.csr_array]) -> sparse.csr_array:
+    """Blocks of columns as one matrix; quickly where every row of a block has as many entries as the others."""
+    n, starts = blocks[0].shape[0], np.cumsum([0, *(block.shape[1] for block in blocks)])
+    widths = [block.nnz // max(n, 1) for block in blocks]
+    even = (np.array_equal(b.indptr, np.arange(n + 1) * k) for b, k in zip(blocks, widths, strict=True))
+    if not n or not all(even):
+        return sparse.csr_array(sparse.hstack(blocks, format="csr"))
+    data, columns = np.empty((n, sum(widths))), np.empty((n, sum(widths)), np.int32)
+    at = 0
+    for block, k, start in zip(blocks, widths, starts[:-1], strict=True):
+        data[:, at : at + k] = block.data.reshape(n, k)
+        columns[:, at : at + k] = block.indices.reshape(n, k) + start
+        at += k
+    rows = np.arange(n + 1, dtype=np.int32 if data.size < 2**31 else np.int64) * sum(widths)
+    return sparse.csr_array((data.ravel(), columns.ravel(), rows), shape=(n, int(starts[-1])))
 
 
 def row_products(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:

@@ -113,8 +113,9 @@ def fit(
             from latlin.cli.formula import fit_formula, refuse_beside_formula
 
             refuse_beside_formula(given)
-            table = read_file(data, sep, decimal, missing_values, frequency)
-            fit_formula(table, formula, family, engine, graph, out, screen(), missing)
+            with steps("Reading", 1, quiet):
+                table = read_file(data, sep, decimal, missing_values, frequency)
+            fit_formula(table, formula, family, engine, graph, out, screen(), missing, quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
@@ -130,7 +131,7 @@ def fit(
 
             with schedulers.scheduler(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
-        save_and_tell(model, out, screen())
+        save_and_tell(model, out, screen(), quiet)
 
 
 @app.command()
@@ -155,8 +156,9 @@ def predict(
 ) -> None:
     """Predict the rows of a table, with intervals."""
     with one_sentence(debug):
-        from latlin.cli.formula import additive_of, predict_formula
-        from latlin.cli.models import load_model
+        with steps("Loading", 1):
+            from latlin.cli.formula import additive_of, predict_formula
+            from latlin.cli.models import load_model
         from latlin.cli.predict import Asking, predict_files
         from latlin.datasets.parts import appending, table_files
         from latlin.datasets.table import guard_text
@@ -174,7 +176,7 @@ def predict(
             write = _printing()
             predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
             return
-        with appending(out) as add:
+        with steps("Predicting", 1), appending(out) as add:
             count = predict_files(*asked, (lambda rows: add(guard_text(rows))) if safe_csv else add)
         screen().print(f"Saved {count} predictions to {plain(out)}")
 
@@ -215,10 +217,11 @@ def compare(
     given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):
-        from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
-        from latlin.cli.models import checked_folds, scale_of
-        from latlin.datasets.table import table_ending
-        from latlin.numerics.atomic import check_place
+        with steps("Loading", 1, quiet):
+            from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
+            from latlin.cli.models import checked_folds, scale_of
+            from latlin.datasets.table import table_ending
+            from latlin.numerics.atomic import check_place
 
         if out is not None:
             table_ending(check_place(out))
@@ -226,15 +229,18 @@ def compare(
             from latlin.cli.formula import compare_formulas, refuse_beside_formula
 
             refuse_beside_formula(given | {"folds": None})
-            table = read_file(data, sep, decimal, missing_values, frequency)
-            rows = compare_formulas(table, formula, family or "auto", engine or "auto", graph, screen(), missing)
+            with steps("Reading", 1, quiet):
+                table = read_file(data, sep, decimal, missing_values, frequency)
+            how_made = (family or "auto", engine or "auto", graph)
+            rows = compare_formulas(table, formula, *how_made, screen(), missing, quiet)
             return _write_rows(out, rows)
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            table = read_file(data, sep, decimal, missing_values, frequency)
+            with steps("Reading", 1, quiet):
+                table = read_file(data, sep, decimal, missing_values, frequency)
             found = compare_table(table, choices, how, _answer())
         else:
             from latlin.cli import schedulers

@@ -57,19 +57,19 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
         found = diagnosis(estimator, len(prepared.y), how.draws)
+        facts = gather(
+            estimator,
+            len(prepared.y),
+            target=prepared.target.name,
+            columns=prepared.columns,
+            notes=[*prepared.notes, *trouble],
+            spread=prepared.spread,
+            diagnosis=found,
+            assessment=seen,
+            factors=prepared.encoding.factors,
+            curves=effect_curves(estimator, prepared.X),
+        )
         advance("Done")
-    facts = gather(
-        estimator,
-        len(prepared.y),
-        target=prepared.target.name,
-        columns=prepared.columns,
-        notes=[*prepared.notes, *trouble],
-        spread=prepared.spread,
-        diagnosis=found,
-        assessment=seen,
-        factors=prepared.encoding.factors,
-        curves=effect_curves(estimator, prepared.X),
-    )
     return FittedModel(estimator, prepared.encoding, prepared.target, facts)
 
 
@@ -118,9 +118,10 @@ def assessed(
         return None, [f"No rows were held out: {error}."]
 
 
-def save_and_tell(model: FittedModel, path: Path, console: Console) -> None:
+def save_and_tell(model: FittedModel, path: Path, console: Console, quiet: bool = False) -> None:
     """Write the model and say what it is."""
-    save_model(path, model)
+    with steps("Writing", 1, quiet):
+        save_model(path, model)
     tell(model.facts, console)
     console.print(f"\nSaved {plain(path)}. Next: latlin report {plain(path)}, or latlin predict {plain(path)} new.csv")
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from latlin.additive import AdditiveModel
 from latlin.additive.formula import read_formula
 from latlin.additive.frame import column, is_category
-from latlin.cli.screen import decimal, plain, plain_lines, table
+from latlin.cli.screen import decimal, plain, plain_lines, steps, table
 from latlin.datasets.encoding import checked_missing, fill_missing
 from latlin.datasets.table import Frame, read_table
 from latlin.numerics.archived import load_with_card, save_with_card
@@ -59,12 +59,16 @@ def fit_formula(
     out: Path,
     console: Console,
     missing: str = "error",
+    quiet: bool = False,
 ) -> None:
     """Fit, print what was found, and write the model."""
     table, (formula,) = with_writable_names(table, [formula])
-    frame, notes = filled(table, formula, missing)
-    model = _fitted(frame, formula, family, engine, graph)
-    facts = describe_additive(model, frame)
+    with steps("Fitting", 2, quiet) as advance:
+        frame, notes = filled(table, formula, missing)
+        model = _fitted(frame, formula, family, engine, graph)
+        advance("Describing the model")
+        facts = describe_additive(model, frame)
+        advance()
     console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes, *facts.conclusion(), ""])))
     console.print(plain_lines(repr(model.summary())))
     console.print(plain_lines(f"leave-one-out: {facts.loo}") if facts.loo else "")
@@ -86,6 +90,7 @@ def compare_formulas(
     graph: Path | None,
     console: Console,
     missing: str = "error",
+    quiet: bool = False,
 ) -> list[dict[str, Any]]:
     """One line per formula, best first: leave-one-out, the paired difference from the best with its error, evidence."""
     if len(formulas) < 2:
@@ -97,10 +102,12 @@ def compare_formulas(
     )
     console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes])))
     tried = []
-    for formula in formulas:
-        start = time.perf_counter()
-        model = _fitted(frame, formula, family, engine, graph)
-        tried.append((formula, model, model.loo(), time.perf_counter() - start))
+    with steps("Comparing", len(formulas), quiet) as advance:
+        for formula in formulas:
+            start = time.perf_counter()
+            model = _fitted(frame, formula, family, engine, graph)
+            tried.append((formula, model, model.loo(), time.perf_counter() - start))
+            advance()
     tried.sort(key=lambda one: -one[2].elpd)
     best = tried[0][2]
     rows = []

@@ -112,7 +112,8 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse
     refuse_unknown(frame.columns, (choices.target, *choices.others))
     family, notes = _family(frame[choices.target], choices.family, ask)
     # a bar after the question, which it would garble
-    with steps("Encoding", 1, quiet):
+    # numbers that are too large are refused by name, not noted
+    with steps("Encoding", 1, quiet), np.errstate(over="ignore", invalid="ignore"):
         return _prepared(frame, choices, family, notes)
 
 

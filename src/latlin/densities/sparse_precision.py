@@ -25,6 +25,7 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.sparse_cholesky import SparseCholesky
 from latlin.numerics.stored import storable
+from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
 #: misfit of a constraint, relative to the size of its terms, from which on a point is off it
@@ -68,6 +69,8 @@ class SparsePrecision:
 
     def solve(self, b: Array) -> Array:
         """S b, for one vector or the columns of a matrix."""
+        if not len(self.rows):
+            return self.factor.solve(b)
         return self.factor.solve(b) - self.removed @ (self.removed.T @ b) + self.added @ (self.added.T @ b)
 
     @cached_property
@@ -147,6 +150,9 @@ class SparsePrecisionCovariance:
     def project(self, rows: Any) -> Array:
         p = self.precision
         if sparse.issparse(rows):
+            gram = WeightedGram(p.factor.analysis, sparse.csr_array(rows))
+            if gram.looked_up:
+                return np.maximum(gram.squares(p.inverse_values), 0.0)
             plain = p.factor.inverse_squares(sparse.csr_array(rows))
         else:
             plain = p.factor.whitened_squares(np.asarray(rows, float))

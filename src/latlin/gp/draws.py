@@ -19,7 +19,7 @@ from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 
 #: draws of the latent functions behind the interval of a softmax, numbers that are made at a time, and bisections
-DRAWS, NUMBERS, BISECTIONS = 2000, 4_000_000, 50
+DRAWS, NUMBERS, BISECTIONS = 2000, 4 * 10**6, 50
 
 
 class ProcessDraws:

@@ -119,11 +119,15 @@ def _climb_curved(
     The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled.
     """
     point, slope = first
+    held: Array | None = None
     while objective.n_fits < MOST:
         if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
             return point, slope, True
-        # in one dimension a pair says all
-        held = np.eye(1) if pairs and len(slope) == 1 else objective.held_curvature(point, point.u, slope)
+        if pairs and len(slope) == 1:
+            # in one dimension a pair says all
+            held = np.eye(1)
+        elif held is None or not pairs:
+            held = objective.held_curvature(point, point.u, slope)
         step = _step(objective.space, _corrected(held, pairs), point.u, slope)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
             return point, slope, True

@@ -23,6 +23,7 @@ from scipy.special import gammaln
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.student_t import MultivariateT, entropy_loss
 from latlin.inference.evidence.engine_terms import RefusedEvidence
+from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -90,6 +91,7 @@ class EllipticalKL:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started, held = time.perf_counter(), in_memory(model, self.name)
+        refuse_extra_variance(held, self.name)
         for potential in held.potentials:
             refuse_steep(potential)
         inner = GaussianKL(tol=self.tol, max_iter=self.max_iter)

@@ -33,7 +33,7 @@ from latlin.numerics.probes import SparseSum
 from latlin.potentials.base import Derivatives, ExpectedLog
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
-REFRESHED, SETTLED = 12, 2e-3
+REFRESHED, SETTLED = 12, 5e-3
 LABELS = {"gkl": "Gaussian KL", "laplace": "Laplace"}
 REFUSED = (
     "covariance='estimated' needs smooth log-concave sites, a GaussianFactor on every coordinate of w, "

@@ -21,9 +21,10 @@ from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
 from latlin.inference.forms.choice import form_of
+from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.site_family import SiteForm
-from latlin.inference.forms.sparse import sparse_form
+from latlin.inference.forms.sparse import SparseForm, sparse_form
 from latlin.inference.forms.sums import SumForm
 from latlin.inference.mode import find_mode
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
@@ -92,8 +93,8 @@ class Laplace:
             refuse_checkpoint(checkpoint)
             return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         form = self._form(model)
-        first = form.first_coordinates() if start is None else form.coordinates(start.mean)
-        ascent = find_mode(form, first, rules, "Laplace", verbose, checkpoint_for(checkpoint, model, self))
+        first, kept = _first(form, model, start), checkpoint_for(checkpoint, model, self)
+        ascent = find_mode(form, first, rules, "Laplace", verbose, kept)
         found = form.gaussian_at(ascent.state)
         if found is None:
             raise ValueError(
@@ -123,6 +124,21 @@ class Laplace:
         form = sparse_form(in_memory(model, self.name), forced=True)
         assert form is not None  # it was forced
         return form
+
+
+def _first(form: SiteForm | SumForm, model: Model, start: Posterior | None) -> Array:
+    """Where the search begins; from a fit of the same rows where its curvature and another prior lead.
+
+    That is Newton's first step without a pass over the rows, right to first order in the change of the prior.
+    """
+    if start is None:
+        return form.first_coordinates()
+    known = start.sites if start.engine == Laplace.name and isinstance(model, LatentLinearModel) else None
+    if isinstance(form, SparseForm) and known is not None and len(known.gamma) == len(form.sites):
+        first = form.continued(inherit_parameters(form, in_memory(model), start))
+        if first is not None:
+            return first
+    return form.coordinates(start.mean)
 
 
 def refuse_kinks(potentials: Sequence[Potential]) -> None:

@@ -175,6 +175,11 @@ class Analysis:
         return int(self.place[-1])
 
     @cached_property
+    def flops(self) -> float:
+        """Multiplications and additions of a factorisation, nearly."""
+        return float(np.sum(np.diff(self.first) * np.diff(self.begin).astype(float) ** 2))
+
+    @cached_property
     def label(self) -> Index:
         """The place of every coordinate in the order of elimination."""
         label = np.empty_like(self.order)

@@ -49,9 +49,22 @@ class Logit(Potential):
         return log_sigmoid(self.y * np.asarray(x, dtype=float))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        p, q = expit(self.y * np.asarray(x, dtype=float)), expit(-self.y * np.asarray(x, dtype=float))
+        t = self.y * np.asarray(x, dtype=float)
+        if t.ndim == 1:
+            return Derivatives(*self._with_derivatives(t)[1:])
+        p, q = expit(t), expit(-t)
         # ψ′ = yσ(−yx), ψ″ = −σ(x)σ(−x), ψ‴ = −yσσ(1 − 2σ)
         return Derivatives(self.y * q, -p * q, self.y * p * q * (p - q))
+
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        return self._with_derivatives(self.y * x)[:3]
+
+    def _with_derivatives(self, t: Array) -> tuple[Array, Array, Array, Array]:
+        """ψ, ψ′, ψ″ and ψ‴ at x = yt."""
+        from latlin.potentials.kernels.sites import log_sigmoid_derivatives  # loads the compiler: when first needed
+
+        value, first, second, third = log_sigmoid_derivatives(t)
+        return value, self.y * first, second, self.y * third
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed

@@ -73,6 +73,10 @@ class Poisson(Potential):
     def derivatives(self, x: ArrayLike) -> Derivatives:
         return self._form().derivatives(np.asarray(x, dtype=float))
 
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        found = self._expected_counts(x, None)
+        return super()._expansion(x) if found is None else (found[0], found[1], -found[2])
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.log(self.y + 1), np.ones(())),)
 

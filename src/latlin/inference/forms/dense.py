@@ -314,5 +314,5 @@ def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -
         return match_parameters(form, model, start.density)
     gamma, nu = start.sites
     # they are functions of hᵀ(w − prior mean), and the prior may have moved
-    shift = form.rows @ (form.mean - reference_point(start.model))
-    return SiteParameters(gamma, nu - gamma * shift)
+    moved = form.mean - reference_point(start.model)
+    return SiteParameters(gamma, nu - gamma * (form.rows @ moved)) if moved.any() else start.sites

@@ -207,15 +207,25 @@ class ScaledRows:
     def shape(self) -> tuple[int, int]:
         return self.rows.shape
 
+    @cached_property
+    def own(self) -> bool:
+        """Whether the sites are on the coordinates themselves, H = I."""
+        n, d = self.rows.shape
+        return n == d == self.rows.nnz and bool(np.all(self.rows.data == 1.0)) and _counts_up(self.rows)
+
     def times(self, u: Array) -> Array:
-        return self.rows @ (self.scale * u)
+        return self.seen(self.scale * u)
+
+    def seen(self, w: Array) -> Array:
+        """Hw, unscaled."""
+        return np.array(w) if self.own else self.rows @ w
 
     def transposed_times(self, r: Array) -> Array:
         return self.along(self.scale * self.summed(r))
 
     def summed(self, r: Array) -> Array:
         """Hᵀr, unscaled."""
-        return self.columns @ r
+        return np.array(r) if self.own else self.columns @ r
 
     def along(self, v: Array) -> Array:
         """The part of a vector of coordinates that is along the constraints."""
@@ -230,6 +240,12 @@ class ScaledRows:
 
     def block(self, span: slice) -> Array:
         return self.rows[span].toarray() * self.scale
+
+
+def _counts_up(rows: sparse.csr_array) -> bool:
+    """Whether row n has one entry, in column n."""
+    places = np.arange(rows.shape[0] + 1)
+    return np.array_equal(rows.indptr, places) and np.array_equal(rows.indices, places[:-1])
 
 
 def stacked_rows(model: LatentLinearModel) -> Any:

@@ -36,7 +36,7 @@ class Expansion(NamedTuple):
     u: Array
     objective: float
     gradient: Array
-    kept: Array
+    kept: Any
 
 
 class LocalGaussian(NamedTuple):
@@ -201,7 +201,7 @@ class SiteForm:
         objective = objective if np.isfinite(objective) else -np.inf
         # b̃ − Λ̃u + H̃ᵀψ′(x)
         gradient = self.linear - held + self.projections.transposed_times(slope)
-        return Expansion(u, objective, gradient, np.stack([x, slope, gamma]))
+        return Expansion(u, objective, gradient, (x, slope, gamma))
 
     def first_coordinates(self) -> Array:
         """Where a search for the mode starts without any other word: the prior mean."""

@@ -223,9 +223,15 @@ class Sites:
 
     def _weighted(self, values: Array) -> Array:
         """weight × values, and 0 for a site of weight 0 whatever its value: φ⁰ = 1."""
+        if self._counts_once:
+            return values
         if np.all(self.weight > 0.0):
             return self.weight * values
         return np.multiply(self.weight, values, out=np.zeros_like(values), where=self.weight > 0.0)
+
+    @cached_property
+    def _counts_once(self) -> bool:
+        return bool(np.all(self.weight == 1.0))
 
     def _ask(self, question: Callable[..., Any], *arguments: Array, count: int) -> Sequence[Array]:
         answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]

@@ -28,7 +28,7 @@ from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCo
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
-from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
+from latlin.inference.forms.site_family import Expansion, LocalGaussian, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
@@ -37,7 +37,7 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram
+from latlin.numerics.weighted_gram import WeightedGram, alike_rows
 
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
@@ -45,9 +45,9 @@ Index = NDArray[np.int64]
 LARGE, THIN, LIGHT = 300, 0.75, 0.3
 #: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
 PAIRS, ENTRIES, OPERATIONS = 5 * 10**7, 3 * 10**7, 1e11
-#: numbers in a factor from which on a Newton step tries to do with the factor of an earlier one, the residual up to
-#: which its system is solved, and in how many steps at most
-DEAR, NEAR, STEPS = 2 * 10**6, 1e-8, 8
+#: operations per number of a factor from which on a Newton step tries to do with the factor of an earlier one, the
+#: residual up to which its system is solved, and in how many steps at most
+DEAR, NEAR, STEPS = 100.0, 1e-8, 8
 #: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
 SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
 Form = TypeVar("Form", bound="SparseForm")
@@ -140,8 +140,14 @@ class SparseForm(SiteForm):
         return ordered[a.indices] * np.repeat(ordered, np.diff(a.indptr))
 
     def sparse_precision(self, gamma: Array) -> SparsePrecision | None:
-        """P = Λ + HᵀΓH along the constraints, or None where it is not positive definite there."""
-        return self.precision_with(self.gram.total(gamma))
+        """P = Λ + HᵀΓH along the constraints, or None where it is not positive definite there; the last is kept."""
+        known: tuple[Array, SparsePrecision] | None = vars(self).get("_last_precision")
+        if known is not None and np.array_equal(known[0], gamma):
+            return known[1]
+        found = self.precision_with(self.gram.total(gamma))
+        if found is not None:
+            vars(self)["_last_precision"] = (gamma, found)
+        return found
 
     def precision_with(self, entries: Array) -> SparsePrecision | None:
         """The same from the entries of HᵀΓH."""
@@ -155,7 +161,8 @@ class SparseForm(SiteForm):
         deviation = found.solve(self.prior.linear + self.projections.summed(parameters.nu))
         precision: Any = UnitPrecision(self, parameters.gamma)
         vars(precision)["found"] = found
-        return Solution(parameters, precision, deviation / self.projections.scale, self.rows @ deviation)
+        u = deviation / self.projections.scale
+        return Solution(parameters, precision, u, self.projections.seen(deviation))
 
     def first_coordinates(self) -> Array:
         """The mean of the Gaussian with the sites' own centres and typical curvatures, as for a linear model."""
@@ -169,13 +176,33 @@ class SparseForm(SiteForm):
         step = None if known is None else self._step_near(known, at)
         if step is not None:
             return step
-        target = self.solve(self.parameters(at))
-        if target is None:
+        precision = self._first_precision(at.kept[2])
+        if precision is None:
             return None
-        if self.analysis.numbers > DEAR and not len(self.prior.rows):
-            precision: Any = target.precision
-            vars(self)["_first_factor"] = precision.found
-        return target.u - at.u
+        # P⁻¹g is the way to the mean of the Gaussian with the curvature there
+        scale = self.projections.scale
+        return precision.solve(at.gradient / scale) / scale
+
+    def _first_precision(self, gamma: Array) -> SparsePrecision | None:
+        """P, kept for steps near by where it is dear."""
+        precision = self.sparse_precision(gamma)
+        if precision is not None and self.analysis.flops > DEAR * self.analysis.numbers and not len(self.prior.rows):
+            vars(self)["_first_factor"] = precision
+        return precision
+
+    def continued(self, parameters: SiteParameters) -> Array | None:
+        """The mean of the Gaussian with these stand-ins, from which a search for the mode goes on."""
+        precision = self._first_precision(parameters.gamma)
+        if precision is None:
+            return None
+        return precision.solve(self.prior.linear + self.projections.summed(parameters.nu)) / self.projections.scale
+
+    def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
+        precision = self.sparse_precision(at.kept[2])
+        if precision is None:
+            return None
+        density = Gaussian(self.weights(at.u), SparsePrecisionCovariance(precision))
+        return LocalGaussian(density, precision.log_det, self.parameters(at))
 
     def _step_near(self, known: SparsePrecision, at: Expansion) -> Array | None:
         """P⁻¹g with a near P as preconditioner; None where that takes long or P is not definite."""
@@ -217,7 +244,9 @@ class SparseForm(SiteForm):
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
-        return self.projections.along(scale * (self.prior.precision @ (scale * u)))
+        found = self.prior.precision @ (scale * u)
+        found *= scale
+        return self.projections.along(found)
 
     def gaussian_terms(self, solution: Solution, variances: Array) -> float:
         """⟨log Gaussian factors⟩_q + entropy of q: tr(ΛS) = D − k − Σ_n γ_n s_n² under k constraints."""
@@ -338,6 +367,9 @@ def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_arra
     if rows.nnz == rows.shape[0] and np.all(np.diff(rows.indptr) == 1):
         # rows of one entry each add to the diagonal, which is always there
         return prior
+    # rows that are alike add to the same entries
+    first = alike_rows(rows)
+    rows = sparse.csr_array(rows[np.flatnonzero(first == np.arange(len(first)))])
     # ones, since sums leave out entries that are zero, and tiny ones of a prior are zero in single precision
     here, there = (
         sparse.csr_array((np.ones(part.nnz, np.float32), part.indices, part.indptr), shape=part.shape)

@@ -104,10 +104,13 @@ class EntryCoordinates:
 
     def conclude(self, place: EntryPlace) -> tuple[Gaussian, SiteParameters | None]:
         """The Gaussian of a place, and the stand-ins of the sites there."""
-        known = [at for entries, at in self.seen if entries is place.entries]
-        at = known[0] if known else gaussian_at(self.form, place.entries, place.pull)
+        at = self._gaussian_at(place)
         assert at is not None  # an ascent has been there
         return Gaussian(self.form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
+
+    def _gaussian_at(self, place: EntryPlace) -> Reach | None:
+        known = [at for entries, at in self.seen if entries is place.entries]
+        return known[0] if known else gaussian_at(self.form, place.entries, place.pull)
 
     def evaluate(self, place: EntryPlace) -> Reached[EntryPlace] | None:
         return self.at(place.entries, place.pull)
@@ -132,7 +135,7 @@ class EntryCoordinates:
         return self.at(entries, place.pull + length * (place.pull_hat - place.pull))
 
     def deviation(self, place: EntryPlace) -> float:
-        form, at = self.form, gaussian_at(self.form, place.entries, place.pull)
+        form, at = self.form, self._gaussian_at(place)
         if at is None:
             return np.inf
         # L⁻¹ ∂B/∂m, and the change of the precision in units of marginal standard deviations
