@@ -352,8 +352,10 @@ def _along(bound: AffineBound, state: AffineState, direction: Array) -> AffineSt
 
     def at(length: float) -> tuple[float, tuple[Array, float, Array]]:
         point = state.point + first * length * direction
-        value, gradient = bound.evaluate(point, state.level)
-        return value, (point, value, gradient)
+        # a wild step may lead where a site or a density overflows, which only means that it is not taken
+        with np.errstate(all="ignore"):
+            value, gradient = bound.evaluate(point, state.level)
+        return value if np.isfinite(value) else -np.inf, (point, value, gradient)
 
     found = backtrack(at, state.bound, first * slope, slack=1e-3 * rounding(state.bound), max_halvings=25)
     if found is None:
