@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import simpson
-from scipy.special import polygamma
+from scipy.special import gammainc, polygamma
 
 from latlin.numerics.differences import three_derivatives
+from latlin.numerics.quadrature import trapezoid
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials import (
     AsymmetricLaplace,
@@ -49,6 +50,7 @@ from latlin.potentials import (
     Weibull,
     ZeroInflated,
 )
+from latlin.potentials.averaged import AveragedPredictive
 
 BLOCKS = {
     "logit": Logit([1, 0, 1, 1]),
@@ -431,6 +433,33 @@ def test_an_amount_of_nothing_has_a_mass():
     np.testing.assert_allclose(predictive.cdf(0.0), np.exp(-2.0), rtol=1e-6)
     assert predictive.quantile(0.1)[0] == 0.0
     assert predictive.quantile(0.2)[0] > 0.0
+
+
+@pytest.mark.parametrize(("power", "dispersion"), [(1.05, 0.3), (1.5, 0.02), (1.5, 1.0), (1.8, 0.3), (1.97, 0.05)])
+def test_distribution_functions_of_sums_of_gammas_are_right(power: float, dispersion: float):
+    m, sd = np.array([-0.5, 0.4, 1.5]), np.array([1e-6, 0.1, 0.6])
+    y = np.exp(m) * [0.5, 0.9, 1.6]
+    found = Tweedie(y, power, dispersion).predictive(m, sd**2).cdf(y)
+    # every number of parts, on a fine grid of x
+    z, w = trapezoid(160, 9.0)
+    x = m + sd * z[:, None]
+    rate = np.exp((2 - power) * x) / (dispersion * (2 - power))
+    shape, scale = (2 - power) / (power - 1), dispersion * (power - 1) * np.exp((power - 1) * x)
+    total = np.exp(-rate)
+    for j in range(1, int(rate.max() + 12 * np.sqrt(rate.max()) + 30)):
+        total = total + stats.poisson.pmf(j, rate) * gammainc(j * shape, y / scale)
+    np.testing.assert_allclose(found, w @ total, atol=1e-9)
+
+
+def test_an_average_of_amounts_keeps_its_mass_at_zero():
+    parts = [Tweedie(0.0, 1.5, size).predictive([0.0], [1e-4]) for size in (1.0, 2.0)]
+    average = AveragedPredictive(np.array([0.5, 0.5]), parts)
+    none = average.cdf([0.0])[0]
+    level = 0.5 * (none + parts[0].cdf([0.0])[0])
+    assert parts[0].quantile([level])[0] > 0.0
+    assert average.quantile([level])[0] == 0.0
+    above = average.quantile([none + 0.1])
+    np.testing.assert_allclose(average.cdf(above), none + 0.1, rtol=1e-9)
 
 
 def test_a_coefficient_is_the_spikes_or_the_slabs():
