@@ -46,8 +46,8 @@ class Shares(BayesianBetaRegression):
 
 #: estimators of responses that the checks do not bring, by those that make them of what the checks bring
 INSTEAD = {BayesianBinomialRegression: Chances, BayesianBetaRegression: Shares}
-#: models of data frames with named columns, which need a formula or terms
-NAMED = ("AdditiveModel",)
+#: models of data frames with named columns, which need a formula or terms, and of arrays with three axes
+NAMED = ("AdditiveModel", "TrilinearFactorization")
 
 
 def estimators():

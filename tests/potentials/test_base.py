@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -433,6 +434,28 @@ def test_an_amount_of_nothing_has_a_mass():
     np.testing.assert_allclose(predictive.cdf(0.0), np.exp(-2.0), rtol=1e-6)
     assert predictive.quantile(0.1)[0] == 0.0
     assert predictive.quantile(0.2)[0] > 0.0
+
+
+@pytest.mark.parametrize("precision", [0.02, 5.0, 40.0, 1e6])
+@pytest.mark.parametrize("y", [1e-9, 0.03, 0.5, 0.9])
+def test_beta_densities_keep_their_digits(y: float, precision: float):
+    odds = float(np.log(y) - np.log1p(-y))
+    x = odds + np.array([-30.0, -1.0, -1e-3, 1e-3, 2.0, 25.0])
+    block = Beta(np.full(x.size, y), precision)
+    with mpmath.workdps(40):
+        want = np.array([float(_log_beta(mpmath.mpf(at), mpmath.mpf(y), mpmath.mpf(precision))) for at in x])
+    value, first, second = block._expansion(x)
+    for found in (block.log_density(x), value, block.expected_log(x, np.full(x.size, 1e-20)).value):
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-11)
+    slope, bend, _ = block.derivatives(x)
+    np.testing.assert_allclose(first, slope, rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(second, bend, rtol=1e-9, atol=1e-8)
+
+
+def _log_beta(x: mpmath.mpf, y: mpmath.mpf, s: mpmath.mpf) -> mpmath.mpf:
+    a, b = s / (1 + mpmath.exp(-x)), s / (1 + mpmath.exp(x))
+    gammas = mpmath.loggamma(s) - mpmath.loggamma(a) - mpmath.loggamma(b)
+    return gammas + (a - 1) * mpmath.log(y) + (b - 1) * mpmath.log(1 - y)
 
 
 @pytest.mark.parametrize(("power", "dispersion"), [(1.05, 0.3), (1.5, 0.02), (1.5, 1.0), (1.8, 0.3), (1.97, 0.05)])
