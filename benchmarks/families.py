@@ -185,8 +185,9 @@ def tasks(size: str) -> list[Task]:
     return found
 
 
-#: rows and columns at most of a set with several classes, shares of its rows that are held out, and how often
-MOST_ROWS, MOST_COLUMNS, HELD_OUT, SPLITS = 600, 12, 0.5, 3
+#: of a set with several classes: rows at most, columns beyond which it has that many principal components, the share of
+#: its rows that is held out, and how often
+MOST_ROWS, WIDE, COMPONENTS, HELD_OUT, SPLITS = 300, 13, 8, 0.5, 2
 JOINT: dict[str, Callable[[], Any]] = {
     "softmax": BayesianSoftmaxRegression,
     "multinomial probit": BayesianMultinomialProbitRegression,
@@ -208,10 +209,10 @@ def class_sets(folder: Path) -> dict[str, tuple[Array, Array]]:
 
 def _leading(X: Array) -> Array:
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
-    if X.shape[1] <= MOST_COLUMNS + 1:
+    if X.shape[1] <= WIDE:
         return X
     u, d, _ = np.linalg.svd(X, full_matrices=False)
-    return np.asarray(u[:, :MOST_COLUMNS] * d[:MOST_COLUMNS])
+    return np.asarray(u[:, :COMPONENTS] * d[:COMPONENTS])
 
 
 def compare_classes(folder: Path) -> None:
