@@ -307,3 +307,8 @@ def test_shares_that_hardly_vary_converge():
     y = expit(1.5 * np.tanh(rng.integers(0, 3, 10))).repeat(3)
     model = BayesianBetaRegression(precision=3e5, prior_scale=0.15).fit(X.repeat(3, axis=0), y)
     assert model.converged_
+
+
+def test_negative_counts_are_told_with_their_rows():
+    with pytest.raises(ValueError, match=r"y must hold numbers of at least zero, got -1 at site 2 \(2 of 6 sites\)"):
+        BayesianCountRegression().fit(np.arange(6.0)[:, None], [1, 2, -1, 3, -2, 0])
