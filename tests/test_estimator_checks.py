@@ -46,8 +46,8 @@ class Shares(BayesianBetaRegression):
 
 #: estimators of responses that the checks do not bring, by those that make them of what the checks bring
 INSTEAD = {BayesianBinomialRegression: Chances, BayesianBetaRegression: Shares}
-#: models of data frames with named columns, which need a formula or terms, and of arrays with three axes
-NAMED = ("AdditiveModel", "TrilinearFactorization")
+#: models of data frames with named columns, which need a formula or terms, and of tables with three indices
+OTHER_DATA = ("AdditiveModel", "TrilinearFactorization")
 
 
 def estimators():
@@ -55,7 +55,7 @@ def estimators():
     modules = [import_module(f"latlin.{room}") for room in ROOMS]
     found = {getattr(module, name) for module in modules for name in module.__all__}
     classes = [kind for kind in found if isclass(kind) and issubclass(kind, BaseEstimator)]
-    return sorted((kind for kind in classes if kind.__name__ not in NAMED), key=lambda kind: kind.__name__)
+    return sorted((kind for kind in classes if kind.__name__ not in OTHER_DATA), key=lambda kind: kind.__name__)
 
 
 def test_all_are_here():

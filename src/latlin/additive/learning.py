@@ -13,10 +13,10 @@ import numpy as np
 
 from latlin.additive.problem import AdditiveProblem
 from latlin.hyper import Learnt, Space, averaged_posterior, integrate, maximise
-from latlin.hyper.learn import LATTICE, Component
+from latlin.hyper.learn import Component
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import Optimum
-from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Point
+from latlin.hyper.space import Evaluation, Hyperparameter, Point
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
@@ -34,8 +34,6 @@ MANNERS = ("auto", "integrate", "maximise", "fixed")
 #: most hyperparameters that "auto" integrates over, and fits of an integral by their number
 MOST = 8
 FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
-#: error in nat of an integral by a design up to which no lattice is tried
-SURE = 0.1
 #: least gain in nat for which a search goes on: Newton's steps finish an optimum, an integral needs but its centre
 LEAST, ENOUGH = 1e-5, 1e-3
 #: rows up to which moments are matched; beyond, Gaussian KL, whose steps are cheaper, has data enough to be as good
@@ -97,7 +95,8 @@ def learn(
         learnt = maximise(Space(free), evaluate, worth=LEAST, verbose=verbose)
     else:
         seed = random_state if isinstance(random_state, int) else 0
-        learnt = _integrated(Space(free), evaluate, seed, manner == "auto", verbose)
+        method = "quick" if manner == "auto" else "auto"
+        learnt = integrate(Space(free), evaluate, method=method, worth=ENOUGH, random_state=seed, verbose=verbose)
     normalised = not free or Space(free).normalised
     posterior = averaged_posterior(learnt, normalised=normalised or learnt.table.manner != "integrated")
     if any(part.flat for part in problem.parts):
@@ -107,15 +106,6 @@ def learn(
         alert(posterior.caution[1], ConvergenceWarning)
     components = tuple(c._replace(values={**held, **c.values}) for c in learnt.components)
     return replace(learnt, components=components), posterior
-
-
-def _integrated(space: Space, evaluate: Evaluate, seed: int, quick: bool, verbose: bool) -> Learnt:
-    """The integral; a quick one of two or three hyperparameters by a design, and by a lattice where that is unsure."""
-    if quick and 1 < len(space) <= LATTICE:
-        learnt = integrate(space, evaluate, method="composite", worth=ENOUGH, verbose=verbose)
-        if learnt.error < SURE and learnt.caution is None:
-            return learnt
-    return integrate(space, evaluate, worth=ENOUGH, random_state=seed, verbose=verbose)
 
 
 def chosen_engine(problem: AdditiveProblem) -> str | Engine:

@@ -25,6 +25,8 @@ from latlin.numerics.progress import progress
 
 #: most hyperparameters of a lattice, of a composite design, and of importance sampling
 LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
+#: error in nat of a quick integral by a design up to which no lattice is tried
+SURE = 0.1
 #: points with a smaller share of the largest weight are left out of a mixture
 SHARE = 1e-4
 #: share of the last gradient to which rough fits are followed, the least such gradient, and their least relative gain
@@ -173,9 +175,9 @@ def integrate(
     space : Space
     evaluate : callable
         See `latlin.hyper.space.Evaluate`.
-    method : {"auto", "lattice", "composite", "importance"}
+    method : {"auto", "quick", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
-        sampling beyond.
+        sampling beyond. "quick" is the design for 2 and 3 too, and the lattice where the design is unsure.
     gradient, gain, worth : float
         How far the search for the centre goes; see `find_optimum`.
     rough : callable, optional
@@ -185,7 +187,8 @@ def integrate(
     verbose : bool
         Show a bar, one step per fit.
     """
-    chosen = _method(method, len(space))
+    quick = method == "quick" and 1 < len(space) <= LATTICE
+    chosen = _method("composite" if quick else "auto" if method == "quick" else method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=True, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
@@ -197,6 +200,9 @@ def integrate(
             rule = rules.composite(objective, axes, optimum)
         else:
             rule = rules.importance(objective, axes, random_state)
+        if quick and rule.error >= SURE:
+            objective.points = [optimum.point]
+            rule = rules.lattice(objective, axes, optimum.point)
     _tell(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 
@@ -215,7 +221,7 @@ def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain
 
 def _method(method: str, count: int) -> str:
     limits = {"lattice": LATTICE, "composite": COMPOSITE, "importance": SAMPLED}
-    one_of("method", method, ("auto", *limits))
+    one_of("method", method, ("auto", "quick", *limits))
     if method == "auto":
         method = "lattice" if count <= LATTICE else "composite" if count <= COMPOSITE else "importance"
     if count > limits[method]:

@@ -108,8 +108,8 @@ def ranges_of(problem: LinearProblem) -> dict[str, Range]:
 Manner = Literal["auto", "maximise", "integrate", "fixed"]
 #: hyperparameter → the estimator's argument
 ARGUMENTS = {"scale": "noise_scale"}
-#: most hyperparameters and unknowns of a fit that "auto" integrates, and most hyperparameters of a lattice there
-FEW, NARROW, FINEST = 3, 100, 1
+#: most hyperparameters and unknowns of a fit that "auto" integrates
+FEW, NARROW = 3, 100
 #: most hyperparameters whose curvature is looked for
 CURVED = 8
 #: largest gradient entry of a fit that a search starts with
@@ -234,8 +234,7 @@ class LearningTask(NamedTuple):
         """Maximise or integrate."""
         few, (gradient, gain) = self.cheap and len(space) <= FEW, self.accuracy
         if self.wish.manner == "integrate" or (self.wish.manner == "auto" and few):
-            quick = self.wish.manner == "auto" and len(space) > FINEST
-            method = "composite" if quick else "auto"
+            method = "quick" if self.wish.manner == "auto" else "auto"
             return integrate(
                 space, evaluate, method=method, gradient=gradient, gain=gain, rough=rough, verbose=self.verbose
             )

@@ -37,7 +37,7 @@ START = 0.3
 #: draws of the latents for intervals
 DRAWS = 2000
 #: numbers that are made at a time
-NUMBERS = 2_000_000
+NUMBERS = 2 * 10**6
 CAUTION = (
     "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
 )

@@ -25,7 +25,7 @@ from latlin.potentials.softmax import ClassExpectation, log_sum
 #: steps to the best q(u|f) at most, and the change at which it is found
 STEPS, FOUND = 100, 1e-9
 #: step of the rule over the height t in the smallest sd, its ends in sd, and numbers that are made at a time
-STEP, REACH, NUMBERS = 0.3, 8.5, 2_000_000
+STEP, REACH, NUMBERS = 0.3, 8.5, 2 * 10**6
 #: nodes of a row for one rule; a wider row is integrated by pieces of so many nodes
 MANY, PIECE = 1000, 10
 

@@ -20,6 +20,8 @@ from latlin.numerics.stored import storable
 
 #: entropy by the trapezoidal rule on ±REACH with this many nodes
 REACH, NODES = 16.0, 1601
+#: smallest weight of a part
+LEAST = 1e-300
 #: most that scales of one coordinate may differ, as a logarithm
 SPREAD = 3.0
 
@@ -90,7 +92,8 @@ class GaussianMixture(Base):
         first = np.zeros((len(free), 1))
         made = GaussianMixture.__new__(GaussianMixture)
         scales = np.exp(SPREAD * np.tanh(np.concatenate([first, logs], axis=1) / SPREAD))
-        made._set(Raw(softmax(np.concatenate([first, logits], axis=1), axis=1), np.hstack([first, locs]), scales))
+        weights = np.maximum(softmax(np.concatenate([first, logits], axis=1), axis=1), LEAST)
+        made._set(Raw(weights, np.hstack([first, locs]), scales))
         return made
 
     @classmethod

@@ -32,6 +32,8 @@ CHUNK = 512
 PER_SITE = 60.0
 #: the same per place of derivatives
 PER_PLACE = 8.0
+#: |x| from which e^{−|x|} is nothing beside one; `exp_minus` stops there
+LARGEST = 700.0
 #: (nodes, largest s) of the Gauss–Hermite and of the trapezoid rules
 HERMITE = ((4, 0.09), (6, 0.22), (8, 0.34), (10, 0.44), (12, 0.53), (16, 0.69))
 TRAPEZOID = ((20, 0.82), (24, 1.08), (28, 1.3), (32, 1.53), (36, 1.74), (40, 1.96), (44, 2.18), (48, 2.4))
@@ -101,21 +103,22 @@ def _add_log_sigmoid(
 
 
 def log_sigmoid_derivatives(x: Array) -> tuple[Array, Array, Array, Array]:
-    """ψ = log σ and its three derivatives at the entries of a contiguous vector, from one exponential each.
+    """ψ = log σ and its three derivatives at the entries of an array, from one exponential each.
 
-    >>> [float(part[0]) for part in log_sigmoid_derivatives(np.zeros(1))][1:]
-    [0.5, -0.25, 0.0]
+    >>> [float(part[0].round(12)) for part in log_sigmoid_derivatives(np.array([np.log(3.0)]))][1:]
+    [0.25, -0.1875, 0.09375]
     """
     out = np.empty((4, x.size))
-    share_out(_log_sigmoid_derivatives, x.size, PER_PLACE, x, out)
-    return out[0], out[1], out[2], out[3]
+    share_out(_log_sigmoid_derivatives, x.size, PER_PLACE, np.ascontiguousarray(x).ravel(), out)
+    value, first, second, third = out.reshape(4, *x.shape)
+    return value, first, second, third
 
 
 @njit(cache=True, error_model="numpy", fastmath=FUSED, nogil=True)
 def _log_sigmoid_derivatives(low: int, high: int, x: Array, out: Array) -> None:
     for i in range(low, high):
         t = x[i]
-        e = exp_minus(math.fabs(t))
+        e = exp_minus(math.fabs(t)) if math.fabs(t) < LARGEST else 0.0
         large = 1.0 / (1.0 + e)
         small = e * large
         product = small * large
