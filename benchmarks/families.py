@@ -9,16 +9,26 @@ Run alone it prints, for every family, the processor seconds of every method, be
 ratios of Laplace and Gaussian KL to statsmodels (asked: at most 1.5 and 3) and to glum.
 
     python benchmarks/families.py [--size small] [--only gamma]
+
+With `--classes` it prints instead, for six sets with several classes, the mean log probability of held-out rows and
+the share of them that is right: softmax and multinomial probit, one model for all classes, beside one class against
+the rest by logit and probit. Every method learns its prior scale by evidence. Sets that are files come from the folder
+`--data`.
+
+    python benchmarks/families.py --classes --data FOLDER
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import datasets
 
 from _suite import run_alone
 from _table import environment, table
@@ -28,7 +38,11 @@ from latlin.linear import (
     BayesianBinomialRegression,
     BayesianCountRegression,
     BayesianGammaRegression,
+    BayesianLogisticRegression,
+    BayesianMultinomialProbitRegression,
     BayesianPoissonRegression,
+    BayesianProbitRegression,
+    BayesianSoftmaxRegression,
 )
 
 Array = np.ndarray
@@ -171,12 +185,68 @@ def tasks(size: str) -> list[Task]:
     return found
 
 
+#: of a set with several classes: rows at most, columns beyond which it has that many principal components, the share of
+#: its rows that is held out, and how often
+MOST_ROWS, WIDE, COMPONENTS, HELD_OUT, SPLITS = 300, 13, 8, 0.5, 2
+JOINT: dict[str, Callable[[], Any]] = {
+    "softmax": BayesianSoftmaxRegression,
+    "multinomial probit": BayesianMultinomialProbitRegression,
+    "logit, one against the rest": BayesianLogisticRegression,
+    "probit, one against the rest": BayesianProbitRegression,
+}
+
+
+def class_sets(folder: Path) -> dict[str, tuple[Array, Array]]:
+    """Six sets with three to ten classes: at most some rows, and the leading principal components of wide ones."""
+    loads = {"iris": datasets.load_iris, "wine": datasets.load_wine, "digits": datasets.load_digits}
+    found = {name: load(return_X_y=True) for name, load in loads.items()}
+    for name, column, label in (("oil_flow", "X", "y"), ("mfeat", "kar", "y"), ("breast_tcga", "mrna", "subtype")):
+        if (path := folder / f"{name}.npz").exists():
+            with np.load(path) as stored:
+                found[name] = (stored[column].astype(float), stored[label])
+    return {name: (_leading(X), y) for name, (X, y) in found.items()}
+
+
+def _leading(X: Array) -> Array:
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+    if X.shape[1] <= WIDE:
+        return X
+    u, d, _ = np.linalg.svd(X, full_matrices=False)
+    return np.asarray(u[:, :COMPONENTS] * d[:COMPONENTS])
+
+
+def compare_classes(folder: Path) -> None:
+    """One line per set: for every method the mean log probability of held-out rows and the share that is right."""
+    lines = []
+    for name, (X, y) in class_sets(folder).items():
+        scores: dict[str, list[tuple[float, float]]] = {method: [] for method in JOINT}
+        for seed in range(SPLITS):
+            order = np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS]
+            cut = int(HELD_OUT * len(order))
+            test, train = order[:cut], order[cut:]
+            for method, make in JOINT.items():
+                model = make().fit(X[train], y[train])
+                p = model.predict_proba(X[test])
+                own = p[np.arange(cut), np.searchsorted(model.classes_, y[test])]
+                right = model.classes_[p.argmax(axis=1)] == y[test]
+                scores[method].append((float(np.log(own).mean()), float(right.mean())))
+        means = {method: np.mean(found, axis=0) for method, found in scores.items()}
+        lines.append([name, len(np.unique(y)), *(f"{value:.4f} ({right:.3f})" for value, right in means.values())])
+        print(lines[-1], flush=True)
+    print(table(["set", "classes", *JOINT], lines))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS["full"])
     parser.add_argument("--only", default="", help="families whose name contains this")
+    parser.add_argument("--classes", action="store_true", help="compare several classes at once with one by one")
+    parser.add_argument("--data", type=Path, default=Path(), help="folder of sets that are files")
     options = parser.parse_args()
     print(environment("numba", "statsmodels"))
+    if options.classes:
+        compare_classes(options.data)
+        return
     lines = []
     for family in (name for name in FAMILIES if options.only in name):
         seconds, apart = measure(family, options.rows)

@@ -22,10 +22,11 @@ def data(tmp_path_factory):
     rng = np.random.default_rng(5)
     x, z = rng.standard_normal((2, N))
     mean, years = np.exp(1.0 + 0.5 * x), rng.uniform(0.5, 3.0, N)
-    size = rng.integers(5, 20, N)
+    size, falls = rng.integers(5, 20, N), np.random.default_rng(6).poisson(2.0 * np.sqrt(mean))
     columns = {
         "visits": rng.poisson(mean * years * rng.gamma(1.0, 1.0, N)),
         "cost": mean * rng.gamma(3.0, 1.0 / 3.0, N),
+        "rain": rng.gamma(np.maximum(falls, 1e-12), 0.5 * np.sqrt(mean)) * (falls > 0),
         "share": rng.beta(5.0 / (1.0 + np.exp(-x)), 5.0 / (1.0 + np.exp(x))),
         "wins": rng.binomial(size, 1.0 / (1.0 + np.exp(-x))),
         "weeks": mean * rng.weibull(1.5, N),
@@ -34,7 +35,7 @@ def data(tmp_path_factory):
     beside = {"visits": {"years": years}, "wins": {"games": size}, "weeks": {"seen": (rng.random(N) < 0.7).astype(int)}}
     for name, values in columns.items():
         table = pandas.DataFrame({"x": x, "z": z, name: values, **beside.get(name, {})})
-        table.to_csv(folder / f"{name}.csv", index=False)
+        (table.head(60) if name == "rain" else table).to_csv(folder / f"{name}.csv", index=False)
     return folder
 
 
@@ -77,6 +78,7 @@ OTHERS = {
         "hurdle-negative-binomial",
     ),
     "cost": ("inverse-gaussian", "log-normal", "robust"),
+    "rain": ("tweedie",),
     "weeks": ("exponential", "log-logistic"),
     "wins": ("beta-binomial",),
 }

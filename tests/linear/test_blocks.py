@@ -317,7 +317,7 @@ def test_bad_options_are_refused_by_name():
         BayesianLogisticRegression().fit(X, Y["word"], checkpoint="somewhere")
     with pytest.raises(ValueError, match="y must be numeric"):
         BayesianLinearRegression().fit(blocks)
-    with pytest.raises(ValueError, match="y must not be negative"):
+    with pytest.raises(ValueError, match="y must hold numbers of at least zero"):
         BayesianPoissonRegression(prior_scale=1.0).fit(LocalBlocks.of(X, Y["number"] - 9.0))
     with pytest.raises(ValueError, match="y was given beside X"):
         BayesianLogisticRegression().fit(blocks, Y["word"])

@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 from sklearn.base import clone
 
 import latlin
@@ -297,3 +298,17 @@ def test_a_spike_and_a_slab_part_the_coefficients():
     assert 0.02 < model.prior_probability_ < 0.6
     with pytest.raises(ValueError, match="spike-and-slab"):
         SparseRegression().fit(Z, y).inclusion_probabilities()
+
+
+def test_shares_that_hardly_vary_converge():
+    """A large precision: differences of gamma functions have no digits left there."""
+    rng = np.random.default_rng(2)
+    X = rng.random((10, 20))
+    y = expit(1.5 * np.tanh(rng.integers(0, 3, 10))).repeat(3)
+    model = BayesianBetaRegression(precision=3e5, prior_scale=0.15).fit(X.repeat(3, axis=0), y)
+    assert model.converged_
+
+
+def test_negative_counts_are_told_with_their_rows():
+    with pytest.raises(ValueError, match=r"y must hold numbers of at least zero, got -1 at site 2 \(2 of 6 sites\)"):
+        BayesianCountRegression().fit(np.arange(6.0)[:, None], [1, 2, -1, 3, -2, 0])

@@ -120,3 +120,10 @@ def test_two_classes_draws_and_refusals(kind) -> None:
     with pytest.raises(ValueError, match="2 classes with 2501 coefficients each are 5002"):
         kind(prior_scale=1.0).fit(np.tile(rows, (1, 1250)), label)
     assert model.posterior_[0].diagnose(n=200, random_state=0).verdict != "accurate"
+
+
+def test_wide_priors_on_nearly_separable_classes_converge() -> None:
+    rows, label = load_iris(return_X_y=True)
+    model = BayesianSoftmaxRegression(prior_scale=9.0).fit(rows, label)
+    assert model.converged_
+    assert model.n_iter_ < 200

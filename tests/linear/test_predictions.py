@@ -234,7 +234,7 @@ def test_bad_data_get_a_sentence():
         BayesianLinearRegression().fit(X, Y["numbers"], sample_weight=-np.ones(len(X)))
     with pytest.raises(ValueError, match="offset must be finite"):
         BayesianLinearRegression().fit(X, Y["numbers"], offset=np.full(len(X), np.nan))
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="must hold numbers of at least zero"):
         BayesianPoissonRegression().fit(X, -1.0 - Y["counts"])
     with pytest.raises(ValueError, match="NaN"):
         BayesianLinearRegression().fit(np.where(X > 5.0, np.nan, X), Y["numbers"])

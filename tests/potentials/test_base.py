@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import simpson
-from scipy.special import polygamma
+from scipy.special import gammainc, polygamma
 
 from latlin.numerics.differences import three_derivatives
+from latlin.numerics.quadrature import trapezoid
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials import (
     AsymmetricLaplace,
@@ -49,6 +51,7 @@ from latlin.potentials import (
     Weibull,
     ZeroInflated,
 )
+from latlin.potentials.averaged import AveragedPredictive
 
 BLOCKS = {
     "logit": Logit([1, 0, 1, 1]),
@@ -431,6 +434,55 @@ def test_an_amount_of_nothing_has_a_mass():
     np.testing.assert_allclose(predictive.cdf(0.0), np.exp(-2.0), rtol=1e-6)
     assert predictive.quantile(0.1)[0] == 0.0
     assert predictive.quantile(0.2)[0] > 0.0
+
+
+@pytest.mark.parametrize("precision", [0.02, 5.0, 40.0, 1e6])
+@pytest.mark.parametrize("y", [1e-9, 0.03, 0.5, 0.9])
+def test_beta_densities_keep_their_digits(y: float, precision: float):
+    odds = float(np.log(y) - np.log1p(-y))
+    x = odds + np.array([-30.0, -1.0, -1e-3, 1e-3, 2.0, 25.0])
+    block = Beta(np.full(x.size, y), precision)
+    with mpmath.workdps(40):
+        want = np.array([float(_log_beta(mpmath.mpf(at), mpmath.mpf(y), mpmath.mpf(precision))) for at in x])
+    value, first, second = block._expansion(x)
+    for found in (block.log_density(x), value, block.expected_log(x, np.full(x.size, 1e-20)).value):
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-11)
+    slope, bend, _ = block.derivatives(x)
+    np.testing.assert_allclose(first, slope, rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(second, bend, rtol=1e-9, atol=1e-8)
+
+
+def _log_beta(x: mpmath.mpf, y: mpmath.mpf, s: mpmath.mpf) -> mpmath.mpf:
+    a, b = s / (1 + mpmath.exp(-x)), s / (1 + mpmath.exp(x))
+    gammas = mpmath.loggamma(s) - mpmath.loggamma(a) - mpmath.loggamma(b)
+    return gammas + (a - 1) * mpmath.log(y) + (b - 1) * mpmath.log(1 - y)
+
+
+@pytest.mark.parametrize(("power", "dispersion"), [(1.05, 0.3), (1.5, 0.02), (1.5, 1.0), (1.8, 0.3), (1.97, 0.05)])
+def test_distribution_functions_of_sums_of_gammas_are_right(power: float, dispersion: float):
+    m, sd = np.array([-0.5, 0.4, 1.5]), np.array([1e-6, 0.1, 0.6])
+    y = np.exp(m) * [0.5, 0.9, 1.6]
+    found = Tweedie(y, power, dispersion).predictive(m, sd**2).cdf(y)
+    # every number of parts, on a fine grid of x
+    z, w = trapezoid(160, 9.0)
+    x = m + sd * z[:, None]
+    rate = np.exp((2 - power) * x) / (dispersion * (2 - power))
+    shape, scale = (2 - power) / (power - 1), dispersion * (power - 1) * np.exp((power - 1) * x)
+    total = np.exp(-rate)
+    for j in range(1, int(rate.max() + 12 * np.sqrt(rate.max()) + 30)):
+        total = total + stats.poisson.pmf(j, rate) * gammainc(j * shape, y / scale)
+    np.testing.assert_allclose(found, w @ total, atol=1e-9)
+
+
+def test_an_average_of_amounts_keeps_its_mass_at_zero():
+    parts = [Tweedie(0.0, 1.5, size).predictive([0.0], [1e-4]) for size in (1.0, 2.0)]
+    average = AveragedPredictive(np.array([0.5, 0.5]), parts)
+    none = average.cdf([0.0])[0]
+    level = 0.5 * (none + parts[0].cdf([0.0])[0])
+    assert parts[0].quantile([level])[0] > 0.0
+    assert average.quantile([level])[0] == 0.0
+    above = average.quantile([none + 0.1])
+    np.testing.assert_allclose(average.cdf(above), none + 0.1, rtol=1e-9)
 
 
 def test_a_coefficient_is_the_spikes_or_the_slabs():

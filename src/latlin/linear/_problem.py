@@ -27,7 +27,7 @@ from latlin.linear._priors import CoefficientPrior
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import finite
+from latlin.potentials.checks import finite, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
 from latlin.potentials.poisson import Poisson
 
@@ -79,8 +79,7 @@ class PoissonRate(Poisson):
 
     def __init__(self, y: ArrayLike) -> None:
         values = finite("y", y)
-        if np.any(values < 0):
-            raise ValueError(f"y must not be negative, got {values.min():g}")
+        refuse("y", values, values < 0, "numbers of at least zero")
         self._store(y=values)
 
 

@@ -16,7 +16,7 @@ STEPS, NEAR = 100, 1e-12
 def invert(
     cdf: Callable[[Array], Array], pdf: Callable[[Array], Array], q: ArrayLike, low: Array, high: Array
 ) -> Array:
-    """x with cdf(x) = q: Newton's method, kept in the bracket by bisection.
+    """x with cdf(x) = q: Newton's method, kept in the bracket by bisection; the lower end where it has q and more.
 
     Examples
     --------
@@ -25,7 +25,8 @@ def invert(
     """
     low, high = np.array(low, float), np.array(high, float)
     q = np.broadcast_to(np.asarray(q, float), low.shape)
-    x = 0.5 * (low + high)
+    # such as zero, where amounts have a mass
+    x = np.where(at_end := cdf(low) >= q, low, 0.5 * (low + high))
     for _ in range(STEPS):
         excess = cdf(x) - q
         low, high = np.where(excess < 0.0, x, low), np.where(excess < 0.0, high, x)
@@ -33,7 +34,7 @@ def invert(
             new = x - excess / pdf(x)
         new = np.where((new > low) & (new < high), new, 0.5 * (low + high))
         # no nearer than the distribution function is accurate
-        there = np.abs(excess) <= NEAR
+        there = at_end | (np.abs(excess) <= NEAR)
         new = np.where(there, x, new)
         if np.all(there | (np.abs(new - x) <= NEAR * (np.abs(x) + high - low))):
             break

@@ -204,3 +204,16 @@ def log1mexp(x: ArrayLike) -> Array:
                 np.log1p(-np.exp(-np.where(small, 1.0, x))),
             )
         )
+
+
+def stirling_rest(z: Array, log_z: Array) -> Array:
+    """R(z) = log Γ(z) − (z − ½) log z + z − ½ log 2π, z > 0; its series where the terms of that are large.
+
+    >>> round(float(stirling_rest(np.array(1e6), np.log(1e6)) * 12e6), 9)
+    1.0
+    """
+    large, small = np.maximum(z, 10.0), np.minimum(z, 10.0)
+    q = 1.0 / (large * large)
+    series = (1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0)))) / large
+    near = special.gammaln(1.0 + small) - (small + 0.5) * np.minimum(log_z, np.log(10.0)) + small - LOG_SQRT_2PI
+    return np.where(z > 10.0, series, near)

@@ -6,13 +6,14 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, digamma, expit, gammaln
+from scipy.special import betainc, digamma, expit
 
-from latlin.numerics.special import log_sigmoid
+from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.special import log_sigmoid, stirling_rest
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.checks import fractions, positive
 from latlin.potentials.mean_link import (
-    SHARES,
+    BETA,
     expected_log,
     expected_size_slope,
     gamma_slopes,
@@ -57,10 +58,22 @@ class Beta(Potential):
     def log_density(self, x: ArrayLike) -> Array:
         x = np.asarray(x, dtype=float)
         s, a, b = self.precision, self.precision * expit(x), self.precision * expit(-x)
-        # 1/Γ(a) = a/Γ(1 + a), log a = log s + log σ(x)
-        ends = 2 * np.log(s) + log_sigmoid(x) + log_sigmoid(-x)
-        value = gammaln(s) - gammaln(1 + a) - gammaln(1 + b) + ends
-        return np.asarray(value + (a - 1) * np.log(self.y) + (b - 1) * np.log1p(-self.y))
+        log_p, log_q, d = log_sigmoid(x), log_sigmoid(-x), x - self._log_odds()
+        # KL(μ‖y) from the smaller of y and 1 − y, and log y = log odds + log(1 − y)
+        side = np.where(self.y < 0.5, 1.0, -1.0)
+        y, d, odds = np.where(self.y < 0.5, self.y, 1.0 - self.y), side * d, side * self._log_odds()
+        far = d + odds + np.log1p(-y)
+        ratio = np.where(d < 500.0, np.log1p(y * np.expm1(np.minimum(d, 500.0))), far)
+        divergence = s * (expit(side * x) * d - ratio)
+        rest = stirling_rest(a, np.log(s) + log_p) + stirling_rest(b, np.log(s) + log_q)
+        return np.asarray(self._constant() + 0.5 * (log_p + log_q) - divergence - rest)
+
+    def _constant(self) -> Array:
+        """What ψ has besides terms in x: ½ log(s/2π) + R(s) − log y(1 − y)."""
+        s = self.precision
+        return np.asarray(
+            0.5 * (np.log(s) - LOG_2PI) + stirling_rest(s, np.log(s)) - np.log(self.y) - np.log1p(-self.y)
+        )
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         x = np.asarray(x, dtype=float)
@@ -74,20 +87,16 @@ class Beta(Potential):
         return through_mean(x, slopes, one, one)
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
-        from latlin.potentials.kernels.gamma_sites import share_points  # loads the compiler: when first needed
+        from latlin.potentials.kernels.gamma_sites import beta_points  # loads the compiler: when first needed
 
         if x.ndim != 1:
             return super()._expansion(x)
-        constant, *parameters = self._gamma_form()
-        value, first, second = share_points(x, *parameters)
-        return value + constant, first, second
+        value, first, second = beta_points(x, *self._sites())
+        return value + self._constant(), first, second
 
-    def _gamma_form(self) -> tuple[Array, Array, Array, Array, Array]:
-        """What the gamma functions leave of ψ, and the parameters that they take in `mean_link`."""
-        s, none = self.precision, np.full((), -1.0)
-        # (a − 1) log y + (b − 1) log(1 − y) = a·log odds + s·log(1 − y) − log y − log(1 − y)
-        constant = gammaln(s) + 2 * np.log(s) - np.log(self.y) + (s - 1) * np.log1p(-self.y)
-        return np.asarray(constant), s, none, none, self._log_odds()
+    def _sites(self) -> tuple[Array, Array, Array, Array]:
+        """The parameters that the compiled loop takes."""
+        return self.precision, np.log(self.precision), self.y, self._log_odds()
 
     def _parameter_derivative(self, name: str, x: Array) -> Array:
         return self._parameter_slopes(name, x)[0]
@@ -104,16 +113,16 @@ class Beta(Potential):
         return value, one * w, two * w**2 + one * w * (q - p)
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
-        s, parameters = self.precision, self._gamma_form()[1:]
-        found = expected_size_slope(m, v, SHARES, *parameters)
-        return None if found is None else digamma(s) + 2.0 / s + np.log1p(-self.y) + found
+        found = expected_size_slope(m, v, BETA, *self._sites())
+        # d/ds (½ log s + R(s)) = F(s) − log s + 1/s
+        s = self.precision
+        return None if found is None else digamma(s) - np.log(s) + 1.0 / s + found
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.zeros(()), np.ones(())), (self._log_odds(), 1 / np.sqrt(1 + self.precision)))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        constant, *parameters = self._gamma_form()
-        return expected_log(self, m, v, constant, SHARES, *parameters)
+        return expected_log(self, m, v, self._constant(), BETA, *self._sites())
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:
         first, second = self._in_blocks(mean_moments, m, v)

@@ -14,8 +14,8 @@ from latlin.numerics.arrays import Array
 from latlin.potentials import strip
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
 
-#: kinds of arguments of gamma functions: size·σ(±x), or size·e^x
-SHARES, RATES = 0, 1
+#: kinds of arguments of gamma functions: size·σ(±x), size·e^x, or those of a beta density
+SHARES, RATES, BETA = 0, 1, 2
 
 
 def through_mean(x: Array, slopes: tuple[Array, Array, Array], up: Array, down: Array) -> Derivatives:

@@ -6,18 +6,19 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc
+from scipy.special import gammainc, gammaln, xlogy
 
+from latlin.numerics import quadrature
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, log_link_predictive
 from latlin.potentials.predictive import POSITIVE, ContinuousPredictive, Predictive
 from latlin.potentials.ranges import Between, Positive
 
-#: Poisson numbers beyond which the distribution function is no longer summed term by term
-MOST_TERMS = 2000
-
-
+#: nat of a Poisson number's tails that the distribution function leaves out, and most of its terms
+TAIL, MOST_TERMS = 28.0, 2000
+#: standard deviation of x, against the width over which the distribution function bends, up to which few nodes do
+NARROW, NODES = 0.4, 16
 #: sites up to which plain Python sums the series
 FEW = 4
 
@@ -104,20 +105,24 @@ class Tweedie(Potential):
         return np.asarray(scale * rng.standard_gamma(shape * rng.poisson(np.minimum(rate, 1e15))))
 
     def _conditional_cdf(self, x: Array) -> Array:
-        """P(new ≤ y | x) = Σ_j Poisson(j | rate) P(jshape, y/scale)."""
+        """P(new ≤ y | x) = Σ_j Poisson(j | rate) P(j·shape, y/scale), over the j that weigh more than 1e-12.
+
+        Poisson(j)·P is smooth over √(rate/(1 + shape)) numbers j: every h-th, taken h times, has the same sum up to
+        e^{−rate(1 − cos(2π/h))/(1 + shape)}, e^{−32} at the h below, and up to the weight e^{−rate} of its end.
+        """
         rate, shape, scale = self._parts(x)
-        total, weight = np.exp(-rate), np.exp(-rate)
-        most = int(min(MOST_TERMS, np.max(rate + 12 * np.sqrt(rate) + 30)))
-        # sums of more parts than that are normal; those far below the rate weigh nothing
-        log_rate = np.log(np.maximum(rate, 1e-300))
-        log_weight = -rate
-        for j in range(1, most):
-            log_weight = log_weight + log_rate - np.log(j)
-            if np.max(log_weight) < -40 and j > np.max(rate):
-                break
-            weight = np.exp(log_weight)
-            total = total + weight * gammainc(j * shape, self.y / scale)
-        return np.asarray(np.minimum(total, 1.0))
+        rate, shape, z = (part.ravel() for part in np.broadcast_arrays(rate, shape, self.y / scale))
+        stride = np.where(rate > 32.0, np.maximum(1.0, np.floor(0.5 * np.sqrt(rate / (1.0 + shape)))), 1.0)
+        # Bernstein's tails: t² = 2·TAIL·(rate + t/3) above, t² = 2·TAIL·rate below
+        above = TAIL / 3.0 + np.sqrt((TAIL / 3.0) ** 2 + 2.0 * TAIL * rate)
+        first = np.maximum(1.0, np.floor(rate - np.sqrt(2.0 * TAIL * rate)))
+        length = np.minimum(np.ceil((rate + above - first) / stride) + 1, MOST_TERMS).astype(int)
+        start = np.cumsum(length) - length
+        node = np.repeat(np.arange(rate.size), length)
+        j = first[node] + stride[node] * (np.arange(node.size) - start[node])
+        weight = stride[node] * np.exp(xlogy(j, rate[node]) - rate[node] - gammaln(j + 1.0))
+        total = np.add.reduceat(weight * gammainc(j * shape[node], z[node]), start)
+        return np.asarray(np.minimum(np.exp(-rate) + total, 1.0)).reshape(np.broadcast_shapes(x.shape, self.y.shape))
 
 
 class CompoundPredictive(ContinuousPredictive):
@@ -125,6 +130,20 @@ class CompoundPredictive(ContinuousPredictive):
 
     def _inside(self, y: Array) -> NDArray[np.bool_]:
         return y >= 0
+
+    @staticmethod
+    def _cdf_block(block: Tweedie, m: Array, v: Array) -> tuple[Array]:
+        """By Gauss–Hermite nodes where x hardly varies, else by panels."""
+        # the coefficient of variation of y given x = m
+        width = np.minimum(1.0, np.sqrt(block.dispersion) * np.exp(0.5 * (block.power - 2) * np.minimum(m, LOG_MOST)))
+        narrow = np.sqrt(v) <= NARROW * width
+        out, wide = np.empty_like(m), np.flatnonzero(~narrow)
+        if some := np.flatnonzero(narrow).tolist():
+            z, w = quadrature.gauss_hermite(NODES)
+            out[some] = w @ block.select(some)._conditional_cdf(m[some] + np.sqrt(v[some]) * z[:, None])
+        if wide.size:
+            out[wide] = ContinuousPredictive._cdf_block(block.select(wide), m[wide], v[wide])[0]
+        return (out,)
 
     def quantile(self, q: ArrayLike) -> Array:
         none = self.cdf(np.zeros(self._shape))

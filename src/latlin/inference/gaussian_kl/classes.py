@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance
@@ -32,6 +34,8 @@ from latlin.potentials.softmax import ClassExpectation
 NEWTON, NEAR = 30, 0.01
 #: most coefficients of all classes together, whose covariance is one matrix
 MOST = 4000
+#: accelerated steps before L-BFGS is tried, most coefficients for which it is, and steps that it keeps
+PATIENT, FEW, MEMORY = 60, 300, 30
 #: least eigenvalue of the covariance of a class, as a share of the largest one
 LEAST = 1e-10
 
@@ -250,7 +254,7 @@ def fit_coefficients(
     if first is None:
         raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
     bound = replace(bound, unit=cholesky(first.place.precision).factor)
-    ascent = maximise_bound(bound, first, rules, verbose)
+    ascent = _climb(bound, first, rules, verbose)
     place = ascent.state.place
     covariance = cholesky(place.precision).inverse()
     densities = tuple(
@@ -259,6 +263,51 @@ def fit_coefficients(
     )
     square = (place.m**2 + np.diagonal(covariance)).reshape(count, dim).sum(axis=0)
     return ClassesFit(ascent, densities, _stand_ins(bound, place.m, covariance), scale, square)
+
+
+def _climb(
+    bound: ClassesBound, first: Reached[ClassesPlace], rules: Rules, verbose: bool
+) -> Ascent[Reached[ClassesPlace]]:
+    """Accelerated steps; where these crawl, as wide priors on nearly separable classes make them, L-BFGS between."""
+    if len(first.place.m) > FEW or rules.max_iter <= PATIENT:
+        return maximise_bound(bound, first, rules, verbose)
+    begun = maximise_bound(bound, first, replace(rules, max_iter=PATIENT), verbose, warn=False)
+    if begun.converged:
+        return begun
+    jumped = _quasi_newton(bound, begun.state, rules)
+    last = maximise_bound(bound, jumped, replace(rules, max_iter=rules.max_iter - begun.n_iter), verbose)
+    trace = np.concatenate([begun.trace, last.trace])
+    message = f"{last.message}, after {begun.n_iter} accelerated steps and L-BFGS"
+    return replace(last, trace=trace, n_iter=len(trace), message=message)
+
+
+def _quasi_newton(bound: ClassesBound, now: Reached[ClassesPlace], rules: Rules) -> Reached[ClassesPlace]:
+    """Where L-BFGS leads in u and T, T lower triangular: mean m + Cu and covariance (CT)(CT)ᵀ about N(m, CCᵀ)."""
+    place, dim = now.place, len(now.place.m)
+    root = np.linalg.cholesky(cholesky(place.precision).inverse())
+    lower = np.tril_indices(dim)
+    one, best = np.eye(dim), [now]
+
+    def descend(point: Array) -> tuple[float, Array]:
+        triangle = np.zeros((dim, dim))
+        triangle[lower] = point[dim:]
+        spread = root @ triangle
+        if np.any(np.diagonal(triangle) <= 0.0):
+            return np.inf, np.zeros_like(point)
+        inverse = solve_triangular(spread, one, lower=True)
+        precision = inverse.T @ inverse
+        there = bound.at(place.m + root @ point[:dim], np.asfortranarray(precision))
+        if there is None:
+            return np.inf, np.zeros_like(point)
+        best[0] = max(best[0], there, key=lambda found: found.bound)
+        # ∂/∂S = ½(P − P̂), so that ∂/∂T = Cᵀ(P − P̂)CT
+        slope = root.T @ ((precision - symmetrise(np.triu(there.place.precision_hat))) @ spread)
+        return -there.bound, -np.concatenate([root.T @ there.place.slope, slope[lower]])
+
+    start = np.concatenate([np.zeros(dim), one[lower]])
+    options = {"maxcor": MEMORY, "maxiter": rules.max_iter, "ftol": 0.0, "gtol": 1e-5 * rules.gradient_tol}
+    minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
+    return best[0]
 
 
 def up_to_a_shift(covariance: Array, count: int) -> list[Cholesky]:

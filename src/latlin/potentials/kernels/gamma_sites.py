@@ -1,8 +1,14 @@
 """The compiled loop for expectations of ratios of gamma functions: beta, beta-binomial and negative binomial sites.
 
-ψ(x) = Σ over two arguments a of [log Γ(count + a) − log Γ(1 + a) + log a] + slope·a₁, where a₁ = size·σ(x) and a₂ =
-size·σ(−x) (means between zero and one) or a₁ = size·e^x alone (means of counts). All are analytic in |Im x| < π, as
-log σ is, and take its rules.
+Beta-binomial and negative binomial: ψ(x) = Σ over two arguments a of [log Γ(count + a) − log Γ(1 + a) + log a] +
+slope·a₁, where a₁ = size·σ(x) and a₂ = size·σ(−x) (means between zero and one) or a₁ = size·e^x alone (means of
+counts). All are analytic in |Im x| < π, as log σ is, and take its rules.
+
+Beta with a = sμ, b = s(1 − μ), μ = σ(x) and d = x − log odds of y, without differences of large numbers:
+
+    ψ(x) = ½ log μ(1 − μ) − s·KL(μ‖y) − R(a) − R(b) + const,   KL = μd − log(1 + y(e^d − 1)),
+
+R(z) = log Γ(z) − (z − ½) log z + z − ½ log 2π being what Stirling's formula leaves.
 """
 
 from __future__ import annotations
@@ -16,19 +22,19 @@ from scipy.special import digamma, gammaln, zeta
 from latlin.numerics.arrays import Array
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_table
 
-SHARES, RATES = 0, 1
+SHARES, RATES, BETA = 0, 1, 2
 #: how much smaller s has to be for a rule than at logistic sites
 SHRINK = 0.7
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-#: log Γ between 1 and 10 is a polynomial about the middle of every eighth, of this degree
-EIGHTHS, DEGREE, LOW, HIGH = 8.0, 15, 1.0, 10.0
+#: log Γ between 1 and 10 is a polynomial about the middle of so many pieces per unit, of this degree
+PIECES, DEGREE, LOW, HIGH = 32.0, 10, 1.0, 10.0
 
 
 def _taylor_table() -> Array:
     """Coefficients of log Γ about the middles: (log Γ)⁽ⁿ⁾(c)/n! = (−1)ⁿ ζ(n, c)/n from n = 2 on, ζ that of Hurwitz."""
-    centre = LOW + (np.arange(int((HIGH - LOW) * EIGHTHS)) + 0.5) / EIGHTHS
+    centre = LOW + (np.arange(int((HIGH - LOW) * PIECES)) + 0.5) / PIECES
     higher = [(-1.0) ** n * zeta(n, centre) / n for n in range(2, DEGREE + 1)]
     return np.ascontiguousarray(np.stack([gammaln(centre), digamma(centre), *higher], axis=1))
 
@@ -46,8 +52,8 @@ def log_gamma_four(z: float) -> tuple[float, float, float, float]:
         value, first, second, third = value - math.log(z), first - r, second + r * r, third - 2.0 * r * r * r
         z += 1.0
     if z < HIGH:
-        place = int((z - LOW) * EIGHTHS)
-        x = z - (LOW + (place + 0.5) / EIGHTHS)
+        place = int((z - LOW) * PIECES)
+        x = z - (LOW + (place + 0.5) / PIECES)
         f, g, h, k = _TAYLOR[place, DEGREE], 0.0, 0.0, 0.0
         for n in range(DEGREE - 1, -1, -1):
             # Horner's rule for f, f′, f″/2 and f‴/6
@@ -113,17 +119,65 @@ def _share_site(x: float, size: float, up: float, down: float, slope: float) -> 
     return value + log_ends, first * w + log_slope, second * w * w + first * w * (q - p) + log_bend, by_size
 
 
+@njit(cache=True, error_model="numpy")
+def _stirling_rest(z: float, log_z: float) -> tuple[float, float, float]:
+    """R(z), zR′(z) and z²R″(z)."""
+    if z >= HIGH:
+        r = 1.0 / z
+        q = r * r
+        value = 1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0)))
+        lines = 1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q * (1 / 132.0 - q * 691 / 32760.0))))
+        bends = 1 / 6.0 - q * (1 / 30.0 - q * (1 / 42.0 - q * (1 / 30.0 - q * (5 / 66.0 - q * 691 / 2730.0))))
+        return r * value, -r * lines, r * bends
+    # log Γ(z) = log Γ(1 + z) − log z
+    above = z if z >= LOW else z + 1.0
+    place = int((above - LOW) * PIECES)
+    x = above - (LOW + (place + 0.5) / PIECES)
+    f, g, h = _TAYLOR[place, DEGREE], 0.0, 0.0
+    for n in range(DEGREE - 1, -1, -1):
+        h = h * x + g
+        g = g * x + f
+        f = f * x + _TAYLOR[place, n]
+    shift = 0.0 if z >= LOW else 1.0
+    value = f - shift * log_z - (z - 0.5) * log_z + z - _HALF_LOG_2PI
+    return value, z * (g - log_z) + 0.5 - shift, 2.0 * z * z * h - z - 0.5 + shift
+
+
+@njit(cache=True, error_model="numpy")
+def _divergence(p: float, y: float, d: float, odds: float) -> float:
+    """KL(p‖y) for y up to one half; log y = odds + log(1 − y)."""
+    return p * d - (math.log1p(y * math.expm1(d)) if d < 500.0 else d + odds + math.log1p(-y))
+
+
+@njit(cache=True, error_model="numpy")
+def _beta_site(x: float, size: float, log_size: float, y: float, odds: float) -> tuple[float, float, float, float]:
+    """ψ, ψ′, ψ″ and ∂ψ/∂size but for their constants, for a mean σ(x) and a share y."""
+    e = math.exp(-math.fabs(x))
+    small, large, line = e / (1.0 + e), 1.0 / (1.0 + e), math.log1p(e)
+    p, q = (large, small) if x > 0.0 else (small, large)
+    log_p, log_q = min(x, 0.0) - line, min(-x, 0.0) - line
+    d, w = x - odds, p * q
+    divergence = _divergence(p, y, d, odds) if y < 0.5 else _divergence(q, 1.0 - y, -d, -odds)
+    f, f1, f2 = _stirling_rest(size * p, log_size + log_p)
+    g, g1, g2 = _stirling_rest(size * q, log_size + log_q)
+    value = 0.5 * (log_p + log_q) - size * divergence - f - g
+    # a′ = aq, b′ = −bp
+    first = 0.5 * (q - p) - size * w * d - q * f1 + p * g1
+    second = -w - size * w * (1.0 + (q - p) * d) - (q - p) * (q * f1 - p * g1) - q * q * f2 - p * p * g2
+    return value, first, second, -divergence - (f1 + g1) / size
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
-def _share_points(x: Array, sites: Array, out: Array) -> None:
+def _beta_points(x: Array, sites: Array, out: Array) -> None:
     for i in range(x.size):
-        found = _share_site(x[i], sites[i, 0], sites[i, 1], sites[i, 2], sites[i, 3])
+        found = _beta_site(x[i], sites[i, 0], sites[i, 1], sites[i, 2], sites[i, 3])
         out[0, i], out[1, i], out[2, i] = found[0], found[1], found[2]
 
 
-def share_points(x: Array, *parameters: Array) -> Array:
-    """ψ, ψ′ and ψ″ at points x of shape (sites,), for the parameters of SHARES."""
+def beta_points(x: Array, *parameters: Array) -> Array:
+    """ψ, ψ′ and ψ″ at points x of shape (sites,), for the parameters of BETA."""
     out, sites = np.empty((3, x.size)), _one_row_per_site(x, parameters)
-    _share_points(np.ascontiguousarray(x), sites, out)
+    _beta_points(np.ascontiguousarray(x), sites, out)
     return out
 
 
@@ -156,6 +210,8 @@ def _expected(kind: int, m: Array, s: Array, sites: Array, rules: Rules, n_rules
             x, w = m[i] + s[i] * rules.nodes[k], rules.weights[k]
             if kind == SHARES:
                 f, g, h, d = _share_site(x, sites[i, 0], sites[i, 1], sites[i, 2], sites[i, 3])
+            elif kind == BETA:
+                f, g, h, d = _beta_site(x, sites[i, 0], sites[i, 1], sites[i, 2], sites[i, 3])
             else:
                 f, g, h, d = _rate_site(x, sites[i, 0], sites[i, 1])
             value += w * f
@@ -172,6 +228,7 @@ def expected_gamma_ratios(kind: int, m: Array, v: Array, *parameters: Array) -> 
     Parameters
     ----------
     kind : int
-        SHARES with the parameters size, up, down and slope (counts of −1: no numerator), or RATES with size and count.
+        SHARES with the parameters size, up, down and slope, RATES with size and count, or BETA with size, log size, y
+        and the log odds of y.
     """
     return _expected(kind, m, np.sqrt(v), _one_row_per_site(m, parameters), rule_table(), len(HERMITE) + len(TRAPEZOID))
