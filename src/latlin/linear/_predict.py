@@ -18,6 +18,7 @@ from latlin.densities.density import NormalMarginals
 from latlin.densities.mixture import Mixture, MixtureMarginals
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import number
 from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian
@@ -180,5 +181,5 @@ def levels(name: str, values: ArrayLike) -> Array:
 
 def tails(coverage: float) -> Array:
     """The two quantiles of a central interval."""
-    (share,) = levels("coverage", coverage)
+    share = number("coverage", coverage, above=0.0, below=1.0)
     return np.array([0.5 - 0.5 * share, 0.5 + 0.5 * share])
