@@ -115,7 +115,7 @@ def log_sigmoid_derivatives(x: Array) -> tuple[Array, Array, Array, Array]:
 def _log_sigmoid_derivatives(low: int, high: int, x: Array, out: Array) -> None:
     for i in range(low, high):
         t = x[i]
-        e = exp_minus(math.fabs(t))
+        e = exp_minus(math.fabs(t)) if math.fabs(t) < 700.0 else 0.0
         large = 1.0 / (1.0 + e)
         small = e * large
         product = small * large
