@@ -18,7 +18,6 @@ from latlin.densities.density import NormalMarginals
 from latlin.densities.mixture import Mixture, MixtureMarginals
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import number
 from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian
@@ -181,5 +180,7 @@ def levels(name: str, values: ArrayLike) -> Array:
 
 def tails(coverage: float) -> Array:
     """The two quantiles of a central interval."""
-    share = number("coverage", coverage, above=0.0, below=1.0)
+    if np.size(coverage) != 1:
+        raise ValueError(f"coverage must be one probability, got {coverage!r:.80}")
+    (share,) = levels("coverage", coverage)
     return np.array([0.5 - 0.5 * share, 0.5 + 0.5 * share])
