@@ -32,6 +32,9 @@ from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_
 
 X = np.random.default_rng(0).standard_normal((12, 3))
 Y = X.sum(axis=1)
+COUNTS = np.round(np.abs(Y))
+SHARES = (1.0 + COUNTS) / 9.0
+TABLE = {"y": Y, "x": X[:, 0], "g": np.resize(["a", "b", "c"], 12)}
 MODEL = LatentLinearModel([GaussianFactor(dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
 ENGINES = [
     "GaussianKL",
@@ -46,9 +49,20 @@ ENGINES = [
 ESTIMATORS = {
     linear.BayesianLinearRegression: Y,
     linear.BayesianLogisticRegression: Y > 0,
+    linear.BayesianProbitRegression: Y > 0,
     linear.BayesianOrdinalRegression: Y > 0,
+    linear.BayesianSoftmaxRegression: Y > 0,
+    linear.BayesianMultinomialProbitRegression: Y > 0,
     linear.SparseRegression: Y,
     linear.RobustRegression: Y,
+    linear.BayesianQuantileRegression: Y,
+    linear.BayesianPoissonRegression: COUNTS,
+    linear.BayesianCountRegression: COUNTS,
+    linear.BayesianBinomialRegression: COUNTS,
+    linear.BayesianGammaRegression: 1.0 + COUNTS,
+    linear.BayesianBetaRegression: SHARES,
+    linear.BayesianSurvivalRegression: 1.0 + COUNTS,
+    AdditiveModel: None,
     GaussianProcessRegressor: Y,
     GaussianProcessClassifier: Y > 0,
     BayesianGaussianMixture: None,
@@ -59,6 +73,9 @@ ESTIMATORS = {
     MixedFactorAnalysis: None,
     NoisyICA: None,
 }
+#: what these cannot do without
+NEEDED = {AdditiveModel: {"formula": "y ~ x"}}
+FIT_WITH = {linear.BayesianBinomialRegression: {"trials": np.full(12, 9.0)}}
 BAD = {"a text": "a", "a list": [], "an object": object(), "nothing": None, "no number": float("nan"), "less": -1}
 #: whatever is true or false
 SWITCHES = {"verbose", "warm_start", "ard", "fit_intercept", "standardise", "optimise_shape", "normalise_y", "rotate"}
@@ -78,9 +95,11 @@ def complaint(cls, options):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = cls(**options)
-            if cls in ESTIMATORS:
-                made.fit(X, ESTIMATORS[cls])
+            made = cls(**NEEDED.get(cls, {}) | options)
+            if cls is AdditiveModel:
+                made.fit(TABLE)
+            elif cls in ESTIMATORS:
+                made.fit(X, ESTIMATORS[cls], **FIT_WITH.get(cls, {}))
             else:
                 infer(MODEL, made)
     except ValueError as error:
@@ -135,7 +154,6 @@ CASES = {
     "integrand": (lambda: quadrature.integrate(3, quadrature.Gaussian(0.0, 1.0), 9), "f must be callable, got 3"),
 }
 
-TABLE = {"y": Y, "x": X[:, 0], "g": np.resize(["a", "b", "c"], 12)}
 DAYS = np.arange("2020-01-01", "2020-01-13", dtype="datetime64[D]")
 
 

@@ -9,7 +9,12 @@ import pytest
 
 import latlin
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, linear, potentials, quadrature
+from latlin.additive import AdditiveModel
+from latlin.diagnostics import calibrate
 from latlin.factor import FactorAnalysis
+from latlin.gp import GaussianProcessRegressor
+from latlin.hyper import Evaluation, Hyperparameter, Space, maximise
+from latlin.mixture import BayesianGaussianMixture
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -35,6 +40,16 @@ def simulate(rng):
 
 def fit(model):
     return infer(model, "laplace")
+
+
+def evaluate(values, before, slopes):
+    return Evaluation(-((values["scale"] - 2.0) ** 2), None, infer(MODEL, "laplace"))
+
+
+TABLE = {"y": Y, "t": X[:, 0], "g": np.resize(["a", "b", "c"], 12), "i": np.arange(12) // 4, "j": np.arange(12) % 4}
+ADDITIVE = AdditiveModel("y ~ s(t, k=5) + (1 | g) + lattice(i, j)", hyperparameters="fixed").fit(TABLE)
+LEARNT = linear.BayesianLinearRegression().fit(X, Y + RNG.standard_normal(12))
+SPACE = Space([Hyperparameter("scale", 1.0)])
 
 
 #: public name → arguments that it takes; those with defaults are spoilt as well
@@ -133,10 +148,36 @@ GOOD = {
     "datasets.load_dataset": {"name": "longley"},
     "datasets.read_table": {"path": "rows.csv"},
     "factor.choose_components": {"estimator": FactorAnalysis(), "X": X, "candidates": [1]},
+    "gp.Inducing": {},
+    "gp.Vecchia": {},
+    "gp.Grid": {},
+    "gp.StateSpace": {},
+    "hyper.Hyperparameter": {"name": "scale", "start": 1.0},
+    "hyper.Space": {"members": SPACE.members},
+    "hyper.averaged_posterior": {"learnt": maximise(SPACE, evaluate)},
+    "hyper.integrate": {"space": SPACE, "evaluate": evaluate},
+    "hyper.maximise": {"space": SPACE, "evaluate": evaluate},
+    "plot.calibration_ranks": {"calibration": calibrate(fit, simulate, n_runs=3, n_draws=9)},
+    "plot.clusters": {"mixture": BayesianGaussianMixture(2, random_state=0).fit(X), "X": X},
+    "plot.curve": {"model": ADDITIVE, "term": "s(t)"},
+    "plot.densities": {"model": LEARNT},
+    "plot.evidence": {"values": [1.0, 2.0], "log_evidence": [-3.0, -2.0]},
+    "plot.field": {"model": ADDITIVE, "term": "lattice(i, j)"},
+    "plot.forest": {"coefficients": LEARNT},
+    "plot.intervals": {"y": [0.0, 1.0], "interval": [[-1.0, 1.0], [0.0, 2.0]]},
+    "plot.ladder": {"comparison": latlin.compare(MODEL, ("laplace", "gkl"))},
+    "plot.loadings": {"model": FactorAnalysis(1, noise="isotropic").fit(X)},
+    "plot.marginals": {"posterior": infer(MODEL, "laplace")},
+    "plot.pit": {"residuals": Y},
+    "plot.process": {"model": GaussianProcessRegressor(optimizer=None).fit(X, Y), "X": X},
+    "plot.reliability": {"happened": [0, 1, 1], "probability": [0.1, 0.6, 0.9]},
+    "plot.shrinkage": {"model": ADDITIVE, "group": "g", "raw": [0.0, 1.0, 2.0]},
+    "plot.trace": {"fitted": infer(MODEL, "gkl")},
     "report.assess": {"estimator": linear.BayesianLinearRegression(), "X": X, "y": Y, "folds": 2},
 }
 #: whatever is true or false
 SWITCHES = {"verbose", "diagnose", "log_concave", "super_gaussian", "smooth", "cyclic", "intercept", "correlated"}
+SWITCHES |= {"noise", "sort", "logarithmic", "curvature", "normalised", "label"}
 SWITCHES |= {"centred", "labels_first", "noisy", "normalise_prior", "advance"}
 
 

@@ -5,8 +5,8 @@
 
 Every model has one to two dimensions, any potential, prior, weights and offsets, rows that are dense, sparse, an
 operator or in blocks, and is given to one engine with one covariance. Sites may have an extra variance, sparse priors a
-constraint, and responses be several classes of one softmax. A refusal must be a ValueError in words. What is
-fitted must hold all of:
+constraint. Every twentieth model is one of several classes, by softmax or multinomial probit, with one or two numbers
+up to a shift of all classes. A refusal must be a ValueError in words. What is fitted must hold all of:
 
 - a lower bound is at most log Z, the integral over a grid; exact evidence is log Z;
 - no perturbation raises a bound that has converged (full and diagonal Gaussian KL);
@@ -31,9 +31,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
+from scipy.special import log_ndtr, logsumexp
 
 import latlin
-from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, covariances, engines, infer, potentials
+from latlin import (
+    Constraint,
+    GaussianFactor,
+    LatentLinearModel,
+    SiteFactor,
+    covariances,
+    engines,
+    infer,
+    linear,
+    potentials,
+)
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.distributed.checkpoints import digest_of
 from latlin.inference.blocks import BlockModel, Observed
@@ -423,8 +434,115 @@ def check_files(case: Case, post: Any, folder: Path, rng: np.random.Generator) -
     return f"checkpoint refused for another {name}"
 
 
+@dataclass(frozen=True)
+class Classes:
+    """What a random model of several classes is made of."""
+
+    link: str
+    kind: str
+    rows: Array
+    label: Array
+    scale: float
+    weight: Array | None
+    offset: Array | None
+
+    @property
+    def count(self) -> int:
+        return int(self.label.max()) + 1
+
+    def fit(self) -> Any:
+        """The estimator; a refusal is none that is allowed."""
+        cls = linear.BayesianSoftmaxRegression if self.link == "softmax" else linear.BayesianMultinomialProbitRegression
+        model = cls(prior_scale=self.scale, fit_intercept=False, standardise=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(KINDS[self.kind](self.rows), self.label, self.weight, offset=self.offset)
+
+    def log_integral(self) -> float:
+        """log p(y) by a sum over a grid in the contrasts of the classes, under N(0, scale²) as the coefficients are."""
+        dim, size = self.rows.shape[1], self.rows.shape[1] * (self.count - 1)
+        axis = np.linspace(-9.0, 9.0, 20001 if size == 1 else 451)
+        z = np.stack(np.meshgrid(*[axis] * size, indexing="ij"), axis=-1).reshape(-1, size)
+        # the columns of an orthonormal basis of the vectors that add up to zero
+        contrasts = np.linalg.svd(np.ones((1, self.count)))[2][1:].T
+        w = self.scale * np.einsum("sdc,kc->sdk", z.reshape(-1, dim, self.count - 1), contrasts)
+        logs = -0.5 * np.sum(z**2, axis=1)
+        for i, (row, label) in enumerate(zip(self.rows, self.label, strict=True)):
+            f = np.einsum("d,sdk->sk", row, w) + (0.0 if self.offset is None else self.offset[i])
+            logs += (1.0 if self.weight is None else self.weight[i]) * LINKS[self.link](f, int(label))
+        cell = size * (np.log(axis[1] - axis[0]) - 0.5 * np.log(2.0 * np.pi))
+        return float(logsumexp(logs) + cell)
+
+
+def _log_softmax(f: Array, label: int) -> Array:
+    return np.asarray(f[:, label] - logsumexp(f, axis=1))
+
+
+def _log_multinomial_probit(f: Array, label: int) -> Array:
+    """log ∫ N(e | 0, 1) Π_k Φ(f_y − f_k + e) de."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+    others = np.delete(np.arange(f.shape[1]), label)
+    terms = [
+        np.log(weight) + np.sum(log_ndtr(f[:, [label]] - f[:, others] + node), axis=1)
+        for node, weight in zip(nodes, weights, strict=True)
+    ]
+    return np.asarray(logsumexp(terms, axis=0) - 0.5 * np.log(2.0 * np.pi))
+
+
+LINKS: dict[str, Callable[[Array, int], Array]] = {
+    "softmax": _log_softmax,
+    "multinomial probit": _log_multinomial_probit,
+}
+
+
+def draw_classes(seed: int) -> Classes:
+    """A random case of several classes."""
+    rng = np.random.default_rng([seed, 2])
+    dim, count = ((1, 2), (2, 2), (1, 3))[rng.integers(3)]
+    n = int(rng.integers(count, 7))
+    return Classes(
+        str(rng.choice(list(LINKS))),
+        str(rng.choice(["dense", "sparse"])),
+        10.0 ** rng.uniform(-1, 0.5) * rng.standard_normal((n, dim)),
+        rng.permutation(np.arange(n) % count),
+        10.0 ** rng.uniform(-1, 0.5),
+        rng.integers(1, 3, n).astype(float) if rng.random() < 0.3 else None,
+        rng.standard_normal((n, count)) if rng.random() < 0.3 else None,
+    )
+
+
+def check_classes(seed: int, folder: Path) -> list[str]:
+    """One model of several classes; how it went."""
+    case, rng = draw_classes(seed), np.random.default_rng([seed, 1])
+    model = case.fit()
+    bound, truth = model.log_evidence_, case.log_integral()
+    assert bound <= truth + SLACK * (1.0 + abs(truth)), f"bound {bound} above log Z {truth}"
+    order = rng.permutation(len(case.label))
+    weight, offset = (None if part is None else part[order] for part in (case.weight, case.offset))
+    # the classes in reverse
+    again = replace(
+        case,
+        kind="dense",
+        rows=case.rows[order],
+        label=case.count - 1 - case.label[order],
+        weight=weight,
+        offset=None if offset is None else offset[:, ::-1],
+    ).fit()
+    converged = all(post.converged for post in (*model.posterior_, *again.posterior_))
+    if converged:
+        same = abs(again.log_evidence_ - bound) <= 1e-4 * (1.0 + abs(bound))
+        assert same, f"other rows and labels: {again.log_evidence_} and {bound}"
+    model.save(folder / "classes")
+    share = model.predict_proba(case.rows)
+    assert np.all(np.isfinite(share)), "a probability is not finite"
+    np.testing.assert_array_equal(latlin.load(folder / "classes").predict_proba(case.rows), share)
+    return ["converged" if converged else "not converged", "evidence: lower bound", "several classes"]
+
+
 def check(seed: int, folder: Path) -> list[str]:
     """One model; how it went."""
+    if seed % 20 == 19:
+        return check_classes(seed, folder)
     case, rng = draw(seed), np.random.default_rng([seed, 1])
     post = fit(case)
     if post is None:
@@ -437,6 +555,15 @@ def check(seed: int, folder: Path) -> list[str]:
     return [*went, check_files(case, post, folder, rng)] if seed % 4 == 0 else went
 
 
+def describe(seed: int) -> str:
+    """The kind of a random model."""
+    if seed % 20 == 19:
+        classes = draw_classes(seed)
+        return f"{classes.count} classes by {classes.link}, {classes.kind}"
+    case = draw(seed)
+    return f"{case.family} by {case.engine}, {case.kind}, {case.prior}"
+
+
 def search(count: int, first: int = 0) -> tuple[Counter[str], list[str]]:
     """So many models from a seed on: how they went, and what was false."""
     found: Counter[str] = Counter()
@@ -446,9 +573,8 @@ def search(count: int, first: int = 0) -> tuple[Counter[str], list[str]]:
             try:
                 found.update(check(seed, Path(folder)))
             except Exception as error:
-                case = draw(seed)
                 text = " ".join(f"{type(error).__name__}: {error}".split())
-                failures.append(f"seed {seed}, {case.family} by {case.engine}, {case.kind}, {case.prior}: {text}"[:300])
+                failures.append(f"seed {seed}, {describe(seed)}: {text}"[:300])
     return found, failures
 
 

@@ -13,6 +13,7 @@ three times the size of the file, and eight MiB.
 from __future__ import annotations
 
 import copy
+import shutil
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 import latlin
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, linear, potentials
 from latlin.additive import AdditiveModel
+from latlin.distributed.blocks import LocalBlocks
 from latlin.factor import (
     BinaryFactorAnalysis,
     FactorAnalysis,
@@ -113,6 +115,23 @@ def _resumed_search(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return GaussianProcessRegressor(max_iter=1).fit(X[:9], Y[:9], checkpoint=path)
+
+
+def _grouped(path: Path) -> Any:
+    """The fit of rows in blocks with its first checkpoint at `path`, whose other checkpoints are not kept."""
+    base = path.with_suffix(".climb")
+    first = base.with_name(f"{base.name}.0")
+    for other in path.parent.glob(f"{base.name}.*"):
+        other.unlink()
+    if path.exists():
+        shutil.copy(path, first)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = GroupFactorAnalysis(2, scale="feature", max_iter=30, random_state=0)
+        model.fit(LocalBlocks.of(X, rows=15), groups=["a", "a", "b"], checkpoint=base)
+    if not path.exists():
+        shutil.copy(first, path)
+    return model
 
 
 def _loaded_model(path: Path) -> Any:
@@ -202,6 +221,7 @@ KINDS: dict[str, Kind] = {
     "additive-integrated": _additive("y ~ x + (1 | g)"),
     "command": Kind(Path, lambda model: model.coef_, _loaded_model, _write_by_command),
     "checkpoint": Kind(Path, lambda post: (post.mean, post.variance), _resumed_fit, lambda _, path: _resumed_fit(path)),
+    "group-checkpoint": Kind(Path, lambda model: model.transform(X), _grouped, lambda _, path: _grouped(path)),
     "gp-checkpoint": Kind(Path, lambda model: model.predict(X), _resumed_search, lambda _, path: _resumed_search(path)),
 }
 

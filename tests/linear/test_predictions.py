@@ -8,9 +8,11 @@ from scipy.stats import norm, poisson
 from latlin.linear import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
+    BayesianMultinomialProbitRegression,
     BayesianOrdinalRegression,
     BayesianPoissonRegression,
     BayesianProbitRegression,
+    BayesianSoftmaxRegression,
     RobustRegression,
     SparseRegression,
 )
@@ -249,6 +251,26 @@ def test_numbers_whose_squares_overflow_are_refused(estimator):
             estimator.fit(rows, targets)
     with pytest.raises(ValueError, match="X must hold numbers of at most"):
         estimator.fit(X, y).predict(1e200 * X)
+
+
+@pytest.mark.parametrize("size", [1e18, 1e100])
+@pytest.mark.parametrize(
+    ("kind", "response"),
+    [
+        (BayesianLogisticRegression, "labels"),
+        (BayesianProbitRegression, "labels"),
+        (BayesianSoftmaxRegression, "labels"),
+        (BayesianMultinomialProbitRegression, "labels"),
+        (BayesianOrdinalRegression, "three"),
+    ],
+)
+def test_probabilities_of_huge_rows_are_numbers(kind, response, size):
+    model = kind(prior_scale=1.0).fit(X, Y[response])
+    share = model.predict_proba(size * X)
+    assert np.all((share >= 0.0) & (share <= 1.0))
+    np.testing.assert_allclose(share.sum(axis=1), 1.0, rtol=1e-9)
+    # P(+) is Φ(μ/σ) of a far row, whatever its size
+    np.testing.assert_allclose(model.predict_proba(1e3 * size * X), share, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")

@@ -57,8 +57,9 @@ def test_nor_beside_the_rows(kind, name):
     with pytest.raises(ValueError, match=rf"{name} (has \d+ masked|must hold numbers)"):
         linear.BayesianLinearRegression().fit(X, **given)
     if name == "y":
-        with pytest.raises(ValueError, match=r"y (has \d+ masked|must hold numbers)"):
-            linear.BayesianLogisticRegression().fit(X, values)
+        for kind in (linear.BayesianLogisticRegression, linear.BayesianPoissonRegression):
+            with pytest.raises(ValueError, match=r"y (has \d+ masked|must hold numbers)"):
+                kind().fit(X, values)
 
 
 def test_polars_columns_are_looked_at():

@@ -27,7 +27,7 @@ def test_ellipses_hold_their_share_of_a_cluster(covariance):
     assert Path(edge).contains_points(X[:2000][:, [0, 2]]).mean() == pytest.approx(0.8, abs=0.04)
     with pytest.raises(ValueError, match="two columns below 3"):
         plot.clusters(mixture, X, (0, 5))
-    with pytest.raises(ValueError, match="coverage must lie"):
+    with pytest.raises(ValueError, match="coverage must be a number above 0 and below 1"):
         plot.clusters(mixture, X, coverage=1.5)
 
 

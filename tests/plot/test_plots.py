@@ -140,7 +140,7 @@ def test_ladder(ax, model):
     assert bounds.get_offsets()[:, 0].tolist() == [table[name].log_evidence for name in ("lvb", "gkl")]
     assert approximations.get_offsets()[0, 0] == table["laplace"].log_evidence
     assert ax.lines[0].get_xdata()[0] == table["gkl"].log_evidence
-    with pytest.raises(ValueError, match="at least one engine"):
+    with pytest.raises(ValueError, match="comparison must hold at least one row"):
         plot.ladder([])
 
 

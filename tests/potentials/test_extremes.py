@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import log_ndtr
 
 from latlin import potentials
 from latlin.potentials.checks import UnboundedExpectation
@@ -49,6 +50,21 @@ def test_half_a_gaussian_is_left_of_a_wide_one():
         np.testing.assert_allclose(log_z, np.log(0.5), rtol=1e-10)
         np.testing.assert_allclose(mean, np.sqrt(2 / np.pi) * 1e20, rtol=1e-10)
         np.testing.assert_allclose(variance, (1 - 2 / np.pi) * 1e40, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e9, 1e18, 1e30, 1e60, 1e100, 1e140])
+def test_a_wide_gaussian_sees_a_step(size):
+    """Under N(st, s²) with a large s every class whose end is near zero has probability Φ(±t)."""
+    t, s = np.linspace(-3.0, 3.0, 41), size * np.linspace(0.3, 3.0, 41)
+    for low, high in (
+        (potentials.Logit(0), potentials.Logit(1)),
+        (potentials.Probit(0), potentials.Probit(1)),
+        (potentials.Ordinal(0, [-1.0, 1.0]), potentials.Ordinal(2, [-1.0, 1.0])),
+        (potentials.Ordinal(0, [-1.0, 1.0], link="logit"), potentials.Ordinal(2, [-1.0, 1.0], link="logit")),
+    ):
+        for block, sign in ((low, -1.0), (high, 1.0)):
+            found = block.tilted_moments(s * t, s**2).log_z
+            np.testing.assert_allclose(found, log_ndtr(sign * t), atol=1e-8)
 
 
 def test_lines_and_parabolas_far_out():

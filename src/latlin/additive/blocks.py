@@ -25,6 +25,7 @@ from latlin.distributed.frames import frame_blocks, sampled
 from latlin.inference import blocks as in_blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.engine import Engine
+from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel
@@ -124,7 +125,7 @@ class BlockProblem(AdditiveProblem):
             by_sums = noise_slope(posterior, values[one.name])
         if by_sums is not None:
             return by_sums
-        if posterior.engine not in ("gkl", "exact"):
+        if not isinstance(posterior.evidence_term, ExpectedEvidence):
             return None
         model = posterior.model
         assert isinstance(model, BlockModel)  # made by `model`

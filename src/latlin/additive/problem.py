@@ -21,6 +21,7 @@ from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
+from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
 from latlin.inference.forms.choice import site_form
@@ -234,11 +235,12 @@ class AdditiveProblem:
             return by_sums
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
-        if posterior.engine in ("gkl", "exact"):
+        if isinstance(posterior.evidence_term, ExpectedEvidence):
             sites = self._potential(values)
             slopes = sites.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
             return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)
-        if posterior.engine != "ep" or posterior.sites is None or posterior.power != 1.0:
+        tilted = isinstance(posterior.evidence_term, TiltedEvidence)
+        if not tilted or posterior.sites is None or posterior.power != 1.0:
             return None
         mean, variance, _ = cavities(posterior, self.design, self.mean, self.offset)
         (hyper,) = (hyper for hyper in self.hyperparameters if hyper.name == one.name)

@@ -27,6 +27,8 @@ def averaged_posterior(learnt: Learnt, *, normalised: bool | None = None) -> Pos
         Whether everything integrated over has a density for its prior; what the space says unless given. Otherwise an
         integral has no absolute value, and its evidence is of the kind "none".
     """
+    if not isinstance(learnt, Learnt):
+        raise ValueError(f"learnt must be what maximise or integrate returned, got {learnt!r:.80}")
     parts: list[Posterior] = [component.fit for component in learnt.components]
     middle = int(np.argmax([component.share for component in learnt.components]))
     centre = parts[middle]

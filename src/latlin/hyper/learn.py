@@ -20,7 +20,7 @@ from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of
+from latlin.numerics.options import function, number, one_of
 from latlin.numerics.progress import progress
 
 #: most hyperparameters of a lattice, of a composite design, and of importance sampling
@@ -121,6 +121,7 @@ def maximise(
     verbose : bool
         Show a bar, one step per fit.
     """
+    _check_search(space, evaluate, rough, gradient=gradient, gain=gain, worth=worth)
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
@@ -187,6 +188,7 @@ def integrate(
     verbose : bool
         Show a bar, one step per fit.
     """
+    _check_search(space, evaluate, rough, gradient=gradient, gain=gain, worth=worth)
     quick = method == "quick" and 1 < len(space) <= LATTICE
     chosen = _method("composite" if quick else "auto" if method == "quick" else method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
@@ -205,6 +207,16 @@ def integrate(
             rule = rules.lattice(objective, axes, optimum.point)
     _tell(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
+
+
+def _check_search(space: Any, evaluate: Any, rough: Any, **sizes: Any) -> None:
+    if not isinstance(space, Space):
+        raise ValueError(f"space must be a Space, got {space!r:.80}")
+    function("evaluate", evaluate)
+    if rough is not None:
+        function("rough", rough)
+    for name, size in sizes.items():
+        number(name, size, least=0.0)
 
 
 def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain: float, worth: float) -> Optimum:

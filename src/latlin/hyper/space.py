@@ -16,6 +16,7 @@ import numpy as np
 
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array, listed
 from latlin.numerics.progress import SILENT, Progress
 from latlin.numerics.stored import storable
 from latlin.priors.base import Flat, Prior
@@ -53,6 +54,10 @@ class Hyperparameter:
     def __post_init__(self) -> None:
         if not isinstance(self.prior, Prior):
             raise ValueError(f"prior of {self.name!r} must be one of latlin.priors, got {self.prior!r:.80}")
+        for what in ("support", "bounds"):
+            ends = getattr(self, what)
+            if ends is not None and (np.ndim(ends) != 1 or len(float_array(what, ends)) != 2):
+                raise ValueError(f"{what} of {self.name!r} must be two numbers, got {ends!r:.80}")
         given = self.support or ((0.0, np.inf) if isinstance(self.prior, Flat) else self.prior.support)
         low, high = max(given[0], self.prior.support[0]), min(given[1], self.prior.support[1])
         if not low < high:
@@ -130,10 +135,12 @@ class Space:
     members: Sequence[Hyperparameter]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "members", tuple(self.members))
+        object.__setattr__(self, "members", tuple(listed("members", self.members, "Hyperparameter")))
+        if not all(isinstance(member, Hyperparameter) for member in self.members):
+            raise ValueError(f"members must be a list of Hyperparameter, got {self.members!r:.80}")
         names = [member.name for member in self.members]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"hyperparameters must have different names, and there must be some, got {names}")
+            raise ValueError(f"members must be hyperparameters of different names, and there must be some, got {names}")
 
     def __len__(self) -> int:
         return len(self.members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -251,6 +252,9 @@ def _check_density(density: Any, dim: Any) -> None:
     found = density.project(np.zeros((1, dim)))
     if np.shape(found.mean) != (1,) or np.shape(found.variance) != (1,):
         raise ValueError("a stored density does not answer")
+    # a point has no density, and says so in words; any other error is one of the file
+    with suppress(ValueError, np.linalg.LinAlgError):
+        density.logpdf(density.mean)
 
 
 def _take_apart(posterior: Posterior) -> dict[str, Any]:

@@ -180,5 +180,7 @@ def levels(name: str, values: ArrayLike) -> Array:
 
 def tails(coverage: float) -> Array:
     """The two quantiles of a central interval."""
+    if np.size(coverage) != 1:
+        raise ValueError(f"coverage must be one probability, got {coverage!r:.80}")
     (share,) = levels("coverage", coverage)
     return np.array([0.5 - 0.5 * share, 0.5 + 0.5 * share])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
-from latlin.linear._predict import levels
 from latlin.linear._regression import Regression
+from latlin.numerics.options import number
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 
@@ -109,8 +109,7 @@ class BayesianQuantileRegression(Regression):
         self.noise_scale = noise_scale
 
     def _family(self) -> Family:
-        (share,) = levels("quantile", self.quantile)
-        return FAMILIES["asymmetric-laplace"].fixed(quantile=float(share))
+        return FAMILIES["asymmetric-laplace"].fixed(quantile=number("quantile", self.quantile, above=0.0, below=1.0))
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, "scale": self.noise_scale}

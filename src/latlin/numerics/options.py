@@ -109,6 +109,14 @@ def listed(name: str, value: Any, what: str) -> list[Any]:
     return list(value)
 
 
+def table_rows(name: str, value: Any, keys: Iterable[str]) -> list[Mapping[str, Any]]:
+    """`value`, a table with `rows` or the rows themselves: dicts with these keys."""
+    rows, known = listed(name, getattr(value, "rows", value), "rows"), list(keys)
+    if not rows or not all(isinstance(row, Mapping) and set(known) <= set(row) for row in rows):
+        raise ValueError(f"{name} must hold at least one row with {', '.join(known)}, got {value!r:.80}")
+    return rows
+
+
 def jobs(value: Any) -> int | None:
     """`n_jobs` as joblib counts processes: None, or a whole number other than 0."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value == 0):

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.plot._axes import BLUE, GREY, VERMILION, Axes, given_or_new
+from latlin.numerics.options import one_of
+from latlin.plot._axes import BLUE, GREY, VERMILION, Axes, checked, given_or_new
 
 
+@checked(model="curve")
 def curve(model: Any, term: str, ax: Axes | None = None, *, coverage: float = 0.9, color: str = BLUE) -> Axes:
     """A smooth term, walk or series of an `AdditiveModel`: its mean and a band, on the scale of the linear predictor.
 
@@ -34,6 +36,7 @@ def curve(model: Any, term: str, ax: Axes | None = None, *, coverage: float = 0.
     return ax
 
 
+@checked(model="effects")
 def shrinkage(model: Any, group: str, raw: ArrayLike, ax: Axes | None = None, *, coverage: float = 0.9) -> Axes:
     """Effects of groups beside what each group says alone: the arrows show how far the others pull.
 
@@ -47,7 +50,10 @@ def shrinkage(model: Any, group: str, raw: ArrayLike, ax: Axes | None = None, *,
     ax : matplotlib Axes, optional
     coverage : float
     """
-    table = model.effects(group, coverage=coverage)
+    try:
+        table = model.effects(group, coverage=coverage)
+    except ValueError as error:
+        raise ValueError(f"group must be a group of the model: {error}") from error
     alone = np.asarray(raw, float)
     if alone.shape != (len(table),):
         raise ValueError(f"raw must hold one number for each of the {len(table)} levels, got shape {alone.shape}")
@@ -67,6 +73,7 @@ def shrinkage(model: Any, group: str, raw: ArrayLike, ax: Axes | None = None, *,
     return ax
 
 
+@checked(model="hyperparameters_")
 def densities(model: Any, names: list[str] | None = None, axes: Any = None) -> Any:
     """Posterior densities of hyperparameters that were learnt, one panel each.
 
@@ -92,6 +99,8 @@ def densities(model: Any, names: list[str] | None = None, axes: Any = None) -> A
 
         size = (3.2 * len(chosen), 2.8)
         axes = pyplot.subplots(1, len(chosen), figsize=size, layout="constrained", squeeze=False)[1][0]
+    if np.size(axes) != len(chosen):
+        raise ValueError(f"axes must be one for each of {len(chosen)} hyperparameters, got {np.size(axes)}")
     for ax, name in zip(np.ravel(axes), chosen, strict=True):
         marginal = marginals[name]
         ax.fill_between(marginal.x, marginal.density, color=BLUE, alpha=0.25, lw=0)
@@ -103,6 +112,7 @@ def densities(model: Any, names: list[str] | None = None, axes: Any = None) -> A
     return axes
 
 
+@checked(model="effects")
 def field(
     model: Any,
     term: str,
@@ -125,7 +135,7 @@ def field(
         What the colours show.
     """
     table = model.effects(term)
-    values = table.column(column)
+    values = table.column(one_of("column", column, ("mean", "sd", "low", "high", "p_positive")))
     labels = [name.partition("[")[2].rstrip("]") for name in table.names]
     ax = given_or_new(ax, 5.5, 4.5)
     if places is None:

@@ -11,9 +11,11 @@ from scipy.stats import binom
 
 from latlin.diagnostics.calibration import Calibration
 from latlin.diagnostics.reliability import reliability_curve
-from latlin.plot._axes import BLUE, GREY, Axes, given_or_new
+from latlin.numerics.options import float_array, whole
+from latlin.plot._axes import BLUE, GREY, Axes, checked, given_or_new
 
 
+@checked()
 def reliability(
     happened: ArrayLike,
     probability: ArrayLike,
@@ -54,6 +56,7 @@ def reliability(
 # --- Ranks of the truth among posterior draws: flat when the posteriors are right.
 
 
+@checked(calibration="ranks")
 def calibration_ranks(
     calibration: Calibration,
     parameter: int | str = 0,
@@ -81,7 +84,9 @@ def calibration_ranks(
     """
     if isinstance(parameter, str) and parameter not in calibration.names:
         raise ValueError(f"parameter must be one of {', '.join(calibration.names)}, got {parameter!r}")
-    index = calibration.names.index(parameter) if isinstance(parameter, str) else parameter
+    index = calibration.names.index(parameter) if isinstance(parameter, str) else whole("parameter", parameter)
+    if index >= len(calibration.names):
+        raise ValueError(f"parameter must be below {len(calibration.names)}, got {index}")
     edges = np.ceil(np.linspace(0, calibration.n_draws + 1, bins + 1)) - 0.5
     ranks = calibration.ranks[:, index]
     ax = given_or_new(ax)
@@ -97,6 +102,7 @@ def calibration_ranks(
 # --- Where observations fall in their predicted distributions: flat when the family fits.
 
 
+@checked()
 def pit(residuals: Any, ax: Axes | None = None, *, bins: int = 20, color: str = BLUE) -> Axes:
     """Histogram of probability integral transforms Φ(residual), with the band of 99 % of the bars of a true model.
 
@@ -114,8 +120,8 @@ def pit(residuals: Any, ax: Axes | None = None, *, bins: int = 20, color: str = 
     -------
     matplotlib Axes
     """
-    values = np.asarray(residuals.pit) if hasattr(residuals, "pit") else ndtr(np.asarray(residuals, float))
-    if not len(values):
+    values = np.asarray(residuals.pit) if hasattr(residuals, "pit") else ndtr(float_array("residuals", residuals))
+    if values.ndim != 1 or not len(values):
         raise ValueError("residuals must be of rows, got groups that were left out")
     ax = given_or_new(ax)
     ax.hist(values, np.linspace(0.0, 1.0, bins + 1), color=color, alpha=0.7)

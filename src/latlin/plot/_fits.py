@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.plot._axes import BLUE, GREEN, ORANGE, VERMILION, Axes, given_or_new
+from latlin.numerics.options import float_array, table_rows
+from latlin.plot._axes import BLUE, GREEN, ORANGE, VERMILION, Axes, checked, given_or_new
 
 
+@checked()
 def trace(fitted: Any, ax: Axes | None = None, *, label: str | None = None, color: str = BLUE) -> Axes:
     """The objective against the step.
 
@@ -26,7 +28,7 @@ def trace(fitted: Any, ax: Axes | None = None, *, label: str | None = None, colo
     matplotlib Axes
     """
     values = getattr(fitted, "trace", getattr(fitted, "trace_", fitted))
-    values = np.asarray(values, float)
+    values = float_array("fitted", values)
     if values.ndim != 1 or not values.size:
         raise ValueError(f"fitted must have a trace of at least one number, got shape {values.shape}")
     ax = given_or_new(ax)
@@ -40,6 +42,7 @@ def trace(fitted: Any, ax: Axes | None = None, *, label: str | None = None, colo
 # --- The evidence as a function of a hyperparameter.
 
 
+@checked()
 def evidence(
     values: ArrayLike,
     log_evidence: ArrayLike,
@@ -97,6 +100,7 @@ def evidence(
 MARKS = {"lower bound": (">", BLUE), "exact": ("D", GREEN), "approximation": ("o", ORANGE)}
 
 
+@checked()
 def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
     """Log evidence by engine, in the order of the comparison, the mark by its kind.
 
@@ -110,7 +114,8 @@ def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib Axes
     """
-    rows = [row for row in getattr(comparison, "rows", comparison) if row["kind"] in MARKS]
+    told = table_rows("comparison", comparison, ("engine", "log evidence", "kind"))
+    rows = [row for row in told if row["kind"] in MARKS]
     if not rows:
         raise ValueError("comparison must hold at least one engine with an evidence")
     ax = given_or_new(ax, 6.0, 1.0 + 0.4 * len(rows))

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from latlin.plot._axes import BLUE, GREY, PALETTE, Axes, given_or_new
+from latlin.plot._axes import BLUE, GREY, PALETTE, Axes, checked, given_or_new
 
 
+@checked(mixture="means_")
 def clusters(
     mixture: Any,
     X: ArrayLike,
@@ -39,11 +40,11 @@ def clusters(
     -------
     matplotlib Axes
     """
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage:g}")
     rows, pair = np.asarray(X, float), list(features)
     if len(pair) != 2 or not all(0 <= j < rows.shape[1] for j in pair):
         raise ValueError(f"features must be two columns below {rows.shape[1]}, got {features!r}")
+    if names is not None and len(names) != rows.shape[1]:
+        raise ValueError(f"names must be those of all {rows.shape[1]} features, got {len(names)}")
     label = np.asarray(mixture.predict(rows))
     ax = given_or_new(ax, 5.5, 4.5)
     # a Gaussian in two dimensions has probability 1 − exp(−r²/2) within r standard deviations
@@ -74,6 +75,7 @@ def _full_covariance(mixture: Any, k: int, dim: int) -> Any:
     return own if np.ndim(own) == 2 else np.eye(dim) * own
 
 
+@checked(model="components_")
 def loadings(model: Any, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
     """Loadings of a factor model as a picture: one column per factor, one line per feature, blue for negative ones.
 
@@ -102,6 +104,7 @@ def loadings(model: Any, ax: Axes | None = None, *, names: Sequence[str] | None 
     return ax
 
 
+@checked(model="predict_latent")
 def process(
     model: Any,
     X: ArrayLike,

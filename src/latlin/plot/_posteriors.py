@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.inference.posterior import Posterior
-from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, given_or_new
+from latlin.numerics.options import table_rows
+from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, checked, given_or_new
 
 
+@checked()
 def forest(
     coefficients: Any,
     ax: Axes | None = None,
@@ -64,15 +66,13 @@ def forest(
 
 def _rows(coefficients: Any, coverage: float) -> Sequence[Mapping[str, Any]]:
     table = coefficients.summary(coverage) if hasattr(coefficients, "summary") else coefficients
-    rows = list(getattr(table, "rows", table))
-    if not rows:
-        raise ValueError("coefficients must hold at least one row")
-    return rows
+    return table_rows("coefficients", table, ("name", "mean", "low", "high"))
 
 
 # --- Posterior densities of single coefficients.
 
 
+@checked(posterior="density")
 def marginals(
     posterior: Posterior,
     coordinates: Sequence[int] | None = None,
@@ -103,6 +103,10 @@ def marginals(
     outside = [index for index in chosen if not -len(posterior.mean) <= index < len(posterior.mean)]
     if outside:
         raise ValueError(f"coordinates must be below {len(posterior.mean)}, the length of w, got {outside[0]}")
+    if not chosen:
+        raise ValueError("coordinates must name at least one coordinate of w")
+    if names is not None and len(names) != len(posterior.mean):
+        raise ValueError(f"names must be those of all {len(posterior.mean)} coordinates, got {len(names)}")
     if not np.all(posterior.variance[chosen] > 0.0):
         raise ValueError(f"a {posterior.engine!r} posterior is a point and has no density; choose another engine")
     ax = given_or_new(ax)
@@ -125,6 +129,7 @@ def marginals(
 # --- Predictive intervals beside what was observed.
 
 
+@checked()
 def intervals(
     y: ArrayLike,
     interval: ArrayLike,

@@ -17,6 +17,8 @@ from latlin.potentials.checks import SiteBlock
 #: means and variances (or inverse variances) beyond that size are looked at first
 FAR, LARGE = 1e9, 1e40
 REACH = 10.0
+#: share of a number that a difference from it may lose
+LOST = 4.0 * np.finfo(float).eps
 
 
 def is_extreme(m: Array, v: Array) -> NDArray[np.bool_]:
@@ -85,7 +87,9 @@ def parabola_tilted(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple
 def _is_parabola(block: SiteBlock, m: Array, centre: Array, s: Array, first: Array, second: Array) -> NDArray[np.bool_]:
     """The slope is what a parabola at m would have, at the centre and ten standard deviations to either side."""
     good = np.isfinite(first) & np.isfinite(second)
-    for x in (centre - REACH * s, centre, centre + REACH * s):
+    # a centre far from m is known to the last digit of m only
+    reach = REACH * s + np.where(centre == m, 0.0, LOST * np.abs(m))
+    for x in (centre - reach, centre, centre + reach):
         slope, bend, _ = block.derivatives(x)
         want = first + second * (x - m)
         good &= np.abs(slope - want) <= 1e-11 * np.abs(want) + 1e-300

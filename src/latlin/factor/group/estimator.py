@@ -205,7 +205,10 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         return self
 
     def _after_loading(self) -> None:
+        self.posterior_.check(self.views_)
         self._describe(self.views_)
+        # a file that is not ours may hold numbers that do not go together: they must answer
+        self._predict(self.posterior_.centre[None], slice(None), True)
 
     def _check_options(self) -> None:
         for name, known in (("noise", ("view", "feature")), ("scale", ("view", "feature", "none"))):

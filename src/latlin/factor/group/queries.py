@@ -112,6 +112,17 @@ class GroupPosterior(NamedTuple):
     centre: Array
     scale: Array
 
+    def check(self, views: Views) -> None:
+        """A ValueError where these numbers are none of a fit of such views."""
+        if min(views.sizes) < 1 or views.n_columns != len(self.loading):
+            raise ValueError(f"views of {views.sizes} columns do not add up to {len(self.loading)}")
+        if self.column.dtype.kind not in "iu" or not np.all((self.column >= 0) & (self.column < len(self.basis))):
+            raise ValueError(f"column must hold places of {len(self.basis)} bases, got {self.column!r:.80}")
+        for name in ("precision", "scale"):
+            part = getattr(self, name)
+            if not np.all((part > 0.0) & np.isfinite(part)):
+                raise ValueError(f"{name} must be above 0 and finite")
+
 
 class GroupLatents(NamedTuple):
     """Posterior of the latents: means (n, K), covariances (patterns, K, K), and the pattern of every row."""
