@@ -38,6 +38,7 @@ from latlin.factor import (
     MatrixFactorization,
     MixedFactorAnalysis,
     NoisyICA,
+    TrilinearFactorization,
 )
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Vecchia
 from latlin.mixture import BayesianGaussianMixture
@@ -151,6 +152,7 @@ LINEAR: dict[str, Callable[[], Any]] = {
     "quantile": lambda: linear.BayesianQuantileRegression().fit(X, Y),
     "probit": lambda: linear.BayesianProbitRegression().fit(X, Y > 0),
     "softmax": lambda: linear.BayesianSoftmaxRegression().fit(X, np.digitize(Y, [-0.7, 0.7])),
+    "multinomial-probit": lambda: linear.BayesianMultinomialProbitRegression().fit(X, np.digitize(Y, [-0.7, 0.7])),
     "ordinal": lambda: linear.BayesianOrdinalRegression().fit(X, np.digitize(Y, [-0.7, 0.7])),
     "poisson": lambda: linear.BayesianPoissonRegression().fit(X, COUNTS),
     "count": lambda: linear.BayesianCountRegression().fit(X, COUNTS),
@@ -192,6 +194,10 @@ FACTORS = {
     "matrix": Kind(
         lambda: MatrixFactorization(1, random_state=0, max_iter=50).fit(X),
         lambda model: model.transform(X),
+    ),
+    "trilinear": Kind(
+        lambda: TrilinearFactorization(1, max_iter=20).fit(np.resize(X, (5, 4, 3))),
+        lambda model: model.predict_cells([0, 1], [1, 2], [0, 2]),
     ),
     "mixed": Kind(
         lambda: MixedFactorAnalysis(1, random_state=0, max_iter=50).fit(X),

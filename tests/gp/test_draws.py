@@ -11,7 +11,7 @@ from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Induc
 from latlin.gp.search import evaluations_left
 
 RNG = np.random.default_rng(0)
-X = np.sort(RNG.uniform(-2, 2, (30, 1)), axis=0)
+X = np.linspace(-2, 2, 30)[:, None]
 COUNTS = RNG.poisson(np.exp(np.sin(2 * X[:, 0]) + 1.0)).astype(float)
 THREE = np.digitize(np.sin(2 * X[:, 0]) + 0.3 * RNG.standard_normal(30), [-0.4, 0.4])
 KERNEL = ConstantKernel(1.0) * Matern(1.0, nu=1.5)

@@ -323,7 +323,7 @@ def _check_shapes(template: Any, stored: Any, name: str) -> None:
         shape = expected[part].shape
         if len(shape) == array.ndim <= 2 and shape[:1] == (0,):
             shape = (len(array), *shape[1:])
-            lengths |= {len(array)} if shape[1:] != (0,) else set()
+            lengths |= {len(array)} if len(shape) == 2 and shape[1] else set()
         if array.shape != shape:
             raise ValueError(f"{part} must be an array of numbers of shape {shape}, got one of shape {array.shape}")
     if len(lengths) > 1:

@@ -88,7 +88,7 @@ class WeightedGram:
         """HᵀΓH on the entries, not to be changed: the last one is kept with its weights."""
         known: tuple[Array, Array] | None = vars(self).get("_last")
         if known is None or not np.array_equal(known[0], weights):
-            known = vars(self)["_last"] = (weights, self._total(weights))
+            known = vars(self)["_last"] = (weights.copy(), self._total(weights))
             known[1].setflags(write=False)
         return known[1]
 

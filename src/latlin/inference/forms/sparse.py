@@ -146,7 +146,7 @@ class SparseForm(SiteForm):
             return known[1]
         found = self.precision_with(self.gram.total(gamma))
         if found is not None:
-            vars(self)["_last_precision"] = (gamma, found)
+            vars(self)["_last_precision"] = (gamma.copy(), found)
         return found
 
     def precision_with(self, entries: Array) -> SparsePrecision | None:
