@@ -248,7 +248,7 @@ def test_fits_start_from_the_nearest():
 @pytest.mark.parametrize(
     ("count", "method", "message"),
     [
-        (1, "guess", "method must be one of 'auto', 'lattice', 'composite', 'importance', got 'guess'"),
+        (1, "guess", "method must be one of 'auto', 'quick', 'lattice', 'composite', 'importance', got 'guess'"),
         (4, "lattice", "4 hyperparameters are too many to integrate over by 'lattice', which takes up to 3"),
         (1, "composite", "method 'composite' is for two or more"),
         (61, "auto", "too many to integrate over by 'importance', which takes up to 60"),

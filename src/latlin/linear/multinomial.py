@@ -34,6 +34,8 @@ RULES = Rules(1e-4, 1e-9, 500, monotone=True, remedy="give a smaller prior_scale
 FINE = 1e-8
 #: where the search for the prior scale begins, in its unit: wide priors on separable classes take many steps
 START = 0.3
+#: most that a search for the scale goes beyond the scales it knows, as a logarithm: a fit far out takes minutes
+STRIDE = 2.5
 #: draws of the latents for intervals
 DRAWS = 2000
 #: numbers that are made at a time
@@ -129,15 +131,19 @@ class JointClasses(Classification):
     def _learn(self, problem: LinearProblem, data: Classes, given: dict[str, Any], free: list[str]) -> Learnt:
         """Maximise the evidence in the prior scale."""
         space = Unknowns(problem, given, free, self._wish().priors).space
-        count = problem.design.n_features
+        count, known = problem.design.n_features, list[float]()
 
         def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+            place = float(np.log(values["prior_scale"]))
+            if known and min(abs(place - other) for other in known) > STRIDE:
+                return Evaluation(-np.inf, {"prior_scale": 0.0}, before)
+            known.append(place)
             found = _fitted(self._class_link, problem, data, values, before, False)
             # ∂⟨log N(w|0, s²)⟩/∂s = (⟨w²⟩/s² − 1)/s
             gradient = float(np.sum(found.square[:count] - data.label.shape[1])) / values["prior_scale"]
             return Evaluation(found.ascent.state.bound, {"prior_scale": gradient}, found)
 
-        return maximise(space, evaluate, gradient=1e-2, gain=1e-9, curvature=False, verbose=self.verbose)
+        return maximise(space, evaluate, gradient=1e-4, gain=1e-12, curvature=False, verbose=self.verbose)
 
     def _log_probabilities(self, latents: list[LinearPredictors]) -> Array:
         mean, variance = (np.stack([getattr(at, name) for at in latents], axis=1) for name in ("mean", "variance"))
