@@ -238,8 +238,8 @@ def average(found: Found, space: Space, fitter: Fitter, wanted: Wish, verbose: b
         by_name = {m.name: g / m.slope(t) for m, g, t in zip(space.members, gradient, theta, strict=True)}
         return Evaluation(latent.posterior.log_evidence, by_name, latent)
 
-    # fits of a process are dear: a lattice where a design is unsure is for two hyperparameters
-    method = "auto" if wanted.manner != "auto" or len(space) == 1 else "quick" if len(space) == 2 else "composite"
+    # fits of a process are dear: no lattice of many points where a design is unsure, which is then said
+    method = "composite" if wanted.manner == "auto" and len(space) > 1 else "auto"
     learnt = integrate(space, evaluate, method=method, verbose=verbose)
     parts = tuple(_process(c.values, c.fit, space, found, fitter) for c in learnt.components)
     return AveragedProcess(parts, *_numbers(learnt))

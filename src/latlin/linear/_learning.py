@@ -234,7 +234,8 @@ class LearningTask(NamedTuple):
         """Maximise or integrate."""
         few, (gradient, gain) = self.cheap and len(space) <= FEW, self.accuracy
         if self.wish.manner == "integrate" or (self.wish.manner == "auto" and few):
-            method = "quick" if self.wish.manner == "auto" else "auto"
+            # a lattice of three, where a design is unsure, would be hundreds of fits
+            method = "auto" if self.wish.manner != "auto" else "quick" if len(space) <= 2 else "composite"
             return integrate(
                 space, evaluate, method=method, gradient=gradient, gain=gain, rough=rough, verbose=self.verbose
             )
