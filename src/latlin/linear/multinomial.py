@@ -34,7 +34,7 @@ RULES = Rules(1e-4, 1e-9, 500, monotone=True, remedy="give a smaller prior_scale
 FINE = 1e-8
 #: where the search for the prior scale begins, in its unit: wide priors on separable classes take many steps
 START = 0.3
-#: most that a search for the scale goes beyond the scales it knows, as a logarithm: a fit far out takes minutes
+#: most that a search for the scale goes beyond the scales it knows, as a logarithm: a fit far out took half a minute
 STRIDE = 2.5
 #: draws of the latents for intervals
 DRAWS = 2000
