@@ -38,6 +38,11 @@ class PrecisionCovariance:
     def dim(self) -> int:
         return len(self.precision.factor)
 
+    def check_stored(self) -> None:
+        """Refuse parts of different lengths."""
+        if np.shape(self.whitening.apply(np.zeros(self.dim))) != (self.dim,):
+            raise ValueError(f"the whitening must be of {self.dim} coordinates")
+
     @property
     def log_det(self) -> float:
         return 2.0 * self.whitening.log_det - self.precision.log_det

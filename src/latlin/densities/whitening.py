@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.linalg import check_square
 from latlin.numerics.stored import storable
 
 
@@ -45,6 +46,10 @@ class DiagonalWhitening:
 
     scale: Array
 
+    def check_stored(self) -> None:
+        if self.scale.ndim != 1:
+            raise ValueError(f"scale must be a vector, got an array of shape {self.scale.shape}")
+
     @property
     def log_det(self) -> float:
         return float(np.log(self.scale).sum())
@@ -70,6 +75,9 @@ class CovarianceWhitening:
 
     factor: Array
 
+    def check_stored(self) -> None:
+        check_square("factor", self.factor)
+
     @property
     def log_det(self) -> float:
         return float(np.log(np.abs(np.diagonal(self.factor))).sum())
@@ -93,6 +101,9 @@ class PrecisionWhitening:
     """L = C⁻¹ with C upper triangular, Σ⁻¹ = CᵀC."""
 
     factor: Array
+
+    def check_stored(self) -> None:
+        check_square("factor", self.factor)
 
     @property
     def log_det(self) -> float:

@@ -14,7 +14,7 @@ from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.poisson import Poisson
 from latlin.report.held_out import RunningMoments
 
 
@@ -127,10 +127,7 @@ class Same:
 
 def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
-    if not hasattr(estimator, "family_name"):
+    family = estimator.response_family() if hasattr(estimator, "response_family") else None
+    if family is None or family.link == "identity":
         return Bell.of
-    name = estimator.family_name()
-    if name == "poisson":
-        return MeanRate.of
-    family = FAMILIES.get(name)
-    return Bell.of if family is None or family.link == "identity" else partial(Same, estimator)
+    return MeanRate.of if type(family.template) is Poisson else partial(Same, estimator)
