@@ -18,6 +18,7 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.inference.blocks import BlockModel
 from latlin.inference.model import Model, in_memory
 from latlin.numerics.ascent import Checkpoint
+from latlin.numerics.stored import name_of
 from latlin.potentials.base import Potential
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def fingerprint(model: Model, engine: object) -> str:
         rows = f"{fingerprint(model.own, engine)} {type(model.reading).__name__} {model.signature}"
         return hashlib.sha256(rows.encode()).hexdigest()
     model = in_memory(model)
-    digest = hashlib.sha256(type(engine).__name__.encode())
+    digest = hashlib.sha256(name_of(type(engine)).encode())
     for name, value in sorted(vars(engine).items()):
         if name not in STOPPING:
             digest.update(name.encode())

@@ -39,7 +39,7 @@ class _GammaPrior:
     prior_mean: Array  # (D,)
     prior_strength: float
     prior_dof: float
-    prior_scale: Array  # (D,) or ()
+    prior_scale: Array | float  # (D,), or one number
 
     @property
     def dim(self) -> int:

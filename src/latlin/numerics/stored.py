@@ -243,12 +243,15 @@ def _new_parts(cls: Any, missing: set[str]) -> dict[str, Any]:
 
 def _check_parts(cls: type, parts: Mapping[str, Any]) -> None:
     """Parts are of the kinds that the class declares for them, where these are numbers, texts, arrays or classes."""
+    seen: set[str] = set()
     for base in cls.__mro__:
-        names = vars(sys.modules[base.__module__])
-        for name, kind in vars(base).get("__annotations__", {}).items():
+        names, own = vars(sys.modules[base.__module__]), vars(base).get("__annotations__", {})
+        for name in (set(own) & set(parts)) - seen:
+            kind = own[name]
             text = str(getattr(kind, "__forward_arg__", kind))  # of a NamedTuple, of a dataclass
-            if name in parts and not any(_is_a(parts[name], one.strip(), names) for one in _alternatives(text)):
+            if not any(_is_a(parts[name], one.strip(), names) for one in _alternatives(text)):
                 raise ValueError(f"not a stored value: {name} of {cls.__name__} must be of the kind {text}")
+        seen |= set(own)
 
 
 def _alternatives(text: str) -> list[str]:
@@ -273,6 +276,6 @@ def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:
     if kind in PLAIN:
         return isinstance(part, PLAIN[kind]) and (kind == "bool" or not isinstance(part, bool))
     found = names.get(kind)
-    if not isinstance(found, type) or getattr(found, "_is_protocol", False):
+    if found is Any or not isinstance(found, type) or getattr(found, "_is_protocol", False):
         return True
     return isinstance(part, found)
