@@ -156,7 +156,7 @@ class DiagonalPrecision(_GammaPrior):
 
     def restrict(self, params: GammaParams, kept: Array) -> tuple[DiagonalPrecision, GammaParams]:
         """The same components of some of the features."""
-        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=self.prior_scale[kept])
+        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=np.asarray(self.prior_scale)[kept])
         smaller = GammaParams(params.mean[:, kept], params.strength, params.dof, params.scale[:, kept])
         return prior, smaller
 

@@ -119,9 +119,9 @@ class Same:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # a feature that is the same everywhere, and next to no room for its coefficient
-            fitted = (
-                clone(self.estimator).set_params(prior_scale=1e-6, ard=False).fit(np.zeros((len(self.y), 1)), self.y)
-            )
+            held = {"prior_scale": 1e-6, "ard": False}
+            held = {name: value for name, value in held.items() if name in self.estimator.get_params()}
+            fitted = clone(self.estimator).set_params(**held).fit(np.zeros((len(self.y), 1)), self.y)
         return np.asarray(fitted.log_predictive_density(np.zeros((len(y), 1)), y))
 
 
@@ -130,4 +130,4 @@ def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:
     family = estimator.response_family() if hasattr(estimator, "response_family") else None
     if family is None or family.link == "identity":
         return Bell.of
-    return MeanRate.of if type(family.template) is Poisson else partial(Same, estimator)
+    return MeanRate.of if isinstance(family.template, Poisson) else partial(Same, estimator)
