@@ -14,7 +14,7 @@ from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures,
 from latlin.factor.draws import LatentDraws
 from latlin.factor.fit import NamedEvidence
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import jobs, number, one_of, some_of, whole
@@ -123,7 +123,7 @@ class BinaryFactorAnalysis(
     def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
         """Fit to the rows of `X` of shape (n, d)."""
         options = self._options()
-        rows = summable("X", validate_data(self, visible("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = summable("X", validate_data(self, numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
         if not rows.var(axis=0).mean() > 0.0:
             raise ValueError("X has the same row everywhere: there is no noise variance to learn")
         self._store(binary_fit(rows, options, generator(self.random_state)))
@@ -136,7 +136,7 @@ class BinaryFactorAnalysis(
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""
         check_is_fitted(self, "components_")
-        s = check_array(visible("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
+        s = check_array(numeric("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
         if s.shape[1] != self.n_active_:
             raise ValueError(f"S must have {self.n_active_} columns, one per factor, got {s.shape[1]}")
         return s @ self.components_
@@ -201,7 +201,7 @@ class BinaryFactorAnalysis(
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        return summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64, order="C"))
+        return summable("X", validate_data(self, numeric("X", X), reset=False, dtype=np.float64, order="C"))
 
     def _describe(self, X: Any) -> tuple[Array, Array]:
         rows = self._rows(X)

@@ -19,7 +19,7 @@ from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, c
 from latlin.factor.matrix.units import REAL, CellUnits, codes_of
 from latlin.factor.mixed.sites import ObservedColumn
 from latlin.numerics.archived import Archived
-from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.arrays import Array, numeric, summable
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number
 from latlin.numerics.rng import RandomState, generator
@@ -275,7 +275,7 @@ class MatrixFactorization(
         least = 2 if reset else 1
         found = validate_data(
             self,
-            visible("X", X),
+            numeric("X", X),
             reset=reset,
             dtype=np.float64,
             ensure_all_finite="allow-nan",
