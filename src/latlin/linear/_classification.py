@@ -20,7 +20,7 @@ from latlin.linear._base import LinearEstimator
 from latlin.linear._block_table import FirstPass
 from latlin.linear._checks import LabelCoding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
 from latlin.linear._learning import LearntFit
-from latlin.linear._model_checks import check_combination, checks_of_labels
+from latlin.linear._model_checks import Labels
 from latlin.linear._predict import LinearPredictors
 from latlin.linear._problem import LinearProblem, Summarised
 from latlin.linear._tables import column_of
@@ -110,13 +110,8 @@ class Classification(ClassifierMixin, LinearEstimator):
         codes = self._codes(y)
         problems = self._problems(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
         self._store(problems[0].design, self._fit_all(problems), X.dtype)
-        found = checks_of_labels(X, y, self.classes_, self._feature_names())
-        if len(self.classes_) == 2 and all(check.passed for check in found):
-            named = f"the classes {self.classes_[0]} and {self.classes_[1]}"
-            is_one = np.asarray(y) == self.classes_[1]
-            joint = check_combination(self._fits[0].posterior, is_one, self._design, self._feature_names(), named)
-            found = found if joint is None else [joint, *(check for check in found if check.name != "separation")]
-        return self._look_back(problems, found)
+        place = class_index(y if weight is None else y[weight > 0.0], self.classes_)
+        return self._look_back(problems, Labels(place, self.classes_))
 
     def _fit_all(self, problems: list[LinearProblem]) -> list[LearntFit]:
         """One fit per response, side by side."""

@@ -18,7 +18,6 @@ from latlin.distributed.opening import is_blocked
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table
-from latlin.linear._model_checks import checks_of_numbers
 from latlin.linear._predict import (
     draw_observations,
     draw_weights,
@@ -86,8 +85,7 @@ class Regression(RegressorMixin, LinearEstimator):
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)
         self._store(problems[0].design, [self._fit_one(problems[0], before)], X.dtype)
-        response = np.asarray(y, float).reshape(len(y), -1)[:, 0]
-        return self._look_back(problems, checks_of_numbers(X, response, self._feature_names()))
+        return self._look_back(problems)
 
     def _shaped(self, values: Array) -> Any:
         return self._cast(values[0])

@@ -368,12 +368,15 @@ class Potential(ABC):
         """Check the arguments, spread them to one shape (..., sites), flatten them and the sites alike."""
         arrays = {name: np.asarray(value, dtype=float) for name, value in arguments.items()}
         for name, array in arrays.items():
-            if not np.all(np.isfinite(array)):
+            # where a sum of squares is finite, so are its parts
+            if not np.isfinite(np.vdot(array, array)) and not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}")
-            if name != "mean" and np.any(array < 0):
+            if name != "mean" and array.size and array.min() < 0:
                 raise ValueError(f"{name} must not be negative, got {array.min():g}")
         size = self.size
         sites = () if size is None else (size,)
+        if all(array.shape == sites for array in arrays.values()) and sites:
+            return self, [np.ascontiguousarray(array) for array in arrays.values()], sites
         try:
             shape = np.broadcast_shapes(*(array.shape for array in arrays.values()), sites)
         except ValueError as error:
