@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
-    from latlin.numerics.archived import load
+    from latlin.numerics.archive import load
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",
@@ -29,7 +29,7 @@ _WHERE = {
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
     "integrate_evidence": "latlin.hyper.evidence",
-    "load": "latlin.numerics.archived",
+    "load": "latlin.numerics.archive",
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (

@@ -5,9 +5,8 @@ import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal
 
-from latlin.densities.density import NormalMarginals
+from latlin.densities.density import NormalMarginals, PointMass
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening
 from latlin.numerics.linalg import cholesky

@@ -7,9 +7,9 @@ from scipy.stats import multivariate_normal
 
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import SkewNormal
+from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
-from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance
 from latlin.densities.whitening import DiagonalWhitening
 from latlin.numerics.linalg import cholesky

@@ -12,8 +12,7 @@ from latlin.quadrature.embeddings import (
     product_mean,
     square_double_mean,
 )
-from latlin.quadrature.kernels import KERNELS, resolve_kernel
-from latlin.quadrature.standard import HALF, Box, Components
+from latlin.quadrature.kernels import HALF, KERNELS, Box, Components, resolve_kernel
 
 LENGTHS = np.array([0.4, 1.7])
 POINTS = np.array([[0.0, 0.0], [0.3, -1.2], [-1.6, 1.5], [1.1, 0.2]])

@@ -23,9 +23,9 @@ from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
-from latlin.distributed.frames import is_large_frame
+from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported

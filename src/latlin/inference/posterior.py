@@ -17,15 +17,14 @@ from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
-from latlin.numerics.archived import Archived, save_with_card
+from latlin.numerics.archive import Archived, save_with_card
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 
 if TYPE_CHECKING:
-    from latlin.inference.diagnosis.correction import CorrectedMarginals
-    from latlin.inference.diagnosis.diagnose import Diagnosis
+    from latlin.inference.diagnosis.diagnose import CorrectedMarginals, Diagnosis
 
 EvidenceKind = Literal["exact", "lower bound", "approximation", "none"]
 
@@ -185,7 +184,7 @@ class Posterior(Archived):
         >>> infer(model, "gkl").corrected_marginals().skewness.round(2).tolist()
         [0.17]
         """
-        from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
+        from latlin.inference.diagnosis.diagnose import correct_marginals  # when first needed: fits do without it
 
         if self.engine != "gkl" or not isinstance(self.density, Gaussian):
             raise ValueError(

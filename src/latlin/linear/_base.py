@@ -14,25 +14,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.model_checks import Check, ModelChecks
-from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.distributed.opening import is_blocked, open_blocks, remember_columns, rowwise
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
-from latlin.linear._block_table import FirstPass, describe
-from latlin.linear._checks import LabelCoding, Numbers
+from latlin.linear._checks import FirstPass, LabelCoding, Numbers, describe
 from latlin.linear._description import Description
-from latlin.linear._design import Design, design_of, design_of_moments
+from latlin.linear._design import CoefficientPrior, Design, GaussianPrior, design_of, design_of_moments
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
 from latlin.linear._model_checks import Labels, LookBack
 from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
-from latlin.linear._priors import CoefficientPrior, GaussianPrior
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows, validated
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported

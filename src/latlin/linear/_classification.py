@@ -11,14 +11,21 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from latlin.distributed.answers import rowwise
 from latlin.distributed.checkpoints import refuse_checkpoint
-from latlin.distributed.opening import is_blocked
+from latlin.distributed.opening import is_blocked, rowwise
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
-from latlin.linear._block_table import FirstPass
-from latlin.linear._checks import LabelCoding, Loss, at_least_two, check_actions, chosen, class_index, loss_table
+from latlin.linear._checks import (
+    FirstPass,
+    LabelCoding,
+    Loss,
+    at_least_two,
+    check_actions,
+    chosen,
+    class_index,
+    loss_table,
+)
 from latlin.linear._learning import LearntFit
 from latlin.linear._model_checks import Labels
 from latlin.linear._predict import LinearPredictors

@@ -27,8 +27,8 @@ from latlin.diagnostics.residuals import (
 )
 from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 from latlin.distributed.blocks import Block
-from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit, ranges_of

@@ -20,10 +20,8 @@ from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.linear._block_table import FirstPass, column_of
-from latlin.linear._checks import LabelCoding
-from latlin.linear._design import Design
-from latlin.linear._priors import CoefficientPrior
+from latlin.linear._checks import FirstPass, LabelCoding, column_of
+from latlin.linear._design import CoefficientPrior, Design
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
 from latlin.potentials.base import Potential

@@ -12,9 +12,8 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from latlin.distributed.answers import rowwise
 from latlin.distributed.checkpoints import refuse_checkpoint
-from latlin.distributed.opening import is_blocked
+from latlin.distributed.opening import is_blocked, rowwise
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table

@@ -14,14 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from latlin.distributed.checkpoints import CheckpointFiles
-from latlin.mixture.batched import inverse
-from latlin.mixture.batched import root as root_of
 from latlin.mixture.climbs import Climb, NaturalClimb, NaturalState, State
 from latlin.mixture.kernels import full_joint
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.moments import ComponentMoments
+from latlin.mixture.moments import ComponentMoments, inverse
+from latlin.mixture.moments import root as root_of
 from latlin.mixture.moves import try_moves
-from latlin.mixture.seeding import Sample, seed_labels
+from latlin.mixture.priors import Sample, seed_labels
 from latlin.mixture.sweep import slices, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend

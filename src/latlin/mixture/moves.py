@@ -1,7 +1,7 @@
 """Split and merge moves: ways out of a local optimum of the bound.
 
 A move joins the moments of two components, or parts those of one into an empty place. What it promises is known before
-any pass over the data (`latlin.mixture.surgery`): moves are tried in the order of their promises, those without hope
+any pass over the data (`latlin.mixture.sweep`): moves are tried in the order of their promises, those without hope
 are not. A trial climbs a few steps with all components, and the move is kept only if the bound is higher.
 """
 
@@ -16,9 +16,8 @@ from scipy.special import softmax
 from latlin.mixture.climbs import Climb, State
 from latlin.mixture.model import Mixture
 from latlin.mixture.moments import ComponentMoments
-from latlin.mixture.seeding import Sample, seed_labels
-from latlin.mixture.surgery import entropy_between, evidence, expected
-from latlin.mixture.sweep import CompleteRows
+from latlin.mixture.priors import Sample, seed_labels
+from latlin.mixture.sweep import CompleteRows, entropy_between, evidence, expected
 from latlin.numerics.ascent import Ascent
 from latlin.numerics.linalg import Array
 

@@ -133,8 +133,6 @@ def log_sigmoid(x: ArrayLike) -> Array:
     """
     x = np.asarray(x, dtype=float)
     if x.size >= LONG and np.all(np.isfinite(x)):
-        from latlin.numerics.special import log_sigmoid_values  # loads the compiler: when first needed
-
         return log_sigmoid_values(np.ascontiguousarray(x).ravel()).reshape(x.shape)
     return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.special import erf
 
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.quadrature.kernels import KERNELS, RBF, Kernel
-from latlin.quadrature.standard import HALF, Box, Components, Standard, normal_logpdf
+from latlin.quadrature.kernels import HALF, KERNELS, RBF, Box, Components, Kernel, Standard, normal_logpdf
 
 
 def kernel_mean(kernel: Kernel, lengths: Array, measure: Standard, z: Array) -> Array:

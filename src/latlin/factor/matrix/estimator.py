@@ -12,13 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.draws import LatentDraws, draw_gaussians
-from latlin.factor.fit import NamedEvidence
-from latlin.factor.matrix.energies import Cells, Side, product_moments
+from latlin.factor.fit import LatentDraws, NamedEvidence, draw_gaussians
+from latlin.factor.matrix.energies import REAL, Cells, CellUnits, Side, codes_of, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
-from latlin.factor.matrix.units import REAL, CellUnits, codes_of
-from latlin.factor.mixed.sites import ObservedColumn
-from latlin.numerics.archived import Archived
+from latlin.factor.mixed.columns import ObservedColumn
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, summable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number

@@ -13,9 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.inference_data import inference_data
-from latlin.factor.draws import draw_gaussians
-from latlin.factor.fit import NamedEvidence
-from latlin.factor.matrix.energies import Cells, Index, Side, product_moments
+from latlin.factor.fit import NamedEvidence, draw_gaussians
+from latlin.factor.matrix.energies import REAL, Cells, CellUnits, Index, Side, codes_of, product_moments
 from latlin.factor.matrix.trilinear_fit import (
     MODES,
     TrilinearProblem,
@@ -24,9 +23,8 @@ from latlin.factor.matrix.trilinear_fit import (
     climb_from_starts,
     product_of_others,
 )
-from latlin.factor.matrix.units import REAL, CellUnits, codes_of
-from latlin.factor.mixed.sites import ObservedColumn
-from latlin.numerics.archived import Archived
+from latlin.factor.mixed.columns import ObservedColumn
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number, whole

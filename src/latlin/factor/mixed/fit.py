@@ -15,8 +15,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from latlin.factor.mixed.columns import ColumnSites, Index, first_sites
 from latlin.factor.mixed.rows import ClimbingRows, PropagatingRows, RowEngine
-from latlin.factor.mixed.sites import ColumnSites, Index, first_sites
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.progress import progress

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.mixed.sites import ColumnSites, Index, ObservedCells, gather, restrict
+from latlin.factor.mixed.columns import ColumnSites, Index, ObservedCells, gather, restrict
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.threads import thread_count
 from latlin.potentials.base import Potential

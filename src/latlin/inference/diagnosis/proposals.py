@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from latlin.densities.density import Density
-from latlin.densities.factorised import Factorised
+from latlin.densities.density import Density, Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
 from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening

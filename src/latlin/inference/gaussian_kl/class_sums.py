@@ -22,7 +22,7 @@ from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack
 from latlin.potentials.class_links import ClassLink
 from latlin.potentials.softmax import ClassExpectation
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint

@@ -28,8 +28,8 @@ from latlin.inference.local_bound.double_loop import SiteFit
 from latlin.inference.mode import find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
-from latlin.numerics.conjugate_gradients import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.optimise import lanczos
 from latlin.numerics.probes import SparseSum, probe
 
 #: of the sites at first, in units of their typical ones, where several starts are worth their time
