@@ -6,6 +6,7 @@ Names are loaded when first used, so that `import latlin` is quick and brings in
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from latlin.numerics.reported import Reported as _Reported
 from latlin.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ __all__ = [
     "potentials",
     "priors",
 ]
+
+
+def _write_report(*arguments: Any, **options: Any) -> None:
+    import_module("latlin.report").write_report(*arguments, **options)
+
+
+_Reported._write = staticmethod(_write_report)
 
 
 def __getattr__(name: str) -> Any:

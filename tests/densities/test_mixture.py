@@ -10,8 +10,7 @@ from latlin.densities.bases import SkewNormal
 from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.stored import Decoder, Encoder
 

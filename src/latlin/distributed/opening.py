@@ -90,6 +90,12 @@ def _open_local(X: Any, beside: dict[str, Any]) -> LocalBlocks:
     return LocalBlocks.of(X, **columns)
 
 
+def refuse_checkpoint(path: Any) -> None:
+    """Fits of rows in memory keep none."""
+    if path is not None:
+        raise ValueError("checkpoint is for rows in blocks: Dask collections, large memory-mapped arrays, blocks")
+
+
 # --- Several tables of the same rows as blocks that have the columns of all of them.
 
 

@@ -26,8 +26,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_side, slices, widened
 from latlin.gp.alternation import alternate
 from latlin.gp.kernel_gradients import cross

@@ -23,9 +23,8 @@ from scipy.linalg import svd
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import SubspaceCovariance
+from latlin.densities.precision import SubspaceCovariance, Whitening
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.densities.whitening import Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.choice import site_form

@@ -15,9 +15,9 @@ import numpy as np
 
 from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.triangular import DiagonalStructure
-from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence

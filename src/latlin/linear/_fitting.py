@@ -18,7 +18,7 @@ from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import GaussianPrior
-from latlin.linear._exact import closed_form, is_exact
+from latlin.linear._exact import closed_form
 from latlin.linear._learning import (
     ARGUMENTS,
     NARROW,
@@ -129,7 +129,7 @@ def choose_engine(
         return named, ""
     chosen, reason = choose(problem.model(values))
     if chosen == GaussianKL():
-        if is_exact(problem) and isinstance(problem.prior, GaussianPrior):
+        if problem.has_gaussian_noise and isinstance(problem.prior, GaussianPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):

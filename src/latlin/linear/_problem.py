@@ -27,6 +27,7 @@ from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import finite, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
+from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.poisson import Poisson
 
 # --- The families of the linear estimators, and what was observed of the rows in memory.
@@ -268,6 +269,12 @@ class LinearProblem:
     def n_entries(self) -> int:
         """Rows times unknowns."""
         return self.observed.n_rows * self.design.dim
+
+    @property
+    def has_gaussian_noise(self) -> bool:
+        """Whether the noise is Gaussian about y, or about its logarithm (of rows in memory)."""
+        template = self.family.template
+        return type(template) is Gaussian or (template.gaussian and isinstance(self.observed, HeldRows))
 
     def model(self, values: Values) -> Model:
         """The prior first, then the observations."""

@@ -12,8 +12,7 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from latlin.distributed.checkpoints import refuse_checkpoint
-from latlin.distributed.opening import is_blocked, rowwise
+from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table

@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.distributed.blocks import with_dense_rows
-from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
-from latlin.distributed.opening import is_blocked, open_blocks, remember_columns, rowwise
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
+from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns, rowwise
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, importance_bound, make_climb

@@ -4,10 +4,9 @@ Each is a density of one number, normalised unless it says otherwise, and answer
 derivative, the same for the logarithm of the number, quantiles and draws.
 """
 
-from latlin.priors.base import Flat, Prior
-from latlin.priors.bounded import Beta, Correlation, Uniform
-from latlin.priors.positive import (
+from latlin.priors.base import (
     Exponential,
+    Flat,
     Gamma,
     HalfCauchy,
     HalfNormal,
@@ -15,7 +14,9 @@ from latlin.priors.positive import (
     InverseGamma,
     LogNormal,
     PenalisedComplexity,
+    Prior,
 )
+from latlin.priors.bounded import Beta, Correlation, Uniform
 
 __all__ = [
     "Beta",

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.rows import ProjectionRows, Terms
 from latlin.densities.structured.stacked_rows import as_rows
-from latlin.densities.whitening import DiagonalWhitening
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 

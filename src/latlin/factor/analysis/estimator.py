@@ -13,8 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from latlin.distributed.blocks import Blocks, with_dense_rows
-from latlin.distributed.checkpoints import digest_of, refuse_checkpoint, signature
-from latlin.distributed.opening import is_blocked, open_blocks, remember_columns
+from latlin.distributed.checkpoints import digest_of, signature
+from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
 from latlin.factor.analysis.batch import batch_gradient_fit, complete_em_fit, log_prior, ml_fit, rules_of
 from latlin.factor.analysis.blocks import BLOCK_METHODS, RememberedBlocks, read_columns
 from latlin.factor.analysis.choice import ComponentChoice, choose_components, heywood_features, warn_heywood

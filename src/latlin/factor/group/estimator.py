@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from latlin.distributed.blocks import with_dense_rows
-from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
-from latlin.distributed.opening import is_blocked, open_blocks, remember_columns
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
+from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
 from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.factor.group.blocks import RowsInBlocks, prepare_blocks
 from latlin.factor.group.data import (

@@ -24,8 +24,8 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
-from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
 from latlin.inference.forms.site_family import Expansion, LocalGaussian, SiteForm, Solution

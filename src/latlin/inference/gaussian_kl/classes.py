@@ -17,8 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.forms.projections import BLOCK, Projections, whitened_projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
