@@ -20,7 +20,7 @@ from latlin.densities.bases import (
 from latlin.engines import AffineKL
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.engine import best_start
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from reference import brute_force, log_joint
 
 rng = np.random.default_rng(11)

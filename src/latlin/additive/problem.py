@@ -20,11 +20,10 @@ from latlin.additive.term import Part, PredictorRows, Slope, Values
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
-from latlin.inference.engine import Engine
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
-from latlin.inference.forms.choice import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

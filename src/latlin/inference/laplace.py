@@ -18,10 +18,9 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.triangular import DiagonalStructure
-from latlin.inference.engine import checkpoint_for
+from latlin.inference.engine import checkpoint_for, form_of
 from latlin.inference.estimated import fit_estimated, refuse_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
-from latlin.inference.forms.choice import form_of
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.products import (
     ExpansionPoint,

@@ -5,6 +5,8 @@ derivative, the same for the logarithm of the number, quantiles and draws.
 """
 
 from latlin.priors.base import (
+    Beta,
+    Correlation,
     Exponential,
     Flat,
     Gamma,
@@ -15,8 +17,8 @@ from latlin.priors.base import (
     LogNormal,
     PenalisedComplexity,
     Prior,
+    Uniform,
 )
-from latlin.priors.bounded import Beta, Correlation, Uniform
 
 __all__ = [
     "Beta",

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.belief import Belief, BeliefModel, ManyKernels, Plain, Warped
-from latlin.quadrature.embeddings import check_closed_form, has_closed_form
-from latlin.quadrature.kernels import RBF, Kernel, resolve_kernel
+from latlin.quadrature.kernels import RBF, Kernel, check_closed_form, has_closed_form, resolve_kernel
 from latlin.quadrature.log_warp import LogWarped
 from latlin.quadrature.measures import Measure, Reweighted
 from latlin.quadrature.result import Evaluations, Integral

@@ -14,14 +14,15 @@ import numpy as np
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
-from latlin.quadrature.embeddings import (
+from latlin.quadrature.kernels import (
+    Kernel,
+    Standard,
     kernel_double_mean,
     kernel_mean,
     product_double_mean,
     product_mean,
     square_double_mean,
 )
-from latlin.quadrature.kernels import Kernel, Standard
 from latlin.quadrature.result import ResultMoments, pooled
 from latlin.quadrature.surrogate import (
     Basis,
