@@ -71,7 +71,7 @@ def can_be_estimated(model: LatentLinearModel) -> bool:
     return model.smooth and model.log_concave and proper and not model.constraints and not model.normalise_prior
 
 
-def refuse_checkpoint(checkpoint: Any) -> None:
+def refuse_estimated_checkpoint(checkpoint: Any) -> None:
     """Refuse to keep a state that these fits do not have."""
     if checkpoint is not None:
         raise ValueError(

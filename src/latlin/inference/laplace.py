@@ -19,7 +19,7 @@ from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.triangular import DiagonalStructure
 from latlin.inference.engine import checkpoint_for, form_of
-from latlin.inference.estimated import fit_estimated, refuse_checkpoint
+from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.products import (
@@ -96,7 +96,7 @@ class Laplace:
             held = in_memory(model, self.name)
             return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
         if self.covariance == "estimated":
-            refuse_checkpoint(checkpoint)
+            refuse_estimated_checkpoint(checkpoint)
             return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
         form = self._form(model)
         first, kept = _first(form, model, start), checkpoint_for(checkpoint, model, self)

@@ -244,7 +244,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _look_back(self, problems: list[LinearProblem], labels: Labels | None = None) -> Self:
         """Keep what `checks_` will look at. Rows in blocks may be gone by then: they are looked at now."""
-        vars(self).pop("checks_", None)
+        self.__dict__.pop("checks_", None)
         own = self._checks_of_family()
         self._kept_look = LookBack(problems, self._fits, self._given(), self._feature_names(), own, labels)
         if isinstance(problems[0].observed, BlockRows):

@@ -280,7 +280,7 @@ def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> FirstPass:
     return table
 
 
-def column_of(y: Any, columns: int = 1) -> NDArray[Any]:
+def take_column(y: Any, columns: int = 1) -> NDArray[Any]:
     """The response as a vector; a single column is taken as one. Where several numbers belong to a row, as a matrix."""
     if y is None:
         raise ValueError("y is missing: blocks of rows must come with their responses")
@@ -295,7 +295,7 @@ def column_of(y: Any, columns: int = 1) -> NDArray[Any]:
 
 def _described(block: Block, labelled: bool, columns: int) -> FirstPass:
     count = block.n_rows
-    y = column_of(block.y, columns)
+    y = take_column(block.y, columns)
     if len(y) != count:
         raise ValueError(f"X and y have different lengths: {count} and {len(y)} rows in a block")
     weight = None if block.weight is None else _weights(np.asarray(block.weight), count)

@@ -20,7 +20,7 @@ from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.linear._checks import FirstPass, LabelCoding, column_of
+from latlin.linear._checks import FirstPass, LabelCoding, take_column
 from latlin.linear._design import CoefficientPrior, Design
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
@@ -153,7 +153,7 @@ class LinearReading:
     column: int
 
     def __call__(self, block: Block) -> Observed | None:
-        y = column_of(block.y, len(self.family.columns))
+        y = take_column(block.y, len(self.family.columns))
         X, weight, offset = block.X, block.weight, block.offset
         if weight is not None:
             weight = np.asarray(weight, float)

@@ -20,7 +20,7 @@ from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.monte_carlo.importance import importance_bound
-from latlin.mixture.priors import SAMPLE, Sample, make_sample, seed_labels, summarise
+from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
 from latlin.mixture.sweep import CompleteRows, make_rows, slices, widen
@@ -255,7 +255,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         return self._store_fit(climb.mixture, fit, climb)
 
     def _fit_from(
-        self, climb: Climb[Any], state: Any, recorder: Recorder, sample: Sample, files: CheckpointFiles
+        self, climb: Climb[Any], state: Any, recorder: Recorder, sample: SampledRows, files: CheckpointFiles
     ) -> tuple[MixtureFit, Climb[Any], float]:
         """The fit from one start, the climb with the priors it ended with, and the factor of the prior covariance."""
         learnt, factor = settings.learns_scale(self), 1.0

@@ -30,7 +30,7 @@ from latlin.numerics.options import real_array
 SAMPLE = 50_000
 
 
-class Sample(NamedTuple):
+class SampledRows(NamedTuple):
     """Some rows, completed, in units of the features' spread; moments of them are scaled to all the data."""
 
     rows: Array
@@ -43,14 +43,14 @@ class Sample(NamedTuple):
         return scaled(of_labels(mixture.components, self.rows, self.weights, labels, components), self.scale)
 
 
-def make_sample(rows: Array, weights: Array, total: float, summary: FeatureSummary) -> Sample:
+def make_sample(rows: Array, weights: Array, total: float, summary: FeatureSummary) -> SampledRows:
     """Rows that stand for data of the given total weight; missing entries are set to the feature's middle."""
     rows = np.where(np.isnan(rows), summary.middle, rows)
     units = (rows - summary.middle) / np.sqrt(summary.variance)
-    return Sample(rows, weights, units, total / weights.sum())
+    return SampledRows(rows, weights, units, total / weights.sum())
 
 
-def seed_labels(sample: Sample, components: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def seed_labels(sample: SampledRows, components: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Labels of the nearest k-means++ centre, the largest group first."""
     centres = _centres(sample.units, sample.weights, components, rng)
     return by_size(_squares(sample.units, centres).argmin(axis=1), sample.weights, components)

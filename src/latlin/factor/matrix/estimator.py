@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latlin.factor.fit import LatentDraws, NamedEvidence, draw_gaussians
 from latlin.factor.matrix.cells import CellUnits, codes_of, positions
 from latlin.factor.matrix.energies import Cells, Side, product_moments
-from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
+from latlin.factor.matrix.fit import MatrixProblem, MatrixState, SidePrior, begin, climb, place_rows
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, summable, visible
 from latlin.numerics.rng import generator
@@ -182,8 +182,8 @@ class MatrixFactorization(
     @property
     def _state(self) -> MatrixState:
         columns = Side(self.column_mean_, self.column_cov_)
-        row_prior = Prior(np.zeros_like(self.row_variance_), self.row_variance_)
-        column_prior = Prior(self.column_prior_mean_, self.column_variance_)
+        row_prior = SidePrior(np.zeros_like(self.row_variance_), self.row_variance_)
+        column_prior = SidePrior(self.column_prior_mean_, self.column_variance_)
         return MatrixState(self._rows, columns, row_prior, column_prior, self.likelihood_, 0.0)
 
     def _cells(self, rows: ArrayLike, columns: ArrayLike) -> Cells:

@@ -58,7 +58,7 @@ class ClimbingRows:
         values = np.empty(len(rows))
 
         def climb(at: slice) -> None:
-            climbing = Climb(gather(rows[at], sites), sites, self.latents, self.spread, means[at], covs[at])
+            climbing = RowClimb(gather(rows[at], sites), sites, self.latents, self.spread, means[at], covs[at])
             values[at] = climbing.run(max_iter, tol)
 
         in_chunks(climb, len(rows))
@@ -73,7 +73,7 @@ class Weighed(NamedTuple):
     precision: Array
 
 
-class Climb:
+class RowClimb:
     """Rows on their way up; means and covariances are changed in place."""
 
     def __init__(

@@ -140,7 +140,7 @@ class FreeFormState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LogDensity:
+class FreeLogDensity:
     """log ∏_d q_d at rows of w, from the parts of the `FreeForm` and the centres of its factors."""
 
     origin: Array
@@ -158,7 +158,7 @@ class LogDensity:
         return gaussian + self.sites.log_density(x).sum(axis=1) - self.log_z
 
 
-def _take_apart(density: LogDensity) -> dict[str, Any]:
+def _take_apart(density: FreeLogDensity) -> dict[str, Any]:
     """The parts; none where a potential is a function of the user's, which no file can hold."""
     if any(isinstance(potential, Custom) for potential in density.sites.potentials):
         return {}
@@ -166,14 +166,14 @@ def _take_apart(density: LogDensity) -> dict[str, Any]:
 
 
 def _put_together(**parts: Any) -> Any:
-    return LogDensity(**parts) if parts else _refuse
+    return FreeLogDensity(**parts) if parts else _refuse
 
 
 def _refuse(_: Array) -> NoReturn:
     raise ValueError("the log density of this posterior is a function of yours and was not stored; fit again to use it")
 
 
-storable_as(LogDensity, _take_apart, _put_together)
+storable_as(FreeLogDensity, _take_apart, _put_together)
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,9 @@ class FreeForm:
         variance[self.coordinates] = tilted.variance / self.scale**2
         log_z = float(tilted.log_z.sum())
 
-        log_density = LogDensity(self.origin, state.centre, own.copy(), self.sites, self.coordinates, self.scale, log_z)
+        log_density = FreeLogDensity(
+            self.origin, state.centre, own.copy(), self.sites, self.coordinates, self.scale, log_z
+        )
         return Factorised(self.origin + state.mean, variance, log_density, self._tables(state))
 
     def _tables(self, state: FreeFormState) -> tuple[FactorTable, ...]:

@@ -27,7 +27,7 @@ from latlin.potentials.softmax import ClassExpectation
 SOLVED, MOST = 1e-3, 100
 
 
-class ClassPlace(NamedTuple):
+class ClassSumsPlace(NamedTuple):
     """One Gaussian N(m_k, P_k⁻¹) per class, the bound's slopes in the means, P̂_k, and the curvatures W of every row."""
 
     m: Array
@@ -50,7 +50,7 @@ class ClassSums(ClassBound):
     units: tuple[Array, ...] = ()
     first: float = HALF
 
-    def at(self, m: Array, precision: Array) -> Reached[ClassPlace] | None:
+    def at(self, m: Array, precision: Array) -> Reached[ClassSumsPlace] | None:
         """The Gaussians of some means and precisions; None where one is improper."""
         chols = [chol for chol in map(definite, precision) if chol is not None]
         if len(chols) < len(precision):
@@ -67,7 +67,7 @@ class ClassSums(ClassBound):
         for chol, now, then in zip(chols, precision, hat, strict=True):
             gradient = max(gradient, float(np.abs(chol.whiten(symmetrise(now - then))).max(initial=0.0)))
         size = len(m) * m.shape[1] * (m.shape[1] + 3) // 2
-        return reached(ClassPlace(m, precision, slope, hat, found.curvature), bound, gradient, size)
+        return reached(ClassSumsPlace(m, precision, slope, hat, found.curvature), bound, gradient, size)
 
     def covariances(self, factors: list[Array]) -> Array:
         """Covariances of f, (n, K, K), diagonal, from the factors of the precisions."""
@@ -84,7 +84,7 @@ class ClassSums(ClassBound):
 
         def step(m: Array, found: ClassExpectation) -> Array:
             hat = self._precisions(found.curvature)
-            place = ClassPlace(m, hat, self.pulled(found.slope) - m, hat, found.curvature)
+            place = ClassSumsPlace(m, hat, self.pulled(found.slope) - m, hat, found.curvature)
             return self._joint_step(place, [cholesky(p) for p in hat])
 
         m, found = self.climb_to_mode(step)
@@ -95,10 +95,10 @@ class ClassSums(ClassBound):
         own = self.data.weight * np.einsum("nkk->nk", curvature)
         return np.stack([self._precision(np.ascontiguousarray(g)) for g in own.T])
 
-    def evaluate(self, place: ClassPlace) -> Reached[ClassPlace] | None:
+    def evaluate(self, place: ClassSumsPlace) -> Reached[ClassSumsPlace] | None:
         return self.at(place.m, place.precision)
 
-    def encode(self, place: ClassPlace) -> tuple[Array, Array] | None:
+    def encode(self, place: ClassSumsPlace) -> tuple[Array, Array] | None:
         targets = [definite(hat) for hat in place.precision_hat]
         known = [target for target in targets if target is not None]
         if len(known) < len(targets):
@@ -108,7 +108,7 @@ class ClassSums(ClassBound):
         there = [packed(*each) for each in zip(self.units, m_hat, place.precision_hat, strict=True)]
         return np.concatenate(here), np.concatenate(there)
 
-    def _joint_step(self, place: ClassPlace, targets: list[Cholesky]) -> Array:
+    def _joint_step(self, place: ClassSumsPlace, targets: list[Cholesky]) -> Array:
         """A⁻¹ slope for all means together, A = I + Σ_n W_n ⊗ h̃_n h̃_nᵀ."""
         shape, projections = place.m.shape, self.projections
 
@@ -127,28 +127,28 @@ class ClassSums(ClassBound):
         step = cg(operator, place.slope.ravel(), rtol=SOLVED, maxiter=MOST, M=preconditioner)[0]
         return np.asarray(step.reshape(shape))
 
-    def decode(self, point: Array) -> Reached[ClassPlace] | None:
+    def decode(self, point: Array) -> Reached[ClassSumsPlace] | None:
         parts = [unpacked(*pair) for pair in zip(self.units, np.split(point, len(self.units)), strict=True)]
         return self.at(np.stack([m for m, _ in parts]), np.stack([precision for _, precision in parts]))
 
-    def move(self, place: ClassPlace, length: float) -> Reached[ClassPlace] | None:
+    def move(self, place: ClassSumsPlace, length: float) -> Reached[ClassSumsPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
         chols = [chol for chol in (definite(p) for p in precision) if chol is not None]
         if len(chols) < len(precision):
             return None
         return self.at(place.m + length * self._joint_step(place, chols), precision)
 
-    def newton(self, now: Reached[ClassPlace]) -> None:
+    def newton(self, now: Reached[ClassSumsPlace]) -> None:
         return None
 
-    def deviation(self, place: ClassPlace) -> float:
+    def deviation(self, place: ClassSumsPlace) -> float:
         shifts = [cholesky(p).whiten(g) for p, g in zip(place.precision, place.slope, strict=True)]
         return max(float(np.abs(shift).max(initial=0.0)) for shift in shifts)
 
 
 def climb_classes(
-    bound: ClassSums, first: Reached[ClassPlace] | None, rules: Rules, verbose: bool = False
-) -> tuple[ClassSums, Ascent[Reached[ClassPlace]]]:
+    bound: ClassSums, first: Reached[ClassSumsPlace] | None, rules: Rules, verbose: bool = False
+) -> tuple[ClassSums, Ascent[Reached[ClassSumsPlace]]]:
     """The ascent from a first place, and the bound in its units."""
     if first is None:
         raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
@@ -156,7 +156,7 @@ def climb_classes(
     return bound, maximise_bound(bound, first, rules, verbose)
 
 
-def stand_ins_at(bound: ClassSums, place: ClassPlace) -> tuple[SiteParameters, ...]:
+def stand_ins_at(bound: ClassSums, place: ClassSumsPlace) -> tuple[SiteParameters, ...]:
     """γ and ν of each class with respect to x = hᵀw."""
     factors = [cholesky(p).factor for p in place.precision]
     return bound.stand_ins(place.m, bound.expected(place.m, bound.covariances(factors)))
