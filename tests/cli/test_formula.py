@@ -132,6 +132,12 @@ def test_gaps_of_the_columns_of_a_formula(folder):
     refused = run(*words)
     assert refused.exit_code == 1
     assert "missing" in refused.stderr
+    odd = frame.astype({"y": object})
+    odd.loc[20, "y"] = "absent"
+    odd.to_csv(folder / "odd.csv", index=False, sep=";")
+    refused = run("fit", folder / "odd.csv", *words[2:])
+    assert "the target 'y': 1 of 90 cells are not numbers: 'absent' in row 21" in refused.stderr
+    assert "missing cells: 5 in 'y', 6 in 'x'" in refused.stderr
     for missing, rows in (("drop", 79), ("mean", 85), ("model", 85)):
         made = run(*words, "--missing", missing)
         assert made.exit_code == 0, made.stderr

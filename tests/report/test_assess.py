@@ -33,7 +33,7 @@ def test_numbers_by_hand(numbers):
     assert seen.log_density_error == pytest.approx(density.std(ddof=1) / np.sqrt(200), abs=1e-8)
     assert seen.baseline == pytest.approx(baseline.mean())
     assert seen.gain_error == pytest.approx((density - baseline).std(ddof=1) / np.sqrt(200), abs=1e-8)
-    assert gain_words(seen).startswith("The features gain")
+    assert gain_words(seen).startswith("The features predict better than a model that ignores them: +")
     nothing = assess(model, X, np.random.default_rng(5).standard_normal(200), folds=2)
     assert gain_words(nothing).startswith("No clear gain")
     score = held_out_score(model, X, y, folds=4, random_state=3)

@@ -48,8 +48,8 @@ BY_FAMILY: dict[str, type] = {
     "times": linear.BayesianSurvivalRegression,
     "successes": linear.BayesianBinomialRegression,
 }
-#: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
-USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 10**8
+#: draws of a diagnosis unless given, at least, and sites evaluated (rows × draws × values of the hyperparameters)
+USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 5 * 10**7
 #: what became of missing values, by policy
 FILLED = {
     "mean": "became the mean or the most frequent level of their column",
@@ -261,9 +261,9 @@ def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[
     finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
     if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
         return finding
-    found = posterior.diagnose(
-        int(np.clip(EVALUATIONS // max(rows, 1), FEWEST_DRAWS, most)) if most == USUAL_DRAWS else most, random_state=0
-    )
+    parts = len(getattr(posterior.model, "parts", (None,)))  # one model per value of the hyperparameters
+    cheap = int(np.clip(EVALUATIONS // max(rows * parts, 1), FEWEST_DRAWS, most))
+    found = posterior.diagnose(cheap if most == USUAL_DRAWS else most, random_state=0)
     low, high = found.evidence_interval
     lines = [
         (VERDICT, f"{found.verdict}: {found.reason}"),

@@ -1,4 +1,4 @@
-"""Floor 4: tables from files, a few small real data sets, and generators of the literature."""
+"""Floor 3¼: tables from files, a few small real data sets, and generators of the literature."""
 
 from latlin.datasets.bundled import DataSet, load_dataset
 from latlin.datasets.correlated_logistic import LabelledRows, correlated_logistic

@@ -120,7 +120,7 @@ def check_baseline(gain: float, error: float) -> Check:
         "baseline",
         True,
         f"the features do not clearly predict better than a model that ignores them ({said})",
-        "Do not read anything into single coefficients; look for other features or more rows",
+        "Read single coefficients with care; other features or more rows may help",
     )
 
 

@@ -54,7 +54,7 @@ class Facts:
         name, mean, sd, low, high, p_positive, and effect: what mean, low and high are multiplied by to get the change
         for one standard deviation of the feature.
     diagnosis : list of [label, text]
-        The verdict on the approximation, if one was asked for.
+        The verdict on the approximation, if it was diagnosed.
     engines : list of dict
         Engines beside each other, if they were compared: texts by column.
     assessment : Assessment or None
