@@ -26,7 +26,7 @@ def test_the_verdict_is_that_of_all_checks():
 def test_a_baseline_is_beaten_not_beaten_or_better():
     assert check_baseline(0.3, 0.1).passed
     assert not check_baseline(0.3, 0.1).is_caution
-    undecided, worse = check_baseline(0.1, 0.1), check_baseline(-0.3, 0.1)
+    undecided, worse = check_baseline(0.1, 0.1), check_baseline(-0.4, 0.1)
     assert undecided.is_caution
     assert not worse.passed
     assert "predict worse" in worse.sentence

@@ -71,9 +71,13 @@ def fit_formula(
         advance()
     console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes, *facts.conclusion(), ""])))
     console.print(plain_lines(repr(model.summary())))
+    if "[T." in repr(model.summary()):
+        console.print(
+            plain_lines("column[T.level] is the difference of that level from the first level of its column.")
+        )
     console.print(plain_lines(f"leave-one-out: {facts.loo}") if facts.loo else "")
     save_with_card(out, model, {"kind": KIND, **facts.to_card()})
-    console.print(f"Saved {plain(out)}")
+    console.print(f"Saved {plain(out)}. Next: latlin report {plain(out)}, or latlin predict {plain(out)} new.csv")
 
 
 def refuse_beside_formula(given: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ ModelWord = Literal["fits", "does not fit"]
 BEYOND, CHANCE = 3.0, 0.0027
 #: a share of intervals this near to the one promised does not matter, however many rows there are
 NEAR = 0.02
-#: standard errors beyond which features clearly improve predictions, or clearly spoil them
+#: standard errors beyond which features clearly improve predictions
 GAIN = 2.0
 
 
@@ -109,7 +109,7 @@ def check_baseline(gain: float, error: float) -> Check:
     said = f"{gain:+.3f} ± {error:.3f} in log probability per held-out row"
     if gain > GAIN * error:
         return Check("baseline", True, f"the features predict better than a model without them ({said})")
-    if gain < -GAIN * error:
+    if gain < -BEYOND * error:
         return Check(
             "baseline",
             False,

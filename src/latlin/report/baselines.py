@@ -116,13 +116,27 @@ class Same:
         return Same(self.estimator, np.concatenate([self.y, other.y]))
 
     def log_density(self, y: NDArray[Any]) -> Array:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # a feature that is the same everywhere, and next to no room for its coefficient
-            fitted = (
-                clone(self.estimator).set_params(prior_scale=1e-6, ard=False).fit(np.zeros((len(self.y), 1)), self.y)
-            )
-        return np.asarray(fitted.log_predictive_density(np.zeros((len(y), 1)), y))
+        return density_without_features(self.estimator, (self.y, {}), (y, {}))
+
+
+def density_without_features(
+    estimator: Any, seen: tuple[NDArray[Any], dict[str, Any]], new: tuple[NDArray[Any], dict[str, Any]]
+) -> Array:
+    """Log predictive density of new observations by the same family without features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not fitted here.
+    seen, new : (ndarray, dict)
+        Observations, and their offsets where they have such: exposures are part of a baseline too.
+    """
+    (y, more), (others, beside) = seen, new
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # a feature that is the same everywhere, and next to no room for its coefficient
+        fitted = clone(estimator).set_params(prior_scale=1e-6, ard=False).fit(np.zeros((len(y), 1)), y, **more)
+    return np.asarray(fitted.log_predictive_density(np.zeros((len(others), 1)), others, **beside))
 
 
 def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:

@@ -250,7 +250,7 @@ def _written(family: str) -> str:
 
 def _findings(estimator: Any) -> list[str]:
     """What the fit says of its family: which was chosen and why, and whether the observations vary more."""
-    return [words for name in ("choice_", "finding_") if (words := getattr(estimator, name, ""))]
+    return [words for name in ("choice_", "finding_", "modelled_") if (words := getattr(estimator, name, ""))]
 
 
 def _learnt(estimator: Any) -> list[tuple[str, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latlin.diagnostics.model_checks import GAIN
+from latlin.diagnostics.model_checks import BEYOND, GAIN
 from latlin.potentials.families import FAMILIES
 from latlin.report.assess import Assessment
 from latlin.report.markup import one_minus
@@ -118,10 +118,10 @@ def compared_words(gain: float, error: float) -> str:
 
     Examples
     --------
-    >>> compared_words(0.3, 0.1), compared_words(0.1, 0.1), compared_words(-0.3, 0.1)
+    >>> compared_words(0.3, 0.1), compared_words(0.1, 0.1), compared_words(-0.4, 0.1)
     ('better', 'not clearly better', 'worse')
     """
-    return "better" if gain > GAIN * error else "worse" if gain < -GAIN * error else "not clearly better"
+    return "better" if gain > GAIN * error else "worse" if gain < -BEYOND * error else "not clearly better"
 
 
 def calibration_verdict(seen: Assessment, family: str) -> str:
