@@ -131,7 +131,8 @@ def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Gu
     lines = candidates(rows.target, how.families, how.engines)
     trial = ComparedRows(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
     compared, cautions = _compared(trial, lines, how.quiet)
-    return RankedCandidates(compared, len(rows.y), [*rows.notes, *_split_notes(how)], cautions)
+    notes = rows.notes[rows.guessed :]  # the first one would name a family, and several are tried
+    return RankedCandidates(compared, len(rows.y), [*notes, *_split_notes(how)], cautions)
 
 
 def _split_table(
