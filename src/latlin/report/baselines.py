@@ -17,7 +17,6 @@ from latlin.numerics.arrays import Array
 from latlin.potentials.families import FAMILIES
 from latlin.report.held_out import RunningMoments
 
-
 #: rows from which on the parameters of a family without features are known well: they are not averaged over
 KNOWN = 300
 
