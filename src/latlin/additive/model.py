@@ -333,7 +333,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
                 x, rows = curve_rows(part, whole("points", points, 2), level)
                 names = [f"{name}[{place:.6g}]" for place in x]
                 return x, effects_of(self.posterior_, self._placed(rows, span), names, checked_share(coverage))
-        raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
+        raise ValueError(f"name must be one of the terms {', '.join(self.term_names_)}, got {name!r}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
