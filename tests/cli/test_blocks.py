@@ -124,7 +124,7 @@ def test_files_are_predicted_part_by_part(folder, frame, whole, tmp_path):
     model = folder / "whole.latlin"
     frame.to_parquet(folder / "all.parquet")
     once = run("predict", model, folder / "all.parquet", "--missing", "drop", "--keep")
-    expected = pandas.read_csv(io.StringIO(once.stdout), engine="python")
+    expected = pandas.read_csv(io.StringIO(once.stdout), float_precision="round_trip")
     for out in (tmp_path / "out.csv", tmp_path / "out.parquet"):
         result = run("predict", model, folder / "part-*.parquet", "--missing", "drop", "--keep", "--out", out)
         assert result.exit_code == 0, result.output

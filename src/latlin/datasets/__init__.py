@@ -1,4 +1,4 @@
-"""Floor 4: tables from files, a few small real data sets, and generators of the literature."""
+"""Floor 3¼: tables from files, a few small real data sets, and generators of the literature."""
 
 from latlin.datasets.bundled import DataSet, LabelledRows, correlated_logistic, load_dataset
 from latlin.datasets.encoding import Encoding, fill_missing, learn_encoding

@@ -197,8 +197,8 @@ class Posterior(Archived):
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.
 
-        For local bounds it is never below their own; for Laplace and expectation propagation it says what their
-        Gaussian is worth as a bound.
+        For local bounds it is never below their own; for Laplace and expectation propagation it is the lower bound
+        that their Gaussian gives.
         """
         if not isinstance(self.density, Gaussian):
             raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")

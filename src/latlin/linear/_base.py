@@ -325,7 +325,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         mean, or (mean, std), or (mean, cov)
         """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, latents, dtype = self._latents(X, offset)
         mean = _last_axis([at.mean for at in latents]).astype(dtype)
         if return_std:

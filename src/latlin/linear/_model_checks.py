@@ -247,7 +247,7 @@ def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequen
             "hyperparameters",
             False,
             fit.posterior.caution[1],
-            "Use hyperparameters='integrate', or give the prior scale a number",
+            "Use hyperparameters='integrate', or give the prior scale a number (prior_scale, --prior-scale)",
         )
     spans = ranges_of(problem)
     for name in learnt:

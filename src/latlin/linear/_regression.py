@@ -107,7 +107,7 @@ class Regression(RegressorMixin, LinearEstimator):
         mean (n,), or (mean, std), or (mean, cov)
         """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, (at,), dtype = self._latents(X, offset)
         centre = self._centre(at).astype(dtype)
         if return_std:

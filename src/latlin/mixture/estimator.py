@@ -54,7 +54,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         α₀ of the Dirichlet, or γ of the sticks.
     mean_prior : array of shape (n_features,), default the median
     mean_precision : float
-        β₀, how many rows the prior mean is worth (not for "fixed").
+        β₀, as how many rows the prior mean counts (not for "fixed").
     mean_covariance : scalar, vector or matrix, default the spread of the data
         C₀ of "fixed".
     fixed_covariance : scalar, vector or matrix

@@ -117,7 +117,7 @@ class Coordinates:
         )
 
     def base_steps(self, total: float) -> Array:
-        """One base step a block: K/N for log α and the means, ½ for the factors (their curvature is 2)."""
+        """One base step per block: K/N for log α and the means, ½ for the factors (their curvature is 2)."""
         share = self.components / total
         sizes = [self.components, self.components * self.dim]
         factors = self.components * self.dim * (self.dim + 1) // 2

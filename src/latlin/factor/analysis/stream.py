@@ -323,7 +323,7 @@ class FactorStream:
         if self.state is not None:
             return self.rule.density(self.state)
         if self._waiting is None or self.count < 2:
-            raise ValueError(f"a density needs at least 2 observations, {self.count} came")
+            raise ValueError(f"a density needs at least 2 observations, got {self.count}")
         loadings, mean, noise = (np.empty(shape, self.dtype) for shape in ((self.rank, self.dim), self.dim, self.dim))
         early = start(self._waiting.rows, loadings, mean, noise)
         return LowRankNormal(early.mean, early.loadings, early.noise)

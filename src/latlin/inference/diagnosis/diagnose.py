@@ -67,7 +67,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a posterior is worth.
+    """How accurate a posterior is.
 
     Attributes
     ----------
