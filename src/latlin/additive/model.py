@@ -420,7 +420,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
-        if self._family.name == "gaussian":
+        if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)

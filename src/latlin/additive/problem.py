@@ -178,7 +178,7 @@ class AdditiveProblem:
         """
         in_memory = isinstance(self.first_model, LatentLinearModel)
         factorised = not isinstance(getattr(posterior.density, "structure", None), ProbedPrecisionCovariance)
-        if posterior.sites is not None and posterior.engine != "exact" and in_memory and factorised:
+        if posterior.sites is not None and not posterior.model.gaussian and in_memory and factorised:
             model = self.model(values)
             form = site_form(model)
             solution = form.solve(posterior.sites)
@@ -227,14 +227,13 @@ class AdditiveProblem:
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
         """Slope in a number of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        by_sums = None
-        if posterior.engine == "exact" and one.parameter == "scale":
-            by_sums = noise_slope(posterior, values[one.name])
+        expected = isinstance(posterior.evidence_term, ExpectedEvidence)
+        by_sums = noise_slope(posterior, values[one.name]) if expected and one.parameter == "scale" else None
         if by_sums is not None:
             return by_sums
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
-        if isinstance(posterior.evidence_term, ExpectedEvidence):
+        if expected:
             sites = self._potential(values)
             slopes = sites.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
             return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)

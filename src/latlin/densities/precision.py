@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import Cholesky, cholesky, gram, whitened_squares
+from latlin.numerics.linalg import Cholesky, check_square, cholesky, gram, whitened_squares
 from latlin.numerics.stored import storable
 
 # --- Linear maps w = μ + L u that turn a Gaussian N(w | μ, LLᵀ) into N(u | 0, I).
@@ -51,6 +51,10 @@ class DiagonalWhitening:
 
     scale: Array
 
+    def check_stored(self) -> None:
+        if self.scale.ndim != 1:
+            raise ValueError(f"scale must be a vector, got an array of shape {self.scale.shape}")
+
     @property
     def log_det(self) -> float:
         return float(np.log(self.scale).sum())
@@ -76,6 +80,9 @@ class CovarianceWhitening:
 
     factor: Array
 
+    def check_stored(self) -> None:
+        check_square("factor", self.factor)
+
     @property
     def log_det(self) -> float:
         return float(np.log(np.abs(np.diagonal(self.factor))).sum())
@@ -99,6 +106,9 @@ class PrecisionWhitening:
     """L = C⁻¹ with C upper triangular, Σ⁻¹ = CᵀC."""
 
     factor: Array
+
+    def check_stored(self) -> None:
+        check_square("factor", self.factor)
 
     @property
     def log_det(self) -> float:
@@ -143,6 +153,11 @@ class PrecisionCovariance:
     @property
     def dim(self) -> int:
         return len(self.precision.factor)
+
+    def check_stored(self) -> None:
+        """Refuse parts of different lengths."""
+        if np.shape(self.whitening.apply(np.zeros(self.dim))) != (self.dim,):
+            raise ValueError(f"the whitening must be of {self.dim} coordinates")
 
     @property
     def log_det(self) -> float:

@@ -25,6 +25,7 @@ from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_f
 from latlin.inference.forms.sums import SumForm, block_form
 from latlin.inference.model import Model, in_memory
 from latlin.numerics.ascent import Checkpoint
+from latlin.numerics.stored import name_of
 from latlin.potentials.base import Potential
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def fingerprint(model: Model, engine: object) -> str:
         rows = f"{fingerprint(model.own, engine)} {type(model.reading).__name__} {model.signature}"
         return hashlib.sha256(rows.encode()).hexdigest()
     model = in_memory(model)
-    digest = hashlib.sha256(type(engine).__name__.encode())
+    digest = hashlib.sha256(name_of(type(engine)).encode())
     for name, value in sorted(vars(engine).items()):
         if name not in STOPPING:
             digest.update(name.encode())

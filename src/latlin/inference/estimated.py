@@ -80,13 +80,13 @@ def refuse_estimated_checkpoint(checkpoint: Any) -> None:
 
 
 def fit_estimated(
-    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, probes: int
+    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, averaged: bool
 ) -> Posterior:
-    """The Laplace approximation (engine "laplace") or the Gaussian KL optimum of a model."""
+    """The Laplace approximation of a model, or its Gaussian KL optimum where the sites are `averaged` over q."""
     if not can_be_estimated(model):
         raise ValueError(f"{REFUSED}, got {model!r}")
     began, form = time.perf_counter(), product_form(model)
-    averaged = engine.name == "gkl"
+    probes = engine.probes
     found = (_averaged if averaged else _curved)(form, start, rules, verbose, probes)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error

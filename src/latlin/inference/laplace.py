@@ -97,7 +97,7 @@ class Laplace:
             return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
         if self.covariance == "estimated":
             refuse_estimated_checkpoint(checkpoint)
-            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=False)
         form = self._form(model)
         first, kept = _first(form, model, start), checkpoint_for(checkpoint, model, self)
         ascent = find_mode(form, first, rules, "Laplace", verbose, kept)
@@ -139,7 +139,8 @@ def _first(form: SiteForm | SumForm, model: Model, start: Posterior | None) -> A
     """
     if start is None:
         return form.first_coordinates()
-    known = start.sites if start.engine == Laplace.name and isinstance(model, LatentLinearModel) else None
+    curved = isinstance(start.evidence_term, CurvedEvidence)
+    known = start.sites if curved and isinstance(model, LatentLinearModel) else None
     if isinstance(form, SparseForm) and known is not None and len(known.gamma) == len(form.sites):
         first = form.continued(inherit_parameters(form, in_memory(model), start))
         if first is not None:

@@ -14,6 +14,7 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
+from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
@@ -186,7 +187,7 @@ class Posterior(Archived):
         """
         from latlin.inference.diagnosis.diagnose import correct_marginals  # when first needed: fits do without it
 
-        if self.engine != "gkl" or not isinstance(self.density, Gaussian):
+        if not (isinstance(self.evidence_term, ExpectedEvidence) and isinstance(self.density, Gaussian)):
             raise ValueError(
                 f"corrected_marginals() corrects one Gaussian of engine 'gkl', and this is engine {self.engine!r} with "
                 f"{type(self.density).__name__}"

@@ -100,6 +100,10 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     def _family(self) -> Family:
         raise NotImplementedError
 
+    def response_family(self) -> Family:
+        """The density of an observation, and how its mean depends on the linear predictor."""
+        return self._family()
+
     def _prior(self) -> CoefficientPrior:
         return GaussianPrior()
 
@@ -383,6 +387,12 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         if any(len(fit.posterior.mean) != self._design.dim for fit in self._fits) or not self._fits:
             raise ValueError(f"its posteriors are not over the {self._design.dim} coefficients of its design")
         self._store(self._design, list(self._fits), self._dtype)
+        # a file that is not ours may hold parts that do not go together: they must answer
+        self._answer([latent(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
+
+    def _answer(self, latents: list[LinearPredictors]) -> None:
+        """Predict from linear predictors, to see that it can be done."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

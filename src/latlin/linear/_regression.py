@@ -17,6 +17,7 @@ from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table
 from latlin.linear._predict import (
+    LinearPredictors,
     draw_observations,
     draw_weights,
     levels,
@@ -91,6 +92,10 @@ class Regression(RegressorMixin, LinearEstimator):
     def _centre(self, at: Any) -> Array:
         """The point prediction: the mean of y, or its median where the family has no mean."""
         return np.asarray(at.mean if self._family().link == "identity" else predictive(self._likelihood(), at).mean)
+
+    def _answer(self, latents: list[LinearPredictors]) -> None:
+        self._centre(latents[0])
+        predictive(self._likelihood(), latents[0])
 
     @rowwise
     def predict(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:

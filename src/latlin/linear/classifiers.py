@@ -155,6 +155,11 @@ class Classification(ClassifierMixin, LinearEstimator):
         """Logarithms of class probabilities, shape (n, n_classes)."""
         raise NotImplementedError
 
+    def _answer(self, latents: list[LinearPredictors]) -> None:
+        count = self._log_probabilities(latents).shape[1]
+        if self.classes_.shape != (count,) or len(np.unique(self.classes_)) != count:
+            raise ValueError(f"classes_ must hold {count} different labels, got {self.classes_!r:.80}")
+
     @rowwise
     def predict_proba(self, X: Any, offset: Any = None) -> Array:
         """Class probabilities, posterior integrated; several classes: each against the rest, normalised.

@@ -38,7 +38,7 @@ class _GammaPrior:
     prior_mean: Array  # (D,)
     prior_strength: float
     prior_dof: float
-    prior_scale: Array  # (D,) or ()
+    prior_scale: Array | float  # (D,), or one number
 
     @property
     def dim(self) -> int:
@@ -155,7 +155,7 @@ class DiagonalPrecision(_GammaPrior):
 
     def restrict(self, params: GammaParams, kept: Array) -> tuple[DiagonalPrecision, GammaParams]:
         """The same components of some of the features."""
-        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=self.prior_scale[kept])
+        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=np.asarray(self.prior_scale)[kept])
         smaller = GammaParams(params.mean[:, kept], params.strength, params.dof, params.scale[:, kept])
         return prior, smaller
 

@@ -70,6 +70,12 @@ def _check(rows: Array, square: Array) -> None:
         raise ValueError(f"the square matrix must be Fortran-ordered, of float64 and of shape {(d, d)}")
 
 
+def check_square(name: str, matrix: Array) -> None:
+    """Refuse what is no square matrix, as arrays of a file may be."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} must be a square matrix, got an array of shape {matrix.shape}")
+
+
 #: sizes up to which the mask of a triangle is kept
 SMALL = 256
 
@@ -80,6 +86,9 @@ class Cholesky(NamedTuple):
 
     factor: Array
     jitter: float
+
+    def check_stored(self) -> None:
+        check_square("factor", self.factor)
 
     @property
     def log_det(self) -> float:

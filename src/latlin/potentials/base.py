@@ -56,6 +56,8 @@ class Potential(ABC):
     location_scale: ClassVar[bool] = False
     #: ψ is concave
     log_concave: bool = False
+    #: ψ(x) = t x − A(x) + c with t of the observation and A that of all observations: x is the natural parameter
+    natural: bool = False
     #: ψ(x) − b x is convex and decreasing in (x − loc)² for some b, so that quadratic lower bounds exist
     super_gaussian: bool = False
     #: ψ has two continuous derivatives

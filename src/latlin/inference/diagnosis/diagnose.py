@@ -44,6 +44,7 @@ from latlin.diagnostics.weights import (
 )
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.diagnosis.proposals import DiagnosedPosterior, ProposalDraws, draws_for
+from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites, site_curvature
 from latlin.inference.model import LatentLinearModel, in_memory
@@ -274,18 +275,16 @@ FULL, AFFINE = 2000, 60
 
 def next_engine(posterior: DiagnosedPosterior) -> str:
     """A short name, with a word on options where they matter."""
-    dim, engine = posterior.model.dim, posterior.engine
-    if engine in ("map", "lvb", "laplace", "mean-field"):
+    dim, term = posterior.model.dim, posterior.evidence_term
+    if isinstance(posterior.density, PointMass) or isinstance(term, CurvedEvidence | BoundEvidence | FreeFormEvidence):
         return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
-    if engine == "gkl" and not _is_full(posterior):
+    if not isinstance(posterior.density, Gaussian | Mixture):
+        return "ai-kl with another base, or more draws"
+    if not _is_full(posterior):
         return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
-    if engine in ("gkl", "ep") and dim <= AFFINE:
+    if dim <= AFFINE:
         return "ai-kl"
-    if engine == "gkl":
-        return "ep"
-    if engine == "ep":
-        return "gkl, whose bound is proven"
-    return "ai-kl with another base, or more draws"
+    return "ep" if isinstance(term, ExpectedEvidence) else "gkl, whose bound is proven"
 
 
 def _is_full(posterior: DiagnosedPosterior) -> bool:

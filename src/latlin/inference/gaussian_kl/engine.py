@@ -142,7 +142,7 @@ class GaussianKL:
         structure = self.structure
         if isinstance(structure, Estimated):
             refuse_estimated_checkpoint(checkpoint)
-            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=True)
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
 
     def _run_full(self, task: FullTask) -> Posterior:
