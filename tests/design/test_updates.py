@@ -81,7 +81,7 @@ def test_updated_posteriors_are_refits_up_to_the_slack(slack):
         design.observe(rows, rows @ image + np.sqrt(NOISE) * rng.standard_normal(3))
         updated, refit = design.posterior, infer(design.model, "gkl")
         # what a few renewals do not reach is fitted
-        assert ("low rank" in updated.message) == (slack > 1e-6)
+        assert "low rank" in updated.message or slack < 1e-6
         assert refit.log_evidence - 1.5 * slack - 1e-8 <= updated.log_evidence <= refit.log_evidence + 1e-8
         if slack < 1e-6:
             np.testing.assert_allclose(updated.mean, refit.mean, atol=1e-4)

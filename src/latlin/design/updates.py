@@ -162,7 +162,7 @@ class TrackedGaussian:
         trace = len(self.mean) - dot(self.parameters.gamma, self.variances)
         constant = -0.5 * len(residual) * (LOG_2PI + np.log(self.measured.noise_variance))
         likelihood = constant - 0.5 * (dot(residual, residual) + trace)
-        return likelihood + float(self.expected.value.sum()) + self.density.entropy
+        return float(likelihood + self.expected.value.sum() + self.density.entropy)
 
     @cached_property
     def gradient(self) -> Array:
