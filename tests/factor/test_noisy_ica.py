@@ -336,7 +336,7 @@ def test_more_sources_than_sensors_are_found_from_sparse_codes(seed):
     assert sizes.min() > 0.1
     cosines = np.abs(mixing.T @ (model.mixing_ / sizes)).max(axis=1)
     assert cosines.min() > 0.99
-    assert np.diff(model.trace_).min() > -1e-9 * abs(model.lower_bound_)
+    assert np.diff(model.trace_).min(initial=0.0) > -1e-9 * abs(model.lower_bound_)
     assert np.all(model.shape_ == 2.0)
     assert model.transform(X[:4]).shape == (4, 3)
 

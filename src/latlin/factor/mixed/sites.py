@@ -15,7 +15,7 @@ from scipy.special import logit
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
-from latlin.potentials.base import Potential
+from latlin.potentials.base import ExpectedLog, Potential
 from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, Family, Ordered
 
 #: the family of a column by its type; an ordinal one also has its number of levels
@@ -69,6 +69,19 @@ class ObservedColumn:
 
     def class_weights(self, count: int) -> Array:
         return np.bincount(self.y.astype(int), minlength=count).astype(np.float64)
+
+
+def local_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
+    """The best quadratic bound on ⟨ψ⟩ under N(m, v), with its slopes: ξ² = ⟨(η − middle)²⟩ makes it stationary in ξ."""
+    if potential.gaussian:
+        return potential.expected_log(m, v)
+    a, b, c = potential.quadratic_bound(np.sqrt((m - potential.middle) ** 2 + v))
+    return ExpectedLog(c - 0.5 * a * (m * m + v) + b * m, b - a * m, -0.5 * a)
+
+
+def exact_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
+    """⟨ψ⟩ itself."""
+    return potential.expected_log(m, v)
 
 
 def family_of(name: str) -> Family:
