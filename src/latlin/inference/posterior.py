@@ -163,10 +163,11 @@ class Posterior(Archived):
         return diagnose(self, n, random_state)
 
     def corrected_marginals(self, H: Any = None) -> CorrectedMarginals:
-        """Marginals of w, or of Hw, with the skew that a Gaussian leaves out, for Gaussian KL.
+        """Marginals of w, or of Hw, with the skew that a Gaussian leaves out, for Gaussian KL and EP.
 
         Means and variances are corrected by the third and fourth derivatives of the sites, averaged over the Gaussian,
-        to leading order. It needs the covariances of all pairs of sites, and no new fit.
+        or by the cumulants of the tilted densities, to leading order. It needs the covariances of all pairs of sites,
+        and no new fit. After expectation propagation the errors that are left are smaller.
 
         Parameters
         ----------
@@ -187,13 +188,14 @@ class Posterior(Archived):
         """
         from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
 
-        if self.engine != "gkl" or not isinstance(self.density, Gaussian):
+        propagated = self.sites if self.engine == "ep" and self.power == 1.0 else None
+        if (self.engine != "gkl" and propagated is None) or not isinstance(self.density, Gaussian):
             raise ValueError(
-                f"corrected_marginals() corrects one Gaussian of engine 'gkl', and this is engine {self.engine!r} with "
-                f"{type(self.density).__name__}"
+                "corrected_marginals() corrects one Gaussian of engine 'gkl', or of 'ep' with power 1, and this is "
+                f"engine {self.engine!r} with {type(self.density).__name__}"
             )
         rows = np.eye(self.model.dim) if H is None else checked_matrix(dense_operator(H), "H", self.model.dim)
-        return correct_marginals(in_memory(self.model), self.density, rows)
+        return correct_marginals(in_memory(self.model), self.density, rows, propagated)
 
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.
