@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
-from latlin.potentials.base import Potential
+from latlin.potentials.base import ExpectedLog, Potential
 from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, Family, Ordered
 
 # --- The columns of a mixed table as sites: one potential per column, on η = b + fᵀw.
@@ -76,6 +76,19 @@ class ObservedColumn:
 
     def class_weights(self, count: int) -> Array:
         return np.bincount(self.y.astype(int), minlength=count).astype(np.float64)
+
+
+def local_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
+    """The best quadratic bound on ⟨ψ⟩ under N(m, v), with its slopes: ξ² = ⟨(η − middle)²⟩ makes it stationary in ξ."""
+    if potential.gaussian:
+        return potential.expected_log(m, v)
+    a, b, c = potential.quadratic_bound(np.sqrt((m - potential.middle) ** 2 + v))
+    return ExpectedLog(c - 0.5 * a * (m * m + v) + b * m, b - a * m, -0.5 * a)
+
+
+def exact_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
+    """⟨ψ⟩ itself."""
+    return potential.expected_log(m, v)
 
 
 def family_of(name: str) -> Family:
