@@ -167,6 +167,10 @@ class Potential(ABC):
         block: Any = self
         return np.asarray(-(1.0 + (m - block.loc) * d_mean + 2.0 * v * d_var) / block.scale)
 
+    def _sharpness(self) -> Array:
+        """Of counts: the square of how steeply P(new count ≤ the stored one | x) falls with x, at most."""
+        return np.asarray(self.observed + 1.0)
+
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         """One observation for each x of shape (..., sites): x plus noise unless the family says otherwise."""
         return x + self._noise_sample(x.shape, rng)

@@ -141,6 +141,9 @@ class Binomial(Potential):
         spread = n * (first - second) + n * n * np.maximum(second - first * first, 0.0)
         return CountPredictive(self, m, v, shape, n * first, spread, n)
 
+    def _sharpness(self) -> Array:
+        return self.successes + 1.0 if self.link == "logit" else self.trials + 1.0
+
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         return rng.binomial(self.trials.astype(np.int64), self.probability(x)).astype(float)
 
