@@ -195,12 +195,11 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Arr
     for start in range(0, n, block):
         span = slice(start, min(start + block, n))
         scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
+        add_gram(scaled, total)
         below = negative[span]
-        if not below.any():
-            add_gram(scaled, total)
-            continue
-        for sign, part in ((1.0, scaled[~below]), (-1.0, scaled[below])):
-            total = blas.dsyrk(sign, part.T, beta=1.0, c=total, overwrite_c=1) if len(part) else total
+        if below.any():
+            # what is negative was added and goes away twice
+            total = blas.dsyrk(-2.0, scaled[below].T, beta=1.0, c=total, overwrite_c=1)
     return total
 
 

@@ -17,7 +17,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,7 @@ from latlin.potentials.ranges import Range
 #: where a block keeps what it has made of its parameters
 MADE = "_made"
 SITES_PER_BLOCK = 256
+T = TypeVar("T")
 
 
 class Potential(ABC):
@@ -167,6 +168,10 @@ class Potential(ABC):
         _, d_mean, d_var = self._expected_log(m, v)
         block: Any = self
         return np.asarray(-(1.0 + (m - block.loc) * d_mean + 2.0 * v * d_var) / block.scale)
+
+    def _sharpness(self) -> Array:
+        """Of counts: the square of how steeply P(new count ≤ the stored one | x) falls with x, at most."""
+        return np.asarray(self.observed + 1.0)
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         """One observation for each x of shape (..., sites): x plus noise unless the family says otherwise."""
@@ -330,6 +335,13 @@ class Potential(ABC):
     def __getstate__(self) -> dict[str, Any]:
         """What the block holds, without what it has made of that: copies, `select` among them, make it anew."""
         return {name: value for name, value in vars(self).items() if name != MADE}
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` makes of the parameters, which never change: made once and kept."""
+        kept: dict[str, T] = vars(self).setdefault(MADE, {})
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
