@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array, listed
@@ -198,6 +199,9 @@ class Space:
 
 #: largest distance in coordinates over which a fit is taken as a start
 NEAR = 2.0
+#: on a line through two points a fit is foreseen up to so many times their distance, and from points off that line up
+#: to this share of their distance from the nearest
+FARTHEST, ASTRAY = 2.0, 0.3
 #: step of differences of the evidence where nobody gives its gradient
 STEP = 1e-3
 #: least curvature, in nat, that a held fit may say
@@ -331,9 +335,43 @@ class Objective:
             self.points = [self.best, point]
 
     def _nearby(self, u: Array) -> Any:
+        """The nearest fit, or what it and another one foresee on the line through both."""
         known = [point for point in self.points if point.fit is not None]
         if not known:
             return None
         apart = np.abs(np.stack([point.u for point in known]) - u).max(axis=1)
-        nearest = int(apart.argmin())
-        return known[nearest].fit if apart[nearest] <= NEAR else None
+        order = np.argsort(apart)
+        nearest = known[int(order[0])]
+        if apart[order[0]] > NEAR:
+            return None
+        for other in (known[int(k)] for k in order[1:]):
+            share = _share(nearest.u, other.u, u)
+            if share is not None:
+                return foreseen(nearest.fit, other.fit, share)
+        return nearest.fit
+
+
+def foreseen(fit: Any, other: Any, share: float) -> Any:
+    """A fit whose sites' stand-ins lie that share of the way to those of another: log γ and ν change evenly.
+
+    The fit itself where one of the two has no stand-ins, or has some that are not positive.
+    """
+    both = (getattr(fit, "sites", None), getattr(other, "sites", None))
+    if not all(isinstance(one, SiteParameters) for one in both) or len(both[0].gamma) != len(both[1].gamma):
+        return fit
+    (gamma, nu), (gamma_there, nu_there) = both
+    if not (np.all(gamma > 0.0) and np.all(gamma_there > 0.0)):
+        return fit
+    moved = SiteParameters(gamma * (gamma_there / gamma) ** share, nu + share * (nu_there - nu))
+    return replace(fit, sites=moved) if all(np.all(np.isfinite(part)) for part in moved) else fit
+
+
+def _share(nearest: Array, other: Array, u: Array) -> float | None:
+    """How far u is on the way from one point to another; None where it is off that line or far out on it."""
+    way, wanted = other - nearest, u - nearest
+    length = float(way @ way)
+    if length == 0.0:
+        return None
+    share = float(way @ wanted) / length
+    off = wanted - share * way
+    return share if abs(share) <= FARTHEST and np.abs(off).max() <= ASTRAY * np.abs(wanted).max() else None
