@@ -199,9 +199,8 @@ class Space:
 
 #: largest distance in coordinates over which a fit is taken as a start
 NEAR = 2.0
-#: on a line through two points a fit is foreseen up to so many times their distance, and from points off that line up
-#: to this share of their distance from the nearest
-FARTHEST, ASTRAY = 2.0, 0.3
+#: largest share that a fit has in what is foreseen, and how far that may be off, in distances to the nearest fit
+FARTHEST, ASTRAY = 3.0, 0.3
 #: step of differences of the evidence where nobody gives its gradient
 STEP = 1e-3
 #: least curvature, in nat, that a held fit may say
@@ -335,43 +334,47 @@ class Objective:
             self.points = [self.best, point]
 
     def _nearby(self, u: Array) -> Any:
-        """The nearest fit, or what it and another one foresee on the line through both."""
+        """What the fits at the nearest points foresee at u, or the nearest one itself."""
         known = [point for point in self.points if point.fit is not None]
         if not known:
             return None
         apart = np.abs(np.stack([point.u for point in known]) - u).max(axis=1)
-        order = np.argsort(apart)
-        nearest = known[int(order[0])]
-        if apart[order[0]] > NEAR:
+        near = [known[int(k)] for k in np.argsort(apart)[: 2 * len(u) + 1]]
+        if apart.min() > NEAR:
             return None
-        for other in (known[int(k)] for k in order[1:]):
-            share = _share(nearest.u, other.u, u)
-            if share is not None:
-                return foreseen(nearest.fit, other.fit, share)
-        return nearest.fit
+        shares = _shares(np.stack([point.u for point in near]), u)
+        return near[0].fit if shares is None else foreseen([point.fit for point in near], shares)
 
 
-def foreseen(fit: Any, other: Any, share: float) -> Any:
-    """A fit whose sites' stand-ins lie that share of the way to those of another: log γ and ν change evenly.
+def foreseen(fits: list[Any], shares: Array) -> Any:
+    """The first fit with its sites' stand-ins replaced by a mean of all, log γ and ν weighted by the shares.
 
-    The fit itself where one of the two has no stand-ins, or has some that are not positive.
+    The fit itself where one has no stand-ins, or has some that are not positive.
     """
-    both = (getattr(fit, "sites", None), getattr(other, "sites", None))
-    if not all(isinstance(one, SiteParameters) for one in both) or len(both[0].gamma) != len(both[1].gamma):
-        return fit
-    (gamma, nu), (gamma_there, nu_there) = both
-    if not (np.all(gamma > 0.0) and np.all(gamma_there > 0.0)):
-        return fit
-    moved = SiteParameters(gamma * (gamma_there / gamma) ** share, nu + share * (nu_there - nu))
-    return replace(fit, sites=moved) if all(np.all(np.isfinite(part)) for part in moved) else fit
+    all_sites = [getattr(fit, "sites", None) for fit in fits]
+    known = [sites for sites in all_sites if isinstance(sites, SiteParameters) and np.all(sites.gamma > 0.0)]
+    if len(known) < len(fits) or len({len(sites.gamma) for sites in known}) > 1:
+        return fits[0]
+    with np.errstate(over="ignore", under="ignore"):
+        log_gamma = sum(share * np.log(sites.gamma) for share, sites in zip(shares, known, strict=True))
+        nu = sum(share * sites.nu for share, sites in zip(shares, known, strict=True))
+        moved = SiteParameters(np.exp(log_gamma), np.asarray(nu))
+    good = all(np.all(np.isfinite(part)) for part in moved) and np.all(moved.gamma > 0.0)
+    return replace(fits[0], sites=moved) if good else fits[0]
 
 
-def _share(nearest: Array, other: Array, u: Array) -> float | None:
-    """How far u is on the way from one point to another; None where it is off that line or far out on it."""
-    way, wanted = other - nearest, u - nearest
-    length = float(way @ way)
-    if length == 0.0:
+def _shares(points: Array, u: Array) -> Array | None:
+    """Shares λ with Σλ = 1 and Σλ_k u_k = u, those of near points the larger: a function that is linear is foreseen.
+
+    They minimise Σ λ_k²|u_k − u|². None where the points do not span u, or only from far.
+    """
+    away = points - u
+    squares = np.sum(away**2, axis=1)
+    if len(points) < 2 or squares[0] == 0.0:
         return None
-    share = float(way @ wanted) / length
-    off = wanted - share * way
-    return share if abs(share) <= FARTHEST and np.abs(off).max() <= ASTRAY * np.abs(wanted).max() else None
+    A = np.vstack([np.ones(len(points)), away.T / np.sqrt(squares[0])])
+    weighted = A / squares
+    shares = weighted.T @ np.linalg.lstsq(weighted @ A.T, np.eye(len(A))[0])[0]
+    left = A @ shares - np.eye(len(A))[0]
+    good = abs(left[0]) <= 1e-6 and np.abs(left[1:]).max() <= ASTRAY and np.abs(shares).max() <= FARTHEST
+    return np.asarray(shares) if good else None

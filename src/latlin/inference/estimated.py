@@ -153,11 +153,11 @@ class Precisions:
     def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> Precisions:
         """`kept` is where another fit of the same rows finds their pattern."""
         rows, prior = form.rows, form.prior.precision
+        if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
+            return cls(form, probes, None)
         shared: SharedPattern | None = kept.get("probed pattern")
         if shared is not None and shared.has_pattern(prior):
             return cls(form, probes, shared)
-        if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
-            return cls(form, probes, None)
         pattern: Any = SymmetricPattern.of(pattern_of(prior, rows))
         shared = kept["probed pattern"] = SharedPattern.of(prior, WeightedGram(pattern, rows))
         return cls(form, probes, shared)
