@@ -69,9 +69,7 @@ def _halves(typing_context: Any, x: Any) -> Any:
         bits = builder.bitcast(arguments[0], word)
         exponent = builder.lshr(bits, ir.Constant(word, 52))
         inside = builder.or_(builder.and_(bits, ir.Constant(word, 2**52 - 1)), ir.Constant(word, 1023 << 52))
-        return context.make_tuple(
-            builder, signature.return_type, [exponent, builder.bitcast(inside, ir.DoubleType())]
-        )
+        return context.make_tuple(builder, signature.return_type, [exponent, builder.bitcast(inside, ir.DoubleType())])
 
     return types.Tuple((types.int64, types.float64))(types.float64), build
 

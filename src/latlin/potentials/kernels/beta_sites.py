@@ -37,9 +37,7 @@ def _stirling(w: float, r: float) -> tuple[float, float, float, float]:
 
 
 @njit(**INNER, error_model="numpy", fastmath=FUSED, inline="always")
-def _beta_site(
-    x: float, s: float, odds: float
-) -> tuple[float, float, float, float, float, float, float]:
+def _beta_site(x: float, s: float, odds: float) -> tuple[float, float, float, float, float, float, float]:
     """ψ but for its constants, ψ′, ψ″, ψ‴, and ∂ψ/∂s but for its constants with its two slopes in x."""
     e = exp_minus(math.fabs(x))
     large = 1.0 / (1.0 + e)
@@ -166,8 +164,7 @@ def _loop(
 
 
 def expected_beta(m: Array, v: Array, size: Array, odds: Array) -> Array:
-    """⟨ψ⟩ with its derivatives in m and v, and ⟨∂ψ/∂size⟩, less what `beta_points` misses: (4, sites); NaN for large v.
-    """
+    """⟨ψ⟩ with its derivatives in m and v, and ⟨∂ψ/∂size⟩, less what `beta_points` misses: (4, sites); NaN for large v."""
     rules, direct = rule_table(), len(HERMITE) + len(TRAPEZOID)
     limit = np.append(SHRINK * rules.limit[:direct], np.inf)
     out = np.empty((4, m.size))
