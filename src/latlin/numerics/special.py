@@ -150,7 +150,7 @@ def exponentiate(x: Array, size: int, shifted: Array) -> None:
 
 LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 #: numbers from which a compiled loop is worth its start
-LONG = 2**16
+LONG = 2**15
 SQRT_2 = float(np.sqrt(2.0))
 SQRT_2_OVER_PI = float(np.sqrt(2.0 / np.pi))
 

@@ -27,7 +27,7 @@ _LOG_2PI = math.log(2.0 * math.pi)
 
 @njit(**INNER, error_model="numpy", fastmath=FUSED, inline="always")
 def _stirling(w: float, r: float) -> tuple[float, float, float, float]:
-    """What log Γ(w) has besides (w − ½) log w − w + ½ log 2π, and its slopes besides log w, 1/w, −1/w²; r = 1/w ≤ 1/9."""
+    """What log Γ(w) has besides (w − ½) log w − w + ½ log 2π; its slopes besides log w, 1/w, −1/w²; r = 1/w ≤ 1/9."""
     q = r * r
     value = 1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q * (1 / 1188.0 - q * 691 / 360360.0))))
     lines = 1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q * (1 / 132.0 - q * 691 / 32760.0))))
@@ -164,7 +164,7 @@ def _loop(
 
 
 def expected_beta(m: Array, v: Array, size: Array, odds: Array) -> Array:
-    """⟨ψ⟩ with its derivatives in m and v, and ⟨∂ψ/∂size⟩, less what `beta_points` misses: (4, sites); NaN for large v."""
+    """⟨ψ⟩, its derivatives in m and v, and ⟨∂ψ/∂size⟩, less what `beta_points` misses: (4, sites); NaN for large v."""
     rules, direct = rule_table(), len(HERMITE) + len(TRAPEZOID)
     limit = np.append(SHRINK * rules.limit[:direct], np.inf)
     out = np.empty((4, m.size))
