@@ -21,7 +21,7 @@ from latlin.additive.problem import AdditiveProblem, offset_of, rows_of
 from latlin.additive.term import Part, Values
 from latlin.distributed.blocks import Block, Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.frames import frame_blocks, sampled
+from latlin.distributed.opening import frame_blocks, sampled
 from latlin.inference import blocks as in_blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.engine import Engine

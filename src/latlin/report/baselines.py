@@ -17,6 +17,9 @@ from latlin.numerics.arrays import Array
 from latlin.potentials.poisson import Poisson
 from latlin.report.held_out import RunningMoments
 
+#: rows from which on the parameters of a family without features are known well: they are not averaged over
+KNOWN = 300
+
 
 class Baseline(Protocol):
     """What was seen of the target of some rows."""
@@ -116,13 +119,33 @@ class Same:
         return Same(self.estimator, np.concatenate([self.y, other.y]))
 
     def log_density(self, y: NDArray[Any]) -> Array:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # a feature that is the same everywhere, and next to no room for its coefficient
-            held = {"prior_scale": 1e-6, "ard": False}
-            held = {name: value for name, value in held.items() if name in self.estimator.get_params()}
-            fitted = clone(self.estimator).set_params(**held).fit(np.zeros((len(self.y), 1)), self.y)
-        return np.asarray(fitted.log_predictive_density(np.zeros((len(y), 1)), y))
+        return density_without_features(self.estimator, (self.y, {}), (y, {}))
+
+
+def density_without_features(
+    estimator: Any, seen: tuple[NDArray[Any], dict[str, Any]], new: tuple[NDArray[Any], dict[str, Any]]
+) -> Array:
+    """Log predictive density of new observations by the same family without features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not fitted here.
+    seen, new : (ndarray, dict)
+        Observations, and their offsets where they have such: exposures are part of a baseline too.
+    """
+    (y, more), (others, beside) = seen, new
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # a feature that is the same everywhere, and next to no room for its coefficient
+        held: dict[str, Any] = {"prior_scale": 1e-6, "ard": False}
+        if len(y) > KNOWN:
+            held["hyperparameters"] = "maximise"
+        bare = clone(estimator)
+        # a user's own family may lack some of these
+        bare.set_params(**{name: value for name, value in held.items() if name in bare.get_params()})
+        fitted = bare.fit(np.zeros((len(y), 1)), y, **more)
+    return np.asarray(fitted.log_predictive_density(np.zeros((len(others), 1)), others, **beside))
 
 
 def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:

@@ -14,12 +14,11 @@ from numbers import Integral
 
 import numpy as np
 
+from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
-from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
 from latlin.diagnostics.verdict import (
     FEWEST_EFFECTIVE,
     Findings,
@@ -30,7 +29,16 @@ from latlin.diagnostics.verdict import (
     judge,
     moment_gap,
 )
-from latlin.diagnostics.weights import LARGEST_K, DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
+from latlin.diagnostics.weights import (
+    LARGEST_K,
+    CorrectedMoments,
+    DefendedEvidence,
+    WeightSummary,
+    corrected_moments,
+    defended_evidence,
+    response,
+    summarise_weights,
+)
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.diagnosis.proposals import DiagnosedPosterior, ProposalDraws, draws_for
 from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
@@ -55,7 +63,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a posterior is worth.
+    """How accurate a posterior is.
 
     Attributes
     ----------

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from latlin.densities.density import Density
-from latlin.densities.factorised import Factorised
+from latlin.densities.density import Density, Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
-from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
+from latlin.densities.precision import CovarianceWhitening, DiagonalWhitening, Whitening
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.prior import gaussian_part, needs_sparse, prior_gaussian
 from latlin.inference.model import LatentLinearModel, Model, in_memory
