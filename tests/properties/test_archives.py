@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import latlin
 from latlin import linear
+from latlin.linear._learning import LearntShare
 from latlin.numerics.alerts import MisfitWarning
+from latlin.numerics.stored import Decoder, Encoder
 from random_models import CONCAVE, ENGINES, OTHERS, attempt, part, parts
 
 ESTIMATORS = {
@@ -94,3 +96,14 @@ def test_a_saved_estimator_predicts_the_same(name, table, engine, standardise, t
         probabilities = model.predict_proba(x)
         np.testing.assert_array_equal(again.predict_proba(x), probabilities)
         np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("weight", "much"), ("weight", True), ("weight", None), ("values", 3)],
+)
+def test_a_part_is_of_the_kind_that_its_class_declares(name, value):
+    stored = Encoder().encode(LearntShare(0.5, {"scale": 1.0}), "share")
+    assert Decoder({}).decode(stored) == LearntShare(0.5, {"scale": 1.0})
+    with pytest.raises(ValueError, match=f"{name} of LearntShare must be of the kind"):
+        Decoder({}).decode({**stored, "parts": {**stored["parts"], name: value}})
