@@ -20,8 +20,9 @@ MOST = 200
 CURVED = 8
 #: longest step in a coordinate, and the longest one from which curvature is learnt
 LONGEST, LOCAL = 1.0, 0.5
-#: most steps to the optimum of a held fit
-INNER = 8
+#: most steps to the optimum of a held fit, and the step, in coordinates, after which it is near enough where some nat
+#: more are not worth a fit
+INNER, HELD = 8, 0.02
 #: least share that a step by three slopes has of one by two
 NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
@@ -30,10 +31,10 @@ RISE, HALVINGS = 1e-4, 20
 TOUCHING = 1e-3
 #: curvature, in nat, below which a log density is level
 LEVEL = 1e-2
-#: most steps of Newton's method after a search
-NEWTON = 3
+#: most steps of Newton's method after a search, and the longest one
+NEWTON, WITHIN = 3, 0.1
 #: what Newton's step would gain, in nat, at an optimum
-REACHED = 1e-9
+REACHED = 1e-8
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -136,7 +137,7 @@ def _climb_curved(
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
             return point, slope, True
         if not pairs:
-            step = _held_optimum(objective, point, held, slope, step, gradient) - point.u
+            step = _held_optimum(objective, point, held, slope, step, gradient, HELD * (worth > 0.0)) - point.u
         moved = _risen(objective, point, slope, step)
         if moved is None:
             # nothing better within rounding: arrived
@@ -184,7 +185,7 @@ def _interpolated(pairs: Sequence[tuple[Array, Array]], slope: Array, step: Arra
 
 
 def _held_optimum(
-    objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float
+    objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float, near: float
 ) -> Array:
     """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
     low, high = objective.space.box.T
@@ -195,7 +196,7 @@ def _held_optimum(
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient:
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= near:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])
@@ -287,7 +288,7 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
         return optimum
     for _ in range(NEWTON):
         step = np.linalg.solve(curvature, optimum.gradient[inside])
-        if np.abs(step).max() > STEP or step @ optimum.gradient[inside] < REACHED:
+        if np.abs(step).max() > WITHIN or step @ optimum.gradient[inside] < REACHED:
             break
         u = optimum.u.copy()
         u[inside] += step

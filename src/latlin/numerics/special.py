@@ -69,9 +69,7 @@ def _halves(typing_context: Any, x: Any) -> Any:
         bits = builder.bitcast(arguments[0], word)
         exponent = builder.lshr(bits, ir.Constant(word, 52))
         inside = builder.or_(builder.and_(bits, ir.Constant(word, 2**52 - 1)), ir.Constant(word, 1023 << 52))
-        return context.make_tuple(
-            builder, signature.return_type, [exponent, builder.bitcast(inside, ir.DoubleType())]
-        )
+        return context.make_tuple(builder, signature.return_type, [exponent, builder.bitcast(inside, ir.DoubleType())])
 
     return types.Tuple((types.int64, types.float64))(types.float64), build
 
@@ -152,7 +150,7 @@ def exponentiate(x: Array, size: int, shifted: Array) -> None:
 
 LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 #: numbers from which a compiled loop is worth its start
-LONG = 2**16
+LONG = 2**15
 SQRT_2 = float(np.sqrt(2.0))
 SQRT_2_OVER_PI = float(np.sqrt(2.0 / np.pi))
 
@@ -165,8 +163,6 @@ def log_sigmoid(x: ArrayLike) -> Array:
     """
     x = np.asarray(x, dtype=float)
     if x.size >= LONG and np.all(np.isfinite(x)):
-        from latlin.numerics.special import log_sigmoid_values  # loads the compiler: when first needed
-
         return log_sigmoid_values(np.ascontiguousarray(x).ravel()).reshape(x.shape)
     return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 

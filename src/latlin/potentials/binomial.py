@@ -57,7 +57,7 @@ class Binomial(Potential):
     def __init__(self, successes: ArrayLike, trials: ArrayLike, link: str = "logit") -> None:
         one_of("link", link, LINKS)
         y, n = check_trials(successes, trials)
-        self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit")
+        self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit", natural=link == "logit")
 
     def _log_choices(self) -> Array:
         return log_choices(self.successes, self.trials)

@@ -21,10 +21,10 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from latlin.inference.forms.dense import inherit_parameters, match_parameters
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site_family import SiteForm
@@ -35,6 +35,7 @@ from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
+from latlin.inference.gaussian_kl.cavity_start import cavity_start, serves
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
@@ -411,6 +412,10 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
 
 
 def _expand_mode(form: SiteForm) -> SiteParameters:
+    """The curvature at the mode, or something nearer to the optimum where that costs no more."""
+    near_optimum = cavity_start(form) if serves(form) else None
+    if near_optimum is not None:
+        return near_optimum
     # a step of a sparse form without its variances costs a third of one with them
     near = (NEAR_MODE, NEAR_CHANGE) if isinstance(form, SparseForm) else (ROUGH, 1e-3)
     rough = Rules(gradient_tol=near[0], objective_tol=near[1], max_iter=50)

@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.compiling import INNER
 from latlin.numerics.special import FUSED, exp_minus, log_one_plus, log_positive
+from latlin.numerics.threads import INNER
 from latlin.potentials.kernels.gamma_sites import SHRINK
 from latlin.potentials.kernels.sites import CHUNK, HERMITE, TRAPEZOID, rule_table, sort_by_rule
 
@@ -27,7 +27,7 @@ _LOG_2PI = math.log(2.0 * math.pi)
 
 @njit(**INNER, error_model="numpy", fastmath=FUSED, inline="always")
 def _stirling(w: float, r: float) -> tuple[float, float, float, float]:
-    """What log Γ(w) has besides (w − ½) log w − w + ½ log 2π, and its slopes besides log w, 1/w, −1/w²; r = 1/w ≤ 1/9."""
+    """What log Γ(w) has besides (w − ½) log w − w + ½ log 2π; its slopes besides log w, 1/w, −1/w²; r = 1/w ≤ 1/9."""
     q = r * r
     value = 1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q * (1 / 1188.0 - q * 691 / 360360.0))))
     lines = 1 / 12.0 - q * (1 / 120.0 - q * (1 / 252.0 - q * (1 / 240.0 - q * (1 / 132.0 - q * 691 / 32760.0))))
@@ -37,9 +37,7 @@ def _stirling(w: float, r: float) -> tuple[float, float, float, float]:
 
 
 @njit(**INNER, error_model="numpy", fastmath=FUSED, inline="always")
-def _beta_site(
-    x: float, s: float, odds: float
-) -> tuple[float, float, float, float, float, float, float]:
+def _beta_site(x: float, s: float, odds: float) -> tuple[float, float, float, float, float, float, float]:
     """ψ but for its constants, ψ′, ψ″, ψ‴, and ∂ψ/∂s but for its constants with its two slopes in x."""
     e = exp_minus(math.fabs(x))
     large = 1.0 / (1.0 + e)
@@ -166,8 +164,7 @@ def _loop(
 
 
 def expected_beta(m: Array, v: Array, size: Array, odds: Array) -> Array:
-    """⟨ψ⟩ with its derivatives in m and v, and ⟨∂ψ/∂size⟩, less what `beta_points` misses: (4, sites); NaN for large v.
-    """
+    """⟨ψ⟩, its derivatives in m and v, and ⟨∂ψ/∂size⟩, less what `beta_points` misses: (4, sites); NaN for large v."""
     rules, direct = rule_table(), len(HERMITE) + len(TRAPEZOID)
     limit = np.append(SHRINK * rules.limit[:direct], np.inf)
     out = np.empty((4, m.size))

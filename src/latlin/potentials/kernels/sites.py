@@ -22,10 +22,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.compiling import INNER
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
 from latlin.numerics.special import FUSED, LOG1P, exp_minus, log_one_plus
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, share_out
 
 CHUNK = 512
 #: nanoseconds per site of an expectation, by measurement
