@@ -341,9 +341,7 @@ def _climb(
     return _judged(bound, ascent, enough)
 
 
-def _judged(
-    bound: ClassesBound, ascent: Ascent[Reached[ClassesPlace]], enough: float
-) -> Ascent[Reached[ClassesPlace]]:
+def _judged(bound: ClassesBound, ascent: Ascent[Reached[ClassesPlace]], enough: float) -> Ascent[Reached[ClassesPlace]]:
     """The ascent, converged where it is near enough to the optimum although rounding leaves no smaller gradient."""
     if ascent.converged:
         return ascent
