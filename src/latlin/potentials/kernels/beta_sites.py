@@ -168,6 +168,6 @@ def expected_beta(m: Array, v: Array, size: Array, odds: Array) -> Array:
     rules, direct = rule_table(), len(HERMITE) + len(TRAPEZOID)
     limit = np.append(SHRINK * rules.limit[:direct], np.inf)
     out = np.empty((4, m.size))
-    spread = (_spread(size, m), _spread(odds, m))
-    _loop(m, np.sqrt(v), *spread, limit, rules.start, rules.nodes, rules.weights, out)
+    sites = (m, np.sqrt(v), _spread(size, m), _spread(odds, m))
+    _loop(*sites, limit, rules.start, rules.nodes, rules.weights, out)
     return out
