@@ -246,7 +246,9 @@ class BYM2Part(Part):
         rest, root = 1.0 - rho, np.sqrt(rho)
         by_sd = self._blocks(-2.0 / (sd**3 * rest), root / (sd**2 * rest), 0.0, self._diagonal)
         # ∂/∂ρ of 1/(1−ρ), √ρ/(1−ρ) and ρ/(1−ρ)
-        by_rho = self._blocks(1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, self._diagonal)
+        by_rho = self._blocks(
+            1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, self._diagonal
+        )
         return {self.sd.name: Slope(by_sd, -n / sd), self.rho.name: Slope(by_rho, 0.5 * n / rest)}
 
     @cached_property

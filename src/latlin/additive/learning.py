@@ -172,7 +172,7 @@ def _under(hyper: Hyperparameter, prior: Prior) -> Hyperparameter:
 def _cheap(problem: AdditiveProblem, count: int) -> bool:
     if count > MOST:
         return False
-    row = PER_GAUSSIAN_ROW if problem.family.name == "gaussian" else 1.0
+    row = PER_GAUSSIAN_ROW if problem.family.template.gaussian else 1.0
     return FITS[count] * (row * problem.n_rows + PER_COEFFICIENT * problem.dim) <= CHEAP
 
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.special import FUSED
 from latlin.numerics.probes import Probes, SparseSum, inverse_roots, probe
+from latlin.numerics.special import FUSED
 from latlin.numerics.stored import storable
 from latlin.numerics.threads import share_out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,8 @@ LONGEST, LOCAL = 1.0, 0.5
 #: most steps to the optimum of a held fit, and the step, in coordinates, after which it is near enough where some nat
 #: more are not worth a fit
 INNER, HELD = 8, 0.02
+#: least share that a step by three slopes has of one by two
+NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
 RISE, HALVINGS = 1e-4, 20
 #: nearer to an end of the search than this, in coordinates, is at the end
@@ -130,6 +132,8 @@ def _climb_curved(
         elif held is None or not pairs:
             held = objective.held_curvature(point, point.u, slope)
         step = _step(objective.space, _corrected(held, pairs), point.u, slope)
+        if len(slope) == 1:
+            step = _interpolated(pairs, slope, step)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
             return point, slope, True
         if not pairs:
@@ -163,13 +167,30 @@ def _step(space: Space, curvature: Array, u: Array, slope: Array) -> Array:
     return step
 
 
+def _interpolated(pairs: Sequence[tuple[Array, Array]], slope: Array, step: Array) -> Array:
+    """In one dimension, the step by the last three slopes: inverse quadratic interpolation, which is near Newton's.
+
+    `step` is that by the last two; it stays where the slopes do not fall in order or the other is far from it.
+    """
+    if len(pairs) < 2:
+        return step
+    (before, fell), (last, fall) = ((float(move[0]), float(fall[0])) for move, fall in list(pairs)[-2:])
+    # the two points before, seen from here, and the slopes there
+    g, u1, u2 = float(slope[0]), -last, -last - before
+    g1, g2 = g + fall, g + fall + fell
+    if max((g1 - g) * u1, (g2 - g) * u2, (g2 - g1) * (u2 - u1)) >= 0.0:
+        return step
+    found = g * (u1 * g2 / (g1 - g) - u2 * g1 / (g2 - g)) / (g1 - g2)
+    return np.array([found]) if NEARBY <= found / float(step[0]) <= 1.0 / NEARBY else step
+
+
 def _held_optimum(
     objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float, near: float
 ) -> Array:
     """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
     low, high = objective.space.box.T
     low, high = np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR)
-    u = point.u
+    u, pairs = point.u, deque[tuple[Array, Array]](maxlen=2)
     for _ in range(INNER):
         ahead = np.clip(u + step, low, high)
         found = objective.held_gradient(point, ahead)
@@ -179,8 +200,11 @@ def _held_optimum(
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])
+            pairs.append((move, fall))
         slope = found
         step = _step(objective.space, curvature, u, slope)
+        if len(u) == 1:
+            step = _interpolated(pairs, slope, step)
     return u
 
 

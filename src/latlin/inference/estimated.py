@@ -74,7 +74,7 @@ def can_be_estimated(model: LatentLinearModel) -> bool:
     return model.smooth and model.log_concave and proper and not model.constraints and not model.normalise_prior
 
 
-def refuse_checkpoint(checkpoint: Any) -> None:
+def refuse_estimated_checkpoint(checkpoint: Any) -> None:
     """Refuse to keep a state that these fits do not have."""
     if checkpoint is not None:
         raise ValueError(
@@ -83,13 +83,13 @@ def refuse_checkpoint(checkpoint: Any) -> None:
 
 
 def fit_estimated(
-    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, probes: int
+    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, averaged: bool
 ) -> Posterior:
-    """The Laplace approximation (engine "laplace") or the Gaussian KL optimum of a model."""
+    """The Laplace approximation of a model, or its Gaussian KL optimum where the sites are `averaged` over q."""
     if not can_be_estimated(model):
         raise ValueError(f"{REFUSED}, got {model!r}")
     began, form = time.perf_counter(), product_form(model)
-    averaged = engine.name == "gkl"
+    probes = engine.probes
     precisions = Precisions.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
     found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
@@ -182,7 +182,9 @@ class EstimatedFit(NamedTuple):
     settled: bool = True
 
 
-def _curved(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions) -> EstimatedFit:
+def _curved(
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+) -> EstimatedFit:
     """The mode with its curvature; log p(w*) + ½ log det(2πS)."""
     ascent = find_mode_by_products(form, None if start is None else start.mean, rules, LABELS["laplace"], verbose)
     at = ascent.state
@@ -192,7 +194,9 @@ def _curved(form: ProductForm, start: Posterior | None, rules: Rules, verbose: b
     return EstimatedFit(ascent, covariance, sites, at.objective + _log_volume(covariance))
 
 
-def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions) -> EstimatedFit:
+def _averaged(
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+) -> EstimatedFit:
     """Variances, means given them, and Γ given both, in turn; the probes are the same ones every time."""
     begin, variance = _first(form, start, rules, precisions)
     settled = False
@@ -214,9 +218,7 @@ def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose:
     return EstimatedFit(ascent, covariance, sites, evidence, settled)
 
 
-def _first(
-    form: ProductForm, start: Posterior | None, rules: Rules, precisions: Precisions
-) -> tuple[Array, Array]:
+def _first(form: ProductForm, start: Posterior | None, rules: Rules, precisions: Precisions) -> tuple[Array, Array]:
     """Means and variances to begin with: those of a like posterior, or those at a rough mode."""
     structure = None if start is None else getattr(start.density, "structure", None)
     if start is not None and isinstance(structure, ProbedPrecisionCovariance) and structure.dim == form.rows.shape[1]:

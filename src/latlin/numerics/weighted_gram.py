@@ -330,7 +330,7 @@ def pair_squares(
     corner: Array,
     found: Array,
 ) -> None:
-    """h_nᵀZh_n of the rows first … last − 1, for a symmetric Z given on the entries; `corner` is that of full columns."""
+    """h_nᵀZh_n of the rows first … last − 1, Z symmetric, given on the entries; `corner` is that of full columns."""
     p = X.shape[1]
     for n in range(first, last):
         total, at = 0.0, begin[n]

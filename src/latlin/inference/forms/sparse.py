@@ -24,15 +24,15 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
-from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
 from latlin.inference.forms.site_family import Expansion, LocalGaussian, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
-from latlin.numerics import conjugate_gradients
+from latlin.numerics import optimise
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
@@ -211,7 +211,7 @@ class SparseForm(SiteForm):
         def times(v: Array) -> Array:
             return self.prior.precision @ v + self.projections.summed(gamma * (self.rows @ v))
 
-        x = conjugate_gradients.solve_near(times, known.solve, at.gradient / scale, NEAR, STEPS)
+        x = optimise.solve_near(times, known.solve, at.gradient / scale, NEAR, STEPS)
         return None if x is None else x / scale
 
     def precision(self, gamma: Array) -> Array:
