@@ -423,23 +423,32 @@ def factorisations(repeats: int = 3) -> None:
         ("crossed 5,000 × 500, 20,000 rows", crossed((5000, 500), 20_000)),
         ("band, 200,000", band(200_000)),
     ):
-        csc, b = sparse.csc_matrix(matrix), np.random.default_rng(0).standard_normal(matrix.shape[0])
-        found = {}
-        analysed = _timed(lambda matrix=matrix: found.update(analysis=analyse(matrix, plan_elimination(matrix))))
-        analysis = found["analysis"]
-        values = analysis.values(matrix)
-        own = min(_timed(lambda: found.update(factor=analysis.factorise(values))) for _ in range(repeats))
-        own_solve = min(_timed(lambda b=b: found.update(x=found["factor"].solve(b))) for _ in range(repeats))
-        inverse = _timed(partial(_selected_inverse, analysis, values)) - own
-        first = _timed(lambda csc=csc: found.update(solver=qdldl.Solver(csc)))
-        theirs = min(_timed(lambda csc=csc: found["solver"].update(csc)) for _ in range(repeats))
-        their_solve = min(_timed(lambda b=b: found.update(other=found["solver"].solve(b))) for _ in range(repeats))
-        apart = float(np.abs(found["x"] - found["other"]).max())
-        numbers = (analysed, first - theirs, own, theirs, own / theirs, own_solve, their_solve, inverse)
-        lines.append([name, matrix.shape[0], found["solver"].factors()[0].nnz, *numbers, f"{apart:.0e}"])
+        lines.append([name, matrix.shape[0], *beside_qdldl(matrix, qdldl.Solver, repeats)])
     names = ("analysis", "qdldl", "factor", "qdldl", "ratio", "solve", "qdldl", "selected inverse", "difference")
     print(environment("numba", "qdldl"))
     print(table(["matrix", "dimension", "entries of L (qdldl)", *names], lines))
+
+
+def beside_qdldl(matrix: sparse.csr_array, solver_of: Any, repeats: int) -> list[Any]:
+    """One line of the table: entries of qdldl's factor, seconds, and the largest difference of two solutions."""
+    csc, b = sparse.csc_matrix(matrix), np.random.default_rng(0).standard_normal(matrix.shape[0])
+    found: dict[str, Any] = {}
+
+    def least(action: Callable[[], Any]) -> float:
+        return min(_timed(action) for _ in range(repeats))
+
+    analysed = _timed(lambda: found.update(analysis=analyse(matrix, plan_elimination(matrix))))
+    analysis: Analysis = found["analysis"]
+    values = analysis.values(matrix)
+    own = least(lambda: found.update(factor=analysis.factorise(values)))
+    own_solve = least(lambda: found.update(x=found["factor"].solve(b)))
+    inverse = least(partial(_selected_inverse, analysis, values)) - own
+    first = _timed(lambda: found.update(solver=solver_of(csc)))
+    theirs = least(lambda: found["solver"].update(csc))
+    their_solve = least(lambda: found.update(other=found["solver"].solve(b)))
+    apart = float(np.abs(found["x"] - found["other"]).max())
+    numbers = (analysed, first - theirs, own, theirs, own / theirs, own_solve, their_solve, inverse)
+    return [found["solver"].factors()[0].nnz, *numbers, f"{apart:.0e}"]
 
 
 def draw_scaling(drawn: dict[str, tuple[np.ndarray, np.ndarray, float]], path: Path) -> None:
