@@ -17,15 +17,16 @@ from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import some_rows, with_column
+from latlin.additive.frame import as_pandas, some_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
-from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
-from latlin.additive.term import Surroundings, Term
+from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies
+from latlin.additive.term import Term
+from latlin.datasets.gaps import fill_formula
 from latlin.densities.mixture import Mixture
-from latlin.distributed.frames import is_large_frame
+from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
@@ -137,7 +138,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, frame: Any, y: Any = None, *, graph: Any = None, checkpoint: Any = None) -> Self:
+    def fit(
+        self, frame: Any, y: Any = None, *, missing: str = "error", graph: Any = None, checkpoint: Any = None
+    ) -> Self:
         """Fit to the rows of a table.
 
         Parameters
@@ -147,20 +150,31 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             `latlin.distributed.frame_blocks` are fitted by passes over the rows that return sums.
         y : array of shape (n,), optional
             The response, in place of the table's own column.
+        missing : {"error", "drop", "mean", "model"}
+            What is done about missing cells of the columns that the formula names: a ValueError that counts them; their
+            rows are left out; or they become the mean (the most frequent level) of their column, or what the other
+            columns of their row tell of them, by `latlin.factor.MixedFactorAnalysis`. Rows without a response are
+            left out unless this is "error". For a table in memory.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.
         checkpoint : path, optional
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
-        read, priors = self._read(), mapping("priors", self.priors)
+        read, priors, family = self._read(), mapping("priors", self.priors), family_of(self.family)
+
+        def problem_of(table: Any) -> AdditiveProblem:
+            return make_problem(read, family, table, graph, priors)
+
         if y is not None:
             frame = with_column(frame, read.response.y, y)
+        if missing != "error":
+            frame = self._without_gaps(frame, missing)
         if is_large_frame(frame):
-            problem = block_problem(read, frame, lambda table: self._problem(read, table, graph), checkpoint)
+            problem = block_problem(read, frame, problem_of, checkpoint)
             frame = None
         else:
-            problem = without_copies(self._problem(read, frame, graph))
+            problem = without_copies(problem_of(frame))
         how = (self.engine, self.hyperparameters, priors, self.random_state, self.verbose)
         learnt, posterior = learning.learn(problem, *how, checkpoint)
         self._read_, self._parts = read, problem.parts
@@ -174,6 +188,14 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.n_features_in_ = len(self._parts)
         self._after_loading()
         return self
+
+    def _without_gaps(self, frame: Any, missing: str) -> Any:
+        """The columns of the formula, or all where there are only terms, with missing cells dropped or filled."""
+        if is_large_frame(frame):
+            raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
+        table = as_pandas(frame)
+        words = self.formula or f"{self.response} ~ {' + '.join(map(str, table.columns))}"
+        return fill_formula(table, words, missing)[0]
 
     def _after_loading(self) -> None:
         """What follows from the stored attributes."""
@@ -210,26 +232,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             if not isinstance(term, Term):
                 raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
-
-    def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        rows = some_rows(frame)
-        family = family_of(self.family)
-        observed = observe(read.response, family, frame)
-        offset = offset_of(read, frame, rows)
-        unit = family.unit(observed, offset)
-        given = mapping("priors", self.priors)
-        around = Surroundings(unit, family.centre(observed, offset), graph, given)
-        parts = tuple(term.prepare(frame, around) for term in read.terms)
-        labels = [part.label for part in parts]
-        if len(set(labels)) < len(labels):
-            twice = next(label for label in labels if labels.count(label) > 1)
-            raise ValueError(f"the term {twice} is there twice")
-        starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
-        design = rows_of(parts, frame, starts).design
-        problem = AdditiveProblem(parts, family, observed, offset, design, unit)
-        refuse_unknown_priors(given, problem)
-        family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
-        return problem
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
                 x, rows = curve_rows(part, whole("points", points, 2), level)
                 names = [f"{name}[{place:.6g}]" for place in x]
                 return x, effects_of(self.posterior_, self._placed(rows, span), names, checked_share(coverage))
-        raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
+        raise ValueError(f"name must be one of the terms {', '.join(self.term_names_)}, got {name!r}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
@@ -377,7 +379,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     ) -> Any:
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
@@ -402,7 +404,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
-        if self._family.name == "gaussian":
+        if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.expression import evaluate
-from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily
+from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
 from latlin.additive.formula import Formula
+from latlin.additive.frame import some_rows
 from latlin.additive.places import side_by_side
-from latlin.additive.term import Part, PredictorRows, Slope, Values
+from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
-from latlin.inference.engine import Engine
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
-from latlin.inference.forms.choice import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -179,7 +179,7 @@ class AdditiveProblem:
         """
         in_memory = isinstance(self.first_model, LatentLinearModel)
         factorised = not isinstance(getattr(posterior.density, "structure", None), ProbedPrecisionCovariance)
-        if posterior.sites is not None and posterior.engine != "exact" and in_memory and factorised:
+        if posterior.sites is not None and not posterior.model.gaussian and in_memory and factorised:
             model = self.model(values)
             form = site_form(model)
             solution = form.solve(posterior.sites)
@@ -228,14 +228,13 @@ class AdditiveProblem:
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
         """Slope in a number of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        by_sums = None
-        if posterior.engine == "exact" and one.parameter == "scale":
-            by_sums = noise_slope(posterior, values[one.name])
+        expected = isinstance(posterior.evidence_term, ExpectedEvidence)
+        by_sums = noise_slope(posterior, values[one.name]) if expected and one.parameter == "scale" else None
         if by_sums is not None:
             return by_sums
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
-        if isinstance(posterior.evidence_term, ExpectedEvidence):
+        if expected:
             sites = self._potential(values)
             slopes = sites.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
             return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)
@@ -248,6 +247,27 @@ class AdditiveProblem:
         ends = [self._potential({**values, one.name: float(hyper.value(u + sign * step))}) for sign in (1.0, -1.0)]
         ahead, behind = (float(np.sum(end.tilted_moments(mean, variance, weight).log_z)) for end in ends)
         return (ahead - behind) / (2.0 * step * hyper.slope(u))
+
+
+def make_problem(
+    read: Formula, family: ResponseFamily, frame: Any, graph: Any, priors: Mapping[str, Any]
+) -> AdditiveProblem:
+    """The problem of a table: every term is prepared for its rows, and the priors that were given are known ones."""
+    observed = observe(read.response, family, frame)
+    offset = offset_of(read, frame, some_rows(frame))
+    unit = family.unit(observed, offset)
+    around = Surroundings(unit, family.centre(observed, offset), graph, priors)
+    parts = tuple(term.prepare(frame, around) for term in read.terms)
+    labels = [part.label for part in parts]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(f"the term {twice} is there twice")
+    starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
+    design = rows_of(parts, frame, starts).design
+    problem = AdditiveProblem(parts, family, observed, offset, design, unit)
+    refuse_unknown_priors(priors, problem)
+    family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
+    return problem
 
 
 def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
