@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from latlin.diagnostics.model_checks import check_calibration, check_coverage
+from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions
 from latlin.diagnostics.reliability import reliability_curve
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
@@ -134,7 +134,7 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
         "curve_kind": "coverage",
         "points": points,
         "pit": shares.tolist(),
-        "checks": [check_coverage(pit)],
+        "checks": [check_coverage(pit), *([found] if (found := check_predictions(y, mean)).is_caution else [])],
     }
 
 
