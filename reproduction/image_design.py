@@ -2,7 +2,8 @@
 
 Grey values in [−1, 1]; Laplace priors on finite differences (τ = 0.1) and wavelet responses (τ = 0.14); unit-norm
 measurements with noise variance 0.005, a hundred random ones at first and three designed ones per step, or fifty,
-which takes minutes per image instead of hours. Images come from `images_64.npz` (an array `images` of shape
+which takes minutes per image instead of hours. "G-KL, full" has a full covariance, which follows three rows per step by
+low-rank updates (`measure` runs it alone). Images come from `images_64.npz` (an array `images` of shape
 (n, 64, 64), bytes) in a folder of your own; without it they are generated. A run keeps its measurements in the folder
 as it goes and continues from there, and pages are written from whatever is there.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,15 +33,21 @@ Run = dict[str, Array]
 NOISE = 0.005
 FINE = 3
 COARSE = 50
+#: steps of few rows after which a run is kept
+OFTEN = 10
 KEPT = ("counts", "errors", "seconds", "shown_counts", "means")
 
 
 class Method(NamedTuple):
-    """An engine, whether it designs (then every step has a fit, else only those that are shown), and rows per step."""
+    """An engine, whether it designs (then every step has a fit, else only those that are shown), and rows per step.
+
+    With a slack the posterior follows the measurements by low-rank updates.
+    """
 
     engine: Any
     designs: bool
     step: int
+    slack: float | None = None
 
 
 class Plan(NamedTuple):
@@ -65,6 +72,7 @@ FULL = Plan(
         "LVB, random rows": Method(LANCZOS, False, COARSE),
         "G-KL": Method(CHEVRON, True, FINE),
         "LVB": Method(LANCZOS, True, FINE),
+        "G-KL, full": Method(GaussianKL(tol=0.1), True, FINE, slack=1.0),
     },
 )
 QUICK = Plan(
@@ -113,7 +121,7 @@ def measured(image: Array, method: Method, seed: int, plan: Plan, partial: Path)
     """Numbers of measurements, errors ‖mean − image‖, processor seconds per fit, and the means that are shown."""
     truth = image.ravel()
     filters, priors = filters_of(image.shape)
-    design = SequentialDesign(filters, priors, NOISE, engine=method.engine)
+    design = SequentialDesign(filters, priors, NOISE, engine=method.engine, slack=method.slack)
     state = recalled(partial) if partial.exists() else _nothing(len(truth))
     if len(state["y"]):
         design.observe(state["M"], state["y"])
@@ -122,7 +130,8 @@ def measured(image: Array, method: Method, seed: int, plan: Plan, partial: Path)
         rows = _next(design, method, plan, rng)
         design.observe(rows, rows @ truth + np.sqrt(NOISE) * rng.standard_normal(len(rows)))
         state = _recorded(state, design, truth, method, plan)
-        keep(partial, state)
+        if method.step > FINE or len(state["counts"]) % OFTEN == 0:
+            keep(partial, state)
     partial.unlink(missing_ok=True)
     return {name: state[name] for name in KEPT}
 
@@ -212,6 +221,20 @@ def all_runs(kept: Shelf, report: Callable[[], Any]) -> None:
         method, partial = kept.plan.methods[label], kept.partial(label, number)
         keep(named(kept.folder, key), measured(kept.images[number], method, number, kept.plan, partial))
         report()
+
+
+def measure(
+    folder: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+    label: str = "G-KL, full",
+    images: Iterable[int] = range(16),
+) -> None:
+    """The runs of one method alone, image by image; the pages of both figures then show them."""
+    kept = shelf(Path(folder), FULL, data, quick=False)
+    for number in images:
+        if not is_kept(kept.folder, key := kept.key(label, number)):
+            method, partial = kept.plan.methods[label], kept.partial(label, number)
+            keep(named(kept.folder, key), measured(kept.images[number], method, number, kept.plan, partial))
 
 
 def average(runs: dict[int, Run], name: str = "errors") -> tuple[Array, Array, Array, Array]:

@@ -6,7 +6,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from latlin import engines, infer, potentials
 from latlin.design import SequentialDesign, finite_differences, wavelet_transform
-from latlin.design.sequential import covariance_operator
+from latlin.design.directions import covariance_operator
 
 NOISE = 0.005
 

@@ -10,9 +10,8 @@ from scipy.special import gammaln, logsumexp
 import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
 from latlin.factor.ica import model as im
-from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, with_moments
+from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, joint_rows, n_runs, with_moments
 from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
-from latlin.factor.ica.kernels import joint_rows, n_runs
 from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
 from reproduction.noisy_ica import amari_error, mixture
@@ -292,7 +291,6 @@ def test_archives_and_pickles_answer_alike(tmp_path):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"n_sources": 9}, "n_sources must be an integer from 1 to n_features = 5, got 9"),
         ({"n_sources": 0}, "n_sources must be"),
         ({"source": "cauchy"}, "source must be one of"),
         ({"factorisation": "full"}, "factorisation must be one of"),
@@ -318,3 +316,55 @@ def test_bad_data_are_named():
 
 def test_engines_have_names():
     assert set(ENGINES) == {"block", "source"}
+
+
+def overcomplete(seed, n=1000):
+    """Three heavy-tailed sources in two sensors."""
+    rng = np.random.default_rng(seed)
+    angle = np.pi * (np.arange(3) + 0.3 * rng.random(3)) / 3
+    mixing = np.stack([np.cos(angle), np.sin(angle)])
+    return rng.standard_t(1.5, (n, 3)) @ mixing.T + 0.05 * rng.standard_normal((n, 2)), mixing
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_more_sources_than_sensors_are_found_from_sparse_codes(seed):
+    X, mixing = overcomplete(seed)
+    model = NoisyICA(3, shape=2.0, n_init=1, tol=1e-2, random_state=0).fit(X)
+    assert model.n_sources_ == 3
+    sizes = np.linalg.norm(model.mixing_, axis=0)
+    assert sizes.min() > 0.1
+    cosines = np.abs(mixing.T @ (model.mixing_ / sizes)).max(axis=1)
+    assert cosines.min() > 0.99
+    assert np.diff(model.trace_).min(initial=0.0) > -1e-9 * abs(model.lower_bound_)
+    assert np.all(model.shape_ == 2.0)
+    assert model.transform(X[:4]).shape == (4, 3)
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_the_shapes_of_equation_22_tell_superfluous_sources(seed):
+    X = mixture(seed, 400, 3, 6).rows
+    model = NoisyICA(6, ard="shape", n_init=1, tol=1e-2, random_state=0).fit(X)
+    assert model.n_sources_ == 3
+    data = im.make_data(X - X.mean(axis=0))
+    options = NoisyICA(6, ard="shape")._options(6)
+    state = begin(data, by_rotation(data.rows, 6, np.random.default_rng(0)), options)
+    values = []
+    for _ in range(15):
+        state = one_step(data, state, options, im.update_noise_prior)
+        values.append(im.bound(data, state))
+        np.testing.assert_allclose(state.scale, np.sqrt(2.0 / state.shape), rtol=1e-12)
+    assert np.diff(values).min() > -1e-9 * abs(values[-1])
+    assert np.ptp(state.relevance) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"ard": "relevance"}, "ard must be"),
+        ({"ard": "shape", "source": "laplace"}, "ard='shape' needs"),
+        ({"n_sources": 0}, "n_sources"),
+    ],
+)
+def test_wrong_ways_to_count_sources_get_a_sentence(options, match):
+    with pytest.raises(ValueError, match=match):
+        NoisyICA(**options).fit(overcomplete(0, 20)[0])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
-from latlin.engines import GaussianKL
+from latlin.engines import ExpectationPropagation, GaussianKL
 from latlin.potentials import Gaussian, Logit, Poisson
 from reference import grid, log_joint
 
@@ -78,7 +78,38 @@ def test_gaussian_sites_need_no_correction():
     np.testing.assert_allclose(found.skewness, 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("engine", ["ep", GaussianKL(components=2)], ids=str)
+@pytest.mark.parametrize("family", ["logit", "poisson"])
+def test_propagated_moments_against_a_grid(family):
+    model = problem(family, 20)
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.7, 2.0]])
+    post = infer(model, ExpectationPropagation(tol=1e-10))
+    mean, variance, skewness = cumulants(model, post, rows)
+    found, plain, sd = post.corrected_marginals(rows), post.project(rows), np.sqrt(variance)
+    wrong, before = np.abs(found.std / sd - 1).max(), np.abs(np.sqrt(plain.variance) / sd - 1).max()
+    assert wrong < 0.45 * before
+    assert wrong < 3e-3
+    moved, first = np.abs(found.mean - mean) / sd, np.abs(plain.mean - mean) / sd
+    assert moved.max() < 0.5 * first.max()
+    np.testing.assert_allclose(found.skewness, skewness, atol=0.3 * np.abs(skewness).max())
+    other = infer(model, GaussianKL(tol=1e-9)).corrected_marginals(rows)
+    assert wrong < np.abs(other.std / sd - 1).max()
+
+
+def test_one_site_is_exact_by_propagation():
+    model = LatentLinearModel([GaussianFactor(np.array([0.7]), 9.0), SiteFactor([[1.5]], Logit([1]), offset=0.3)])
+    post = infer(model, "ep")
+    w = np.linspace(-30.0, 40.0, 200_001)
+    p = np.exp(log_joint(model, w[:, None]))
+    p /= p.sum()
+    mean = p @ w
+    variance = p @ (w - mean) ** 2
+    found = post.corrected_marginals()
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-6)
+    np.testing.assert_allclose(found.skewness, p @ (w - mean) ** 3 / variance**1.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["laplace", ExpectationPropagation(power=0.9), GaussianKL(components=2)], ids=str)
 def test_other_posteriors_are_refused(engine):
     post = infer(problem("poisson", 5), engine)
     with pytest.raises(ValueError, match="corrects one Gaussian of engine 'gkl'"):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, minimize
 from scipy.special import logsumexp
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, load
@@ -8,7 +8,7 @@ from latlin.densities.mixture import Mixture
 from latlin.engines import GaussianKL
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.gaussian_kl.split import Partition, _bound, _Space
-from latlin.potentials import Cauchy, Gaussian, Logit, Poisson, SpikeAndSlab
+from latlin.potentials import Cauchy, Gaussian, Logit, Poisson, SpikeAndSlab, Step
 from reference import log_joint
 
 PROBLEMS = {
@@ -52,6 +52,26 @@ def test_closes_most_of_the_gap_from_below(name, components, share):
     p = np.exp(log_joint(model, w[:, None]) - exact) * (w[1] - w[0])
     variance = p @ w**2 - (p @ w) ** 2
     assert abs(np.log(post.variance[0] / variance)) < 0.5 * abs(np.log(infer(model, "gkl").variance[0] / variance))
+
+
+def test_a_wall_is_hard_for_any_mixture_of_two():
+    """Gates close most of what the best mixture of two Gaussians closes, by brute force, and no more."""
+    model = LatentLinearModel([GaussianFactor(cov=1.0), SiteFactor([[1.0]], Step(np.array([1]), 0.001))])
+    w = np.linspace(-6.0, 6.0, 3001)
+    log_p, width = log_joint(model, w[:, None]), w[1] - w[0]
+
+    def loss(t):
+        log_q = np.logaddexp(
+            -np.logaddexp(0.0, -t[0]) - 0.5 * ((w - t[1]) / np.exp(t[2])) ** 2 - t[2],
+            -np.logaddexp(0.0, t[0]) - 0.5 * ((w - t[3]) / np.exp(t[4])) ** 2 - t[4],
+        ) - 0.5 * np.log(2.0 * np.pi)
+        return -float(np.exp(log_q) @ (log_p - log_q)) * width
+
+    best = -minimize(loss, [0.0, 0.4, -1.0, 1.2, -0.7], method="L-BFGS-B").fun
+    single, double = infer(model, GaussianKL(components=2)).trace
+    exact = evidence(model)
+    assert best - single < 0.65 * (exact - single)
+    assert 0.8 * (best - single) < double - single < best - single
 
 
 def test_slope_in_the_gates():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import need_pandas
-from latlin.distributed.frames import is_large_frame
+from latlin.distributed.opening import is_large_frame
 from latlin.numerics.arrays import Array, summable, visible
 
 #: a column of labels or numbers, of any kind

@@ -23,9 +23,9 @@ from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
 from latlin.densities.mixture import Mixture
-from latlin.distributed.frames import is_large_frame
+from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
@@ -408,7 +408,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
-        if self._family.name == "gaussian":
+        if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)

@@ -17,7 +17,7 @@ from latlin.additive.frame import column, is_category
 from latlin.cli.screen import decimal, plain, plain_lines, steps, table
 from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import Frame, read_table
-from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.report.additive import render_additive
 from latlin.report.additive_words import AdditiveFacts, describe_additive
 

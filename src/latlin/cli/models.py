@@ -27,7 +27,7 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
-from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.report.facts import VERDICT, Facts
 
 ESTIMATORS: dict[str, type] = {

@@ -25,7 +25,7 @@ from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.reported import Reported

@@ -24,7 +24,7 @@ from latlin.gp.training import Training, journal_for, open_training
 from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, convertible, measurable, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported

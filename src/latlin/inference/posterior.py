@@ -14,10 +14,11 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
+from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
-from latlin.numerics.archived import Archived, save_with_card
+from latlin.numerics.archive import Archived, save_with_card
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -163,10 +164,11 @@ class Posterior(Archived):
         return diagnose(self, n, random_state)
 
     def corrected_marginals(self, H: Any = None) -> CorrectedMarginals:
-        """Marginals of w, or of Hw, with the skew that a Gaussian leaves out, for Gaussian KL.
+        """Marginals of w, or of Hw, with the skew that a Gaussian leaves out, for Gaussian KL and EP.
 
         Means and variances are corrected by the third and fourth derivatives of the sites, averaged over the Gaussian,
-        to leading order. It needs the covariances of all pairs of sites, and no new fit.
+        or by the cumulants of the tilted densities, to leading order. It needs the covariances of all pairs of sites,
+        and no new fit. After expectation propagation the errors that are left are smaller.
 
         Parameters
         ----------
@@ -187,13 +189,15 @@ class Posterior(Archived):
         """
         from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
 
-        if self.engine != "gkl" or not isinstance(self.density, Gaussian):
+        expected = isinstance(self.evidence_term, ExpectedEvidence)
+        propagated = self.sites if isinstance(self.evidence_term, TiltedEvidence) and self.power == 1.0 else None
+        if not (expected or propagated is not None) or not isinstance(self.density, Gaussian):
             raise ValueError(
-                f"corrected_marginals() corrects one Gaussian of engine 'gkl', and this is engine {self.engine!r} with "
-                f"{type(self.density).__name__}"
+                "corrected_marginals() corrects one Gaussian of engine 'gkl', or of 'ep' with power 1, and this is "
+                f"engine {self.engine!r} with {type(self.density).__name__}"
             )
         rows = np.eye(self.model.dim) if H is None else checked_matrix(dense_operator(H), "H", self.model.dim)
-        return correct_marginals(in_memory(self.model), self.density, rows)
+        return correct_marginals(in_memory(self.model), self.density, rows, propagated)
 
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.

@@ -32,7 +32,7 @@ MOST_LINES = 8
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
 
 
-class Joint(NamedTuple):
+class JointHypothesis(NamedTuple):
     """Whether several coefficients are all zero, or all equal, by their joint posterior.
 
     Attributes
@@ -50,7 +50,7 @@ class Joint(NamedTuple):
     probability: float
 
 
-def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], equal: bool) -> Joint:
+def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], equal: bool) -> JointHypothesis:
     """Of the coefficients of some features, or of their differences to the first: δᵀS⁻¹δ of a Gaussian δ is χ²."""
     listed = list(map(str, known))
     if not names or not set(names) <= set(listed):
@@ -64,7 +64,7 @@ def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], e
     kept = values > 1e-12 * max(values.max(), 1e-300)
     z = vectors.T[kept] @ mean / np.sqrt(values[kept])
     statistic = float(z @ z)
-    return Joint(statistic, int(kept.sum()), float(chi2.sf(statistic, max(int(kept.sum()), 1))))
+    return JointHypothesis(statistic, int(kept.sum()), float(chi2.sf(statistic, max(int(kept.sum()), 1))))
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Description:
         """The family as reports and the command line name it."""
         return self._name
 
-    def joint(self, names: str | Sequence[str], *, equal: bool = False, response: int = 0) -> Joint:
+    def joint(self, names: str | Sequence[str], *, equal: bool = False, response: int = 0) -> JointHypothesis:
         """What the posterior says of several coefficients together, for example all levels of a factor.
 
         Parameters

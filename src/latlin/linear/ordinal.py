@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._checks import ClassIndex, LabelCoding
-from latlin.linear._classification import Classification
 from latlin.linear._description import ordered_words
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
+from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.mixture.batched import inverse
-from latlin.mixture.batched import root as root_of
 from latlin.mixture.fixed import FixedParams, KnownCovariance
 from latlin.mixture.model import Belief
+from latlin.mixture.moments import inverse
+from latlin.mixture.moments import root as root_of
 from latlin.numerics.linalg import Array
 
 

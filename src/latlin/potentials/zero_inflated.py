@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -46,6 +49,15 @@ class ZeroInflated(AroundCounts):
 
     centre: Array
     width: Array
+
+    def observe(self, y: ArrayLike) -> Self:
+        if not np.any(self.counts == 0):
+            return super().observe(y)
+        # where zeros bend does not depend on the counts
+        block, base = copy.copy(self), self.base.observe(y)
+        object.__setattr__(block, "base", base)
+        object.__setattr__(block, "log_concave", base.log_concave and bool(np.all(block.counts > 0)))
+        return block
 
     def _bend(self) -> tuple[Array, Array]:
         """Where the base's zero and the other are about as likely, and how far from the line both cancel."""

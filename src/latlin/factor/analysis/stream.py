@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from latlin.factor.analysis.kernels import em_chunks, gram_chunks, n_runs, project_chunks
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import cholesky, solve_upper, symmetrise
-from latlin.numerics.low_rank import LowRankNormal, blocks
+from latlin.numerics.linalg import LowRankNormal, blocks, cholesky, solve_upper, symmetrise
 
 Floats = NDArray[np.floating]
 #: coordinates of the warm-up that are taken in double precision at once

@@ -9,12 +9,11 @@ from scipy.special import digamma
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.factor.draws import LatentDraws
-from latlin.factor.fit import NamedEvidence
+from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
-from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, SourceModel
-from latlin.numerics.archived import Archived
+from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, RateOneSource, SourceModel
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
@@ -40,8 +39,8 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     Parameters
     ----------
     n_sources : int or None
-        Number of sources K, at most that of the features, which is also what None takes; with `ard` the most there can
-        be.
+        Number of sources K; None takes that of the features. With `ard` the most there can be. With more sources than
+        features all stay, with one shape, because the bound of a factorised q prefers fewer: starts are sparse codes.
     source : {"student-t", "laplace"}
         Density of the sources, a Gaussian scale mixture.
     learn_shape : bool
@@ -52,9 +51,10 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
         "block": the sources of an observation together, their scales apart. "source": each source together with its
         scale, sources apart; exact in the shape of one source's posterior, and blind to what sources know of each
         other.
-    ard : bool
+    ard : bool or "shape"
         Remove sources that the data do not need: those whose prior precision is best infinite, and those without which
-        the bound is higher. Without it all sources stay.
+        the bound is higher. "shape": the columns of A have one prior and u_k ~ Gamma(α_k/2, 1), which tells superfluous
+        sources by an α that grows; they go where the bound is higher without them. Without it all sources stay.
     n_init : int
         Rounds of starts: two from FastICA and one random rotation each. The highest bound goes on.
     n_jobs : int, optional
@@ -113,7 +113,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
         learn_shape: bool = True,
         shape: float = 5.0,
         factorisation: str = "block",
-        ard: bool = True,
+        ard: bool | str = True,
         n_init: int = 2,
         n_jobs: int | None = None,
         tol: float = 1e-4,
@@ -197,6 +197,10 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
             one_of(name, getattr(self, name), known)
+        if self.ard not in (True, False, "shape"):
+            raise ValueError(f"ard must be True, False or 'shape', got {self.ard!r}")
+        if self.ard == "shape" and (self.source, self.factorisation, self.learn_shape) != ("student-t", "block", True):
+            raise ValueError("ard='shape' needs source='student-t', factorisation='block' and learn_shape=True")
         whole("n_init", self.n_init, 1)
         number("shape", self.shape, least=DF_RANGE[0], most=DF_RANGE[1])
         number("tol", self.tol, least=0.0)
@@ -204,13 +208,16 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
 
     def _options(self, dim: int) -> IcaOptions:
         count = dim if self.n_sources is None else self.n_sources
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or not 1 <= count <= dim:
-            raise ValueError(f"n_sources must be an integer from 1 to n_features = {dim}, got {self.n_sources!r}")
+        whole("n_sources", count, 1)
+        over = int(count) > dim
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, "raise max_iter or tol")
-        model = SourceModel(FAMILIES[self.source], self.learn_shape)
-        engine = ENGINES[self.factorisation]
+        by_shape = self.ard == "shape"
+        family = RateOneSource() if by_shape else FAMILIES[self.source]
+        model = SourceModel(family, self.learn_shape and not over)
+        relevance = "common" if over or by_shape else "separate" if self.ard else "slow"
         return IcaOptions(
-            int(count), model, engine, self.ard, self.shape, self.n_init, self.n_jobs, rules, self.verbose
+            *(int(count), model, ENGINES[self.factorisation], bool(self.ard) and not over, relevance),
+            *(self.shape, self.n_init, self.n_jobs, rules, self.verbose),
         )
 
     def _store(self, found: Ascent[IcaState], mean: Array) -> None:

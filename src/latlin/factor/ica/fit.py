@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.decomposition import FastICA
+from sklearn.decomposition import FastICA, MiniBatchDictionaryLearning
 from sklearn.exceptions import ConvergenceWarning
 
 from latlin.factor.ica.model import (
@@ -24,6 +24,7 @@ from latlin.factor.ica.model import (
     SourceModel,
     alike_noise,
     bound,
+    common_relevance,
     drop,
     make_data,
     products,
@@ -38,11 +39,19 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.progress import progress, watched
 from latlin.numerics.threads import one_blas_thread
 
+#: how the prior precisions of the columns are learnt
+RELEVANCES: dict[str, Callable[[IcaState], IcaState]] = {
+    "separate": separate_relevance,
+    "slow": slow_relevance,
+    "common": common_relevance,
+}
 #: rows on which starts are compared
 SAMPLE = 4000
 SHORT = Rules(gradient_tol=1e-3, objective_tol=1e-6, max_iter=30, monotone=True)
 #: sizes of the starts, as shares of the sources allowed, when relevances decide
 SHARES = (1.0, 2.0 / 3.0, 0.5, 1.0 / 3.0)
+#: weights of the absolute codes, relative to the size of a row, when there are more sources than features
+PENALTIES = (0.1, 0.3, 1.0)
 #: steps with the noise variances held together
 WARM = 10
 #: failed removals in a row after which no more are tried
@@ -57,6 +66,7 @@ class IcaOptions:
     model: SourceModel
     engine: SourceEngine
     ard: bool
+    relevance: str
     start_shape: float
     n_init: int
     n_jobs: int | None
@@ -108,6 +118,11 @@ def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Itera
     for number in range(options.n_init):
         share = SHARES[number % len(SHARES)] if options.ard else 1.0
         count = max(1, round(share * options.count))
+        if count > rows.shape[1]:
+            # FastICA and rotations know no more sources than features
+            for penalty in PENALTIES:
+                yield by_sparse_coding(rows, count, penalty, rng), True
+            continue
         yield by_fast_ica(rows, count, "logcosh", rng), True
         yield by_fast_ica(rows, count, "exp", rng), False
         yield by_rotation(rows, count, rng), True
@@ -121,6 +136,22 @@ def by_fast_ica(rows: Array, count: int, contrast: str, rng: np.random.Generator
         warnings.simplefilter("ignore", ConvergenceWarning)
         sources = ica.fit_transform(rows)
     return _filled(MixingStart(ica.mixing_, sources), count, rng)
+
+
+def by_sparse_coding(rows: Array, count: int, penalty: float, rng: np.random.Generator) -> MixingStart:
+    """More sources than features: a dictionary whose codes are sparse, by scikit-learn.
+
+    Directions are what rows of one large source show, so rows are coded in units of their own typical size.
+    """
+    seed, size = int(rng.integers(2**31)), float(np.sqrt(np.mean(rows**2)))
+    coder = MiniBatchDictionaryLearning(
+        count, alpha=penalty, transform_algorithm="lasso_lars", batch_size=256, max_iter=20, random_state=seed
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sources = coder.fit_transform(rows / size)
+    used = np.maximum(sources.std(axis=0), 1e-3)
+    return MixingStart(np.ascontiguousarray(size * (coder.components_ * used[:, None]).T), sources / used)
 
 
 def by_rotation(rows: Array, count: int, rng: np.random.Generator) -> MixingStart:
@@ -204,7 +235,7 @@ def one_step(
 ) -> IcaState:
     """Sources with their shapes and scales, mixing and noise, the noise's prior, relevances."""
     state = noise_prior(update_mixing(data, options.engine.infer(data, state, options.model)))
-    return separate_relevance(state) if options.ard else slow_relevance(state)
+    return RELEVANCES[options.relevance](state)
 
 
 def _change(old: IcaState, new: IcaState) -> float:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
+from scipy.optimize import minimize_scalar
 from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.densities.conjugate import gamma_kl
@@ -37,6 +38,8 @@ from latlin.numerics.special import LOG_SQRT_2PI
 
 #: degrees of freedom are kept between these; the upper is a Gaussian for any practical purpose
 DF_RANGE = (0.3, 1000.0)
+#: largest α of a source whose scale is √(2/α)
+LARGEST_RATE_ONE = 1e6
 #: terms below exp(−CUT) of the largest are left out
 CUT = 40.0
 
@@ -121,6 +124,26 @@ class StudentTSource:
             half = 0.5 * np.exp(middle)
             low, high = (middle, high) if np.log(half) - digamma(half) + target > 0.0 else (low, middle)
         return float(np.exp(0.5 * (low + high)))
+
+
+class RateOneSource(StudentTSource):
+    """u ~ Gamma(α/2, 1), Lau (2020), eq. 22: t with α degrees of freedom and the scale √(2/α).
+
+    The scale goes to zero as α → ∞. With one prior for all columns of A a superfluous source is told by its α, which
+    grows without end.
+    """
+
+    def fit(self, square: Array, shape: float, scale: float, learn: bool) -> tuple[float, float]:
+        if not learn:
+            return shape, float(np.sqrt(2.0 / shape))
+
+        def loss(log_shape: float) -> float:
+            here = float(np.exp(log_shape))
+            return -float(self.log_density(square, here, float(np.sqrt(2.0 / here))).sum())
+
+        found = minimize_scalar(loss, bounds=np.log((DF_RANGE[0], LARGEST_RATE_ONE)), method="bounded")
+        best = float(np.exp(found.x)) if found.fun <= loss(float(np.log(shape))) else shape
+        return best, float(np.sqrt(2.0 / best))
 
 
 class LaplaceSource:
@@ -291,6 +314,12 @@ def switched_off(state: IcaState) -> NDArray[np.intp]:
 def slow_relevance(state: IcaState) -> IcaState:
     """γ_k ← D / Σ_d ⟨A_dk²/ψ_d⟩ for a given q(A | Ψ): no source is ever switched off."""
     return state._replace(relevance=len(state.mixing) / loading_squares(state))
+
+
+def common_relevance(state: IcaState) -> IcaState:
+    """One γ for all sources, at its best for a given q(A | Ψ)."""
+    best = state.mixing.size / float(loading_squares(state).sum())
+    return state._replace(relevance=np.full_like(state.relevance, best))
 
 
 def alike_noise(state: IcaState) -> IcaState:

@@ -8,20 +8,23 @@ every likelihood term and removes N·KL(N(η, Λ)‖N(0, I)) from the bound's lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
-from latlin.factor.mixed.rows import ClimbingRows, PropagatingRows, RowEngine
-from latlin.factor.mixed.sites import ColumnSites, Index, first_sites
+from latlin.factor.mixed.columns import ColumnSites, Index, exact_expectation, first_sites, local_expectation
+from latlin.factor.mixed.rows import ClimbingRows, Expectation, PropagatingRows, RowEngine
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.progress import progress
 from latlin.potentials.base import Potential
+from latlin.potentials.student_t import StudentT
 
+#: degrees of freedom of the latents beyond 2, from the least to the most
+DF_EXCESS = (0.05, 200.0)
 #: steps of quasi-Newton for the parameters of a family in one M-step
 PARAMETER_STEPS = 5
 
@@ -32,6 +35,8 @@ class MixedState(NamedTuple):
     means: Array
     covs: Array
     sites: ColumnSites
+    #: degrees of freedom of the latents, where they are learnt
+    df: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,15 @@ class MixedProblem:
     def expect(self, state: MixedState, max_iter: int, tol: float) -> tuple[MixedState, Array]:
         """The E-step: better row posteriors, and the rows' bounds."""
         means, covs = state.means.copy(), state.covs.copy()
-        values = self.engine.infer(self.rows, state.sites, means, covs, max_iter, tol)
+        values = self.engine_at(state).infer(self.rows, state.sites, means, covs, max_iter, tol)
         return state._replace(means=means, covs=covs), values
+
+    def engine_at(self, state: MixedState) -> RowEngine:
+        """The engine with the latents' density of a state."""
+        if state.df is None:
+            return self.engine
+        assert isinstance(self.engine, ClimbingRows)  # others have Gaussian latents
+        return replace(self.engine, latents=unit_student_t(state.df))
 
     def maximise(self, state: MixedState, max_iter: int = 2) -> MixedState:
         """The M-step: better parameters of every column."""
@@ -62,7 +74,10 @@ class MixedProblem:
             potential = old.potential(column, y[seen])
             ordered = old.families[column] == "ordinal"
             theta = np.append(old.loading[column], old.intercept[column])
-            theta = fit_column(ColumnSum(potential, means, covs, self.penalty, ordered), theta, max_iter)
+            own = ColumnSum(
+                potential, means, covs, self.penalty, ordered, getattr(self.engine, "expect", exact_expectation)
+            )
+            theta = fit_column(own, theta, max_iter)
             loading[column], intercept[column] = theta[:-1], theta[-1]
             if old.parameters[column]:
                 m, v = projected(theta, means, covs)
@@ -75,6 +90,8 @@ class MixedProblem:
         new = self.maximise(found)
         if self.expand:
             new = expanded(new, self.penalty)
+        if new.df is not None:
+            new = new._replace(df=fit_df(new))
         change = float(np.abs(new.sites.loading - state.sites.loading).max())
         return new, Measure(float(values.sum()) - self.price(state), change)
 
@@ -105,13 +122,14 @@ class ColumnSum:
     covs: Array
     penalty: float
     ordered: bool
+    expect: Expectation = exact_expectation
 
     def at(self, theta: Array) -> Local:
         """At theta = (f, b)."""
         f, k = theta[:-1], len(theta) - 1
         pushed = self.covs @ f
         m, v = self.means @ f + theta[-1], np.maximum(pushed @ f, 0.0)
-        value, d_mean, d_var = self.potential.expected_log(m, v)
+        value, d_mean, d_var = self.expect(self.potential, m, v)
         # γ ≥ 0: of sites that are not log-concave those that bend upwards are left out, so that steps rise
         weight = np.maximum(-2.0 * d_var, 0.0)
         slope, curvature = np.empty(k + 1), np.empty((k + 1, k + 1))
@@ -193,6 +211,26 @@ def _plain(value: Array) -> Any:
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
+# --- The shape of the latents
+
+
+def unit_student_t(df: float) -> StudentT:
+    """Student's t of unit variance."""
+    return StudentT(df, 0.0, np.sqrt((df - 2.0) / df))
+
+
+def fit_df(state: MixedState) -> float:
+    """The degrees of freedom of highest Σ⟨log p(w)⟩, rows' posteriors being held, or the old ones."""
+    assert state.df is not None
+    m, v = state.means.ravel(), np.einsum("nkk->nk", state.covs).ravel()
+
+    def loss(log_excess: float) -> float:
+        return -float(unit_student_t(2.0 + float(np.exp(log_excess))).expected_log(m, v).value.sum())
+
+    found = minimize_scalar(loss, bounds=np.log(DF_EXCESS), method="bounded")
+    return 2.0 + float(np.exp(found.x)) if found.fun <= loss(float(np.log(state.df - 2.0))) else state.df
+
+
 # --- EM
 
 
@@ -220,6 +258,7 @@ def expanded(state: MixedState, penalty: float) -> MixedState:
         means=away @ inverse.T,
         covs=np.ascontiguousarray(inverse @ state.covs @ inverse.T),
         sites=ColumnSites(sites.families, loading, np.where(ordered, 0.0, sites.intercept + shift), parameters),
+        df=state.df,
     )
 
 
@@ -240,11 +279,11 @@ def begin(problem: MixedProblem, rank: int, rng: np.random.Generator) -> MixedSt
 
 
 def climb(
-    problem: MixedProblem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool
+    problem: MixedProblem, rank: int, rules: Rules, rng: np.random.Generator, verbose: bool, df: float | None = None
 ) -> Ascent[MixedState]:
-    """EM from principal components."""
+    """EM from principal components; the latents' degrees of freedom are learnt from `df` on."""
     with progress("mixed factor analysis, start", None, verbose) as bar:
-        first = begin(problem, rank, rng)
+        first = begin(problem, rank, rng)._replace(df=df)
         bar.advance("latents")
         start, _ = problem.expect(first, 20, 1e-4)
     return ascend(problem.step, start, rules, label="mixed factor analysis", verbose=verbose)
@@ -263,6 +302,10 @@ def make_engine(name: str, latents: Potential) -> RowEngine:
     """The engine by its name; refuses pairs of engine and latents that do not go together."""
     if name == "gkl":
         return ClimbingRows(latents, 1.0, "lower bound", True)
+    if name == "mean-field":
+        return ClimbingRows(latents, 1.0, "lower bound", True, factorised=True)
+    if name == "lvb":
+        return ClimbingRows(latents, 1.0, "lower bound", True, expect=local_expectation)
     if name == "laplace" and latents.smooth:
         return ClimbingRows(latents, 0.0, "approximation", False)
     if name == "ep" and latents.gaussian:

@@ -19,11 +19,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.mixed.sites import ColumnSites, Index, ObservedCells, gather, restrict
+from latlin.factor.mixed.columns import ColumnSites, Index, ObservedCells, exact_expectation, gather, restrict
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.threads import thread_count
-from latlin.potentials.base import Potential
+from latlin.potentials.base import ExpectedLog, Potential
 
+#: ⟨ψ⟩ of sites under Gaussians, or a bound on it, with its slopes
+Expectation = Callable[[Potential, Array, Array], ExpectedLog]
 #: rows done together: their arrays fit in the cache
 CHUNK = 1024
 #: halvings of a step, sweeps of expectation propagation, and the least tolerance of these
@@ -47,18 +49,20 @@ class RowEngine(Protocol):
 
 @dataclass(frozen=True)
 class ClimbingRows:
-    """Gaussian KL (spread 1) or Laplace (spread 0)."""
+    """Gaussian KL (spread 1) or Laplace (spread 0), of independent latents or with local bounds on the sites."""
 
     latents: Potential
     spread: float
     kind: str
     monotone: bool
+    factorised: bool = False
+    expect: Expectation = exact_expectation
 
     def infer(self, rows: Array, sites: ColumnSites, means: Array, covs: Array, max_iter: int, tol: float) -> Array:
         values = np.empty(len(rows))
 
         def climb(at: slice) -> None:
-            climbing = Climb(gather(rows[at], sites), sites, self.latents, self.spread, means[at], covs[at])
+            climbing = RowClimb(gather(rows[at], sites), sites, self, means[at], covs[at])
             values[at] = climbing.run(max_iter, tol)
 
         in_chunks(climb, len(rows))
@@ -73,20 +77,22 @@ class Weighed(NamedTuple):
     precision: Array
 
 
-class Climb:
+class RowClimb:
     """Rows on their way up; means and covariances are changed in place."""
 
     def __init__(
         self,
         cells: list[ObservedCells],
         sites: ColumnSites,
-        latents: Potential,
-        spread: float,
+        engine: ClimbingRows,
         means: Array,
         covs: Array,
     ) -> None:
-        self.cells, self.sites, self.latents, self.spread = cells, sites, latents, spread
+        self.cells, self.sites, self.engine = cells, sites, engine
+        self.latents, self.spread = engine.latents, engine.spread
         self.means, self.covs = means, covs
+        if engine.factorised:
+            covs *= np.eye(means.shape[1])
         # f fᵀ of every column, as one row
         self.squares = (sites.loading[:, :, None] * sites.loading[:, None, :]).reshape(len(sites.loading), -1)
 
@@ -134,7 +140,7 @@ class Climb:
         for row, column, potential in restrict(self.cells, index, len(self.means)):
             if not len(row):
                 continue
-            part = potential.expected_log(m[row, column], v[row, column])
+            part = self.engine.expect(potential, m[row, column], v[row, column])
             value += np.bincount(row, part.value, n)
             slopes[row, column], curvatures[row, column] = part.d_mean, -2.0 * part.d_var
         precision = (curvatures @ self.squares).reshape(n, k, k)
@@ -145,6 +151,9 @@ class Climb:
         """P ← (1 − ρ)P + ρΓ and m + ρP⁻¹g of some rows; a P that is not definite has the bound −∞."""
         share = rho[:, None, None]
         new = (1.0 - share) * precision + share * target
+        if self.engine.factorised:
+            # the best precisions of independent latents are the diagonal of Γ
+            new *= np.eye(new.shape[1])
         proper = is_definite(new)
         new[~proper] = precision[~proper]
         cov = np.linalg.inv(new)

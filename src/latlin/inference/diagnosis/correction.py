@@ -1,4 +1,4 @@
-"""What Gaussian KL leaves out to leading order: skew, and the errors of mean and variance that come with it.
+"""What one Gaussian leaves out to leading order: skew, and the errors of mean and variance that come with it.
 
 At the optimum the slopes and curvatures of the sites, averaged over q = N(m, S), are those of the Gaussian. The rest
 of a site is d (x³ − …)/6 + e (x⁴ − …)/24 in Hermite polynomials, d = ⟨ψ‴⟩ and e = ⟨ψ⁗⟩. With n data d is of the order
@@ -11,6 +11,10 @@ cumulants of the exact posterior are
 
 and what follows is smaller by n⁻¹. Terms of lower order vanish, because Gaussian KL is stationary (Challis (2013),
 eqs. 4.3.1–4.3.2, corrected).
+
+Expectation propagation matches the tilted moments of every site, so that what a site does to itself is exact. With the
+third and fourth cumulants k₃ and k₄ of its tilted density, d = k₃/v³ and e = k₄/v⁴, and only terms of different sites
+are left (Opper, Paquet and Winther 2013): the sums are the same without their diagonals.
 """
 
 from __future__ import annotations
@@ -23,9 +27,11 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin.densities.gaussian import Gaussian
+from latlin.inference.forms.prior import reference_point
 from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.sites import Sites, site_curvature
+from latlin.inference.forms.sites import SiteParameters, Sites, cavity, site_curvature
 from latlin.inference.model import LatentLinearModel
+from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
 
 #: entries of the matrix of pairs of sites that are formed at a time, and sites at most
@@ -57,25 +63,61 @@ class CorrectedMarginals:
         return self.mean + self.std * bent
 
 
-def correct_marginals(model: LatentLinearModel, density: Gaussian, rows: Any) -> CorrectedMarginals:
-    """Marginals of the projections of `rows`, for the Gaussian KL optimum of a model."""
+def correct_marginals(
+    model: LatentLinearModel, density: Gaussian, rows: Any, propagated: SiteParameters | None = None
+) -> CorrectedMarginals:
+    """Marginals of the projections of `rows`, for the Gaussian KL optimum of a model.
+
+    With `propagated`, the stand-ins of expectation propagation, for its Gaussian.
+    """
     H, sites = stacked_rows(model), Sites.of(model)
     H = H.toarray() if hasattr(H, "toarray") else np.asarray(H)
     if len(sites) > MOST_SITES:
         raise ValueError(f"the correction needs all pairs of sites, and {len(sites)} are more than {MOST_SITES}")
     here, asked = density.project(H), density.project(rows)
-    rest = site_curvature(sites, here.mean, here.variance, sites.expected_log(here.mean, here.variance))
-    # ∂/∂v = ½∂²/∂m²
-    d, e = 2.0 * rest.mv, 4.0 * rest.vv
+    if propagated is None:
+        rest = site_curvature(sites, here.mean, here.variance, sites.expected_log(here.mean, here.variance))
+        # ∂/∂v = ½∂²/∂m²
+        d, e = 2.0 * rest.mv, 4.0 * rest.vv
+    else:
+        d, e = _tilted_rest(sites, propagated, here.mean, here.variance, H @ reference_point(model))
     A = density.covariance() @ H.T
     change, cubes = _pair_sums(H, A, d)
+    own = np.einsum("nd,dn->n", H, A)
+    if propagated is not None:
+        change -= (0.5 * d * d * own**2)[:, None] * A.T
+        cubes -= d * own**3
     gain = A @ change
     spread = np.einsum("nd,de,ne->n", H, gain, H, optimize=True)
+    if propagated is not None:
+        # without pairs that hold the site itself
+        spread -= 2.0 * own * np.einsum("nd,nd->n", change, H)
     shift = A @ (0.5 * d * spread + e * cubes / 6.0)
     rows = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows, float)
     variance = asked.variance + np.einsum("nd,de,ne->n", rows, gain, rows, optimize=True)
     third = (rows @ A) ** 3 @ d
     return CorrectedMarginals(asked.mean + rows @ shift, variance, third / variance**1.5)
+
+
+def _tilted_rest(
+    sites: Sites, propagated: SiteParameters, mean: Array, variance: Array, centre: Array
+) -> tuple[Array, Array]:
+    """k₃/v³ and k₄/v⁴ of the tilted densities; zero where a cavity is none."""
+    proper, m, v = cavity(*propagated, mean - centre, variance, power=1.0)
+    d, e = np.zeros_like(mean), np.zeros_like(mean)
+    for span, potential in sites.blocks:
+        weight, offset = sites.weight[span], sites.offset[span] + centre[span]
+        regions = [(np.asarray(c) - offset, width) for c, width in potential.regions()]
+        z, log_w = quadrature.tilted_nodes(
+            lambda x, p=potential, w=weight, o=offset: w * p.log_density(x + o),  # type: ignore[misc]
+            *(m[span], np.sqrt(v[span]), regions, potential.log_concave),
+        )
+        w = np.exp(log_w - log_w.max(axis=0))
+        w /= w.sum(axis=0)
+        away = np.sqrt(v[span]) * (z - np.einsum("ks,ks->s", w, z))
+        square, third, fourth = (np.einsum("ks,ks->s", w, away**k) for k in (2, 3, 4))
+        d[span], e[span] = third / square**3, (fourth - 3.0 * square**2) / square**4
+    return np.where(proper, d, 0.0), np.where(proper, e, 0.0)
 
 
 def _pair_sums(H: Array, A: Array, d: Array) -> tuple[Array, Array]:
