@@ -17,12 +17,11 @@ from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, collect_terms, read_formula
-from latlin.additive.frame import as_pandas, some_rows, with_column
+from latlin.additive.frame import some_rows, with_column, without_gaps
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies
 from latlin.additive.term import Term
-from latlin.datasets.gaps import fill_formula
 from latlin.densities.mixture import Mixture
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
@@ -148,13 +147,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         frame : data frame, dict of arrays, structured array, or rows in blocks
             A Dask data frame, a dict of memory-mapped columns of more than 64 MiB, and blocks of
             `latlin.distributed.frame_blocks` are fitted by passes over the rows that return sums.
-        y : array of shape (n,), optional
-            The response, in place of the table's own column.
+        y : array of shape (n,), optional, in place of the table's own response
         missing : {"error", "drop", "mean", "model"}
-            What is done about missing cells of the columns that the formula names: a ValueError that counts them; their
-            rows are left out; or they become the mean (the most frequent level) of their column, or what the other
-            columns of their row tell of them, by `latlin.factor.MixedFactorAnalysis`. Rows without a response are
-            left out unless this is "error". For a table in memory.
+            What missing cells of the columns in the formula do: stop the fit; drop their row; or become the mean (the
+            most frequent level) of their column, or what the other columns tell of them, by `MixedFactorAnalysis`.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.
@@ -169,7 +165,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if missing != "error":
-            frame = self._without_gaps(frame, missing)
+            frame = without_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
             problem = block_problem(read, frame, problem_of, checkpoint)
             frame = None
@@ -188,14 +184,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.n_features_in_ = len(self._parts)
         self._after_loading()
         return self
-
-    def _without_gaps(self, frame: Any, missing: str) -> Any:
-        """The columns of the formula, or all where there are only terms, with missing cells dropped or filled."""
-        if is_large_frame(frame):
-            raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
-        table = as_pandas(frame)
-        words = self.formula or f"{self.response} ~ {' + '.join(map(str, table.columns))}"
-        return fill_formula(table, words, missing)[0]
 
     def _after_loading(self) -> None:
         """What follows from the stored attributes."""
