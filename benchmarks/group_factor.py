@@ -119,7 +119,7 @@ def main() -> None:
     sys.stdout.write(f"N = {arguments.rows}, four views of {arguments.features}, K = {arguments.factors}\n\n")
     columns = [
         "fit",
-        "seconds an iteration",
+        "seconds per iteration",
         "seconds",
         "iterations",
         "factors left",

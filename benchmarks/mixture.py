@@ -1,4 +1,4 @@
-"""Bayesian Gaussian mixtures against scikit-learn: seconds an iteration, to the same bound, agreement; streams.
+"""Bayesian Gaussian mixtures against scikit-learn: seconds per iteration, to the same bound, agreement; streams.
 
     python benchmarks/mixture.py [--rows 100000] [--stream 10000000] [--estimators]
 

@@ -35,7 +35,7 @@ from latlin.quadrature import (
     score_gradient,
     subsample,
 )
-from latlin.quadrature.subsampling import quadrature_weights
+from latlin.quadrature.monte_carlo import quadrature_weights
 
 Array = NDArray[np.float64]
 BUDGETS = {

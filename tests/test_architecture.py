@@ -19,7 +19,7 @@ FLOORS = {
     "engines": 2,
     "covariances": 2,
     "hyper": 2.5,
-    "additive": 3,
+    "additive": 3.5,
     "linear": 3.5,
     "gp": 3,
     "factor": 3,

@@ -132,6 +132,7 @@ def attempted(name: str, question: Callable[[], Any]) -> Numbers:
 
 def of_estimator(model: Any, rows: Any) -> Numbers:
     """Every fitted attribute, and what the estimator says of the rows."""
+    getattr(model, "checks_", None)  # found when first asked for
     names = {*vars(model), *(n for n in dir(type(model)) if isinstance(getattr(type(model), n, None), property))}
     numbers: Numbers = {}
     for name in sorted(names):

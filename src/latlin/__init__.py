@@ -6,6 +6,7 @@ Names are loaded when first used, so that `import latlin` is quick and brings in
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from latlin.numerics.reported import Reported as _Reported
 from latlin.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
     from latlin.numerics.alerts import ConvergenceWarning
-    from latlin.numerics.archived import load
+    from latlin.numerics.archive import load
 
 _WHERE = {
     "Comparison": "latlin.inference.compare",
@@ -29,7 +30,7 @@ _WHERE = {
     "compare": "latlin.inference.compare",
     "infer": "latlin.inference.infer",
     "integrate_evidence": "latlin.hyper.evidence",
-    "load": "latlin.numerics.archived",
+    "load": "latlin.numerics.archive",
     "maximise_evidence": "latlin.hyper.evidence",
 }
 _ROOMS = (
@@ -69,6 +70,13 @@ __all__ = [
     "potentials",
     "priors",
 ]
+
+
+def _write_report(*arguments: Any, **options: Any) -> None:
+    import_module("latlin.report").write_report(*arguments, **options)
+
+
+_Reported._write = staticmethod(_write_report)
 
 
 def __getattr__(name: str) -> Any:

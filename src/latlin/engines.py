@@ -5,9 +5,8 @@ from latlin.inference.elliptical import EllipticalKL
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.laplace import Laplace
+from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
-from latlin.inference.map import MAP
 from latlin.inference.mean_field import MeanField
 
 __all__ = [

@@ -137,7 +137,7 @@ def test_a_fit_of_blocks_goes_on_from_its_checkpoints(tmp_path, monkeypatch):
 
 
 def test_mapped_columns_are_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("latlin.distributed.frames.BLOCK_BYTES", 2**12)
+    monkeypatch.setattr("latlin.distributed.opening.BLOCK_BYTES", 2**12)
     frame = {name: values for name, values in _frame().items() if name != "h"}
     mapped = {}
     for name, values in frame.items():

@@ -405,6 +405,25 @@ def test_frames_of_polars_and_arrow_give_the_numbers_of_pandas():
         np.testing.assert_allclose(fit.predict(make(columns)), expected, rtol=1e-10)
 
 
+def test_missing_cells_are_dropped_or_filled_by_policy():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    x, g = rng.standard_normal(40), np.resize(list("abcde"), 40)
+    frame = pandas.DataFrame({"y": 2.0 * x + 0.3 * rng.standard_normal(40), "x": x, "g": g, "spare": np.nan})
+    frame.loc[:2, "x"], frame.loc[39, "y"] = np.nan, np.nan
+    model = AdditiveModel("y ~ x + (1 | g)", hyperparameters="maximise")
+    with pytest.raises(ValueError, match="'x' has 3 missing"):
+        model.fit(frame.iloc[:39])
+    whole = model.fit(frame.iloc[3:39]).effects()["x"]
+    # columns that the formula does not name may have gaps
+    assert model.fit(frame, missing="drop").effects()["x"] == whole
+    assert model.fit({name: frame[name].to_numpy() for name in frame}, missing="drop").effects()["x"] == whole
+    for policy in ("mean", "modelled"):
+        assert len(model.fit(frame, missing=policy).loo().pointwise) == 39
+    with pytest.raises(ValueError, match="missing must be one of"):
+        model.fit(frame, missing="guess")
+
+
 def test_probabilities_of_a_sign_are_probabilities():
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)

@@ -70,7 +70,7 @@ def test_a_sample_belongs_to_the_nearest_function_of_latlin():
     assert place(Spot(theirs, "exp", "special functions", (mine,))) == Place("scikit-learn", "run", "gp.evidence.prior")
     check = code_of("/site/latlin/inference/model.py", "_check_covariance")
     assert place(Spot(mine, "dpotrf", "LAPACK", (check,))).group == "validation"
-    differences = code_of("/site/latlin/design/filters.py", "finite_differences")
+    differences = code_of("/site/latlin/design/sequential.py", "finite_differences")
     assert place(Spot(mine, "dpotrf", "LAPACK", (differences,))) == Place("LAPACK", "dpotrf", "gp.evidence.prior")
 
 

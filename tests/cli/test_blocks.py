@@ -124,7 +124,7 @@ def test_files_are_predicted_part_by_part(folder, frame, whole, tmp_path):
     model = folder / "whole.latlin"
     frame.to_parquet(folder / "all.parquet")
     once = run("predict", model, folder / "all.parquet", "--missing", "drop", "--keep")
-    expected = pandas.read_csv(io.StringIO(once.stdout), engine="python")
+    expected = pandas.read_csv(io.StringIO(once.stdout), float_precision="round_trip")
     for out in (tmp_path / "out.csv", tmp_path / "out.parquet"):
         result = run("predict", model, folder / "part-*.parquet", "--missing", "drop", "--keep", "--out", out)
         assert result.exit_code == 0, result.output
@@ -140,7 +140,7 @@ def test_files_are_predicted_part_by_part(folder, frame, whole, tmp_path):
 
 def test_small_parts_of_a_file(folder, frame, whole, tmp_path, monkeypatch):
     """Labels that are whole numbers, and parts in which no row is complete."""
-    monkeypatch.setattr("latlin.datasets.parts.PART_BYTES", 8 * 4 * 3)  # three rows of four columns
+    monkeypatch.setattr("latlin.datasets.table.PART_BYTES", 8 * 4 * 3)  # three rows of four columns
     numbered = frame.assign(outcome=(frame["outcome"] == "well").astype(int)).head(9)
     numbered.loc[:2, "age"] = np.nan
     numbered.to_parquet(tmp_path / "t.parquet")
@@ -159,7 +159,7 @@ def test_small_parts_of_a_file(folder, frame, whole, tmp_path, monkeypatch):
 
 
 def test_wrong_rows_are_told_with_their_file(folder, frame, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("latlin.datasets.parts.PART_BYTES", 8 * 4 * 3)
+    monkeypatch.setattr("latlin.datasets.table.PART_BYTES", 8 * 4 * 3)
     good = frame.dropna().head(6).reset_index(drop=True)
     good.to_parquet(tmp_path / "a.parquet")
     wrong = good.assign(city=["Rome"] * 4 + ["Paris"] * 2)

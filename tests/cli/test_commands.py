@@ -270,6 +270,33 @@ def test_tables_of_other_habits(frame, tmp_path):
     assert_told(run(*words, "--sep", ";;"), "sep must be one character, got ';;'")
 
 
+def test_odd_cells_of_the_target_and_of_features_are_told_together(frame, tmp_path):
+    odd = frame[["age", "weight"]].astype(object)
+    odd.iloc[4, 1], odd.iloc[7, 0] = "none yet", "?"
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    out = ("--out", tmp_path / "m.latlin", "--folds", 0)
+    for more in ((), ("--family", "robust")):
+        told = run("fit", tmp_path / "odd.csv", "-t", "weight", *out, *more)
+        assert_told(told, "the target 'weight': 1 of 120 cells are not numbers: 'none yet' in row 5")
+        assert_told(told, "column 'age': 1 of 120 cells are not numbers: '?' in row 8")
+    prices = frame[["age"]].assign(price=[f"${1000 + 3 * age:,.2f}" for age in frame["age"]])
+    prices.to_csv(tmp_path / "p.csv", index=False)
+    read = run("fit", tmp_path / "p.csv", "-t", "price", "--numbers", "price", "--family", "linear", *out)
+    assert read.exit_code == 0, read.output
+    assert "'age' copies the target" in read.stdout
+
+
+def test_compare_names_a_feature_that_tells_the_target(frame, tmp_path):
+    score = frame["grade"] * 10 + np.random.default_rng(0).uniform(0, 9, len(frame))
+    frame[["age", "grade"]].assign(score=score).to_csv(tmp_path / "d.csv", index=False)
+    words = ("-t", "grade", "--family", "ordinal", "--engine", "laplace", "--prior-scale", 1.0, "--folds", 2, "-q")
+    result = run("compare", tmp_path / "d.csv", *words)
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stdout.split())
+    assert "Be careful. Every class of the target has a range of 'score' of its own. Leave it out if it was" in told
+    assert "Be careful" not in run("compare", tmp_path / "d.csv", *words, "--drop", "score").stdout
+
+
 def test_compare_by_group_and_by_time(folder, frame, tmp_path):
     rng = np.random.default_rng(0)
     who = rng.integers(0, 6, len(frame))

@@ -85,5 +85,10 @@ def test_a_curve_follows_its_rows_along_dates(tmp_path, rows):
     inside = ((found["low"] < truth) & (truth < found["high"])).mean()
     assert inside > 0.75
     assert latlin.load(tmp_path / "s.latlin").log_evidence_ < 1e9
+    page = (tmp_path / "s.html").read_text(encoding="utf8")
+    assert "Technical part" in page
+    assert not any(word in page.lower() for word in ("pgtol", "factr", "norm of projected", "epsmch"))
+    if rows == 60:  # a process, whose evidence is maximised
+        assert "the evidence rises no further" in page
     refused = run("smooth", tmp_path / "t.csv", "--target", "level", "--along", "level2")
     assert "no column 'level2'" in refused.stderr

@@ -91,11 +91,9 @@ def test_other_families_fit_and_predict(data, tmp_path, target, family):
     words = ("-t", target, "--family", family, *beside.get(target, ()), "--engine", "laplace", "--prior-scale", 1.0)
     result = run("fit", table, *words, "--folds", 2, "--out", path, "-q")
     assert result.exit_code == 0, result.output
-    some = pandas.read_csv(table).head(20)
-    some.to_csv(tmp_path / "some.csv", index=False)
-    predicted = run("predict", path, tmp_path / "some.csv")
+    predicted = run("predict", path, table)
     assert predicted.exit_code == 0, predicted.output
-    found, seen = pandas.read_csv(io.StringIO(predicted.stdout)), some[target]
+    found, seen = pandas.read_csv(io.StringIO(predicted.stdout)), pandas.read_csv(table)[target]
     assert ((found["low"] <= seen) & (seen <= found["high"])).mean() > 0.5
 
 
@@ -105,7 +103,8 @@ def test_the_family_of_counts_is_chosen_and_the_choice_is_said(data, tmp_path):
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
     assert "Family negative-binomial was chosen by its log evidence: negative-binomial" in said
-    assert "mean log probability per held-out row: negative-binomial" in said
+    assert said.count("was chosen by its log evidence") == 1
+    assert "Mean log probability per held-out row: negative-binomial" in said
     assert load_model(tmp_path / "m.latlin").target.family == "negative-binomial"
 
 

@@ -91,7 +91,7 @@ def test_the_summary_and_the_page_show_every_term(folder):
     result = run("report", folder / "model.latlin", "--out", folder / "page.html")
     assert result.exit_code == 0, result.output
     page = (folder / "page.html").read_text(encoding="utf8")
-    for word in ("clinic[c1]", "sd(clinic)", "Rows left out one by one", "<svg"):
+    for word in ("clinic c1", "sd(clinic)", "Rows left out one by one", "<svg"):
         assert word in page
     assert "<script" not in page
 
@@ -132,6 +132,12 @@ def test_gaps_of_the_columns_of_a_formula(folder):
     refused = run(*words)
     assert refused.exit_code == 1
     assert "missing" in refused.stderr
+    odd = frame.astype({"y": object})
+    odd.loc[20, "y"] = "absent"
+    odd.to_csv(folder / "odd.csv", index=False, sep=";")
+    refused = run("fit", folder / "odd.csv", *words[2:])
+    assert "the target 'y': 1 of 90 cells are not numbers: 'absent' in row 21" in refused.stderr
+    assert "missing cells: 5 in 'y', 6 in 'x'" in refused.stderr
     for missing, rows in (("drop", 79), ("mean", 85), ("model", 85)):
         made = run(*words, "--missing", missing)
         assert made.exit_code == 0, made.stderr

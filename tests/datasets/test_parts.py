@@ -6,8 +6,12 @@ import pytest
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
-from latlin.datasets.parts import appending, read_parts, table_files  # noqa: E402
-from latlin.datasets.table import read_table  # noqa: E402
+from latlin.datasets.table import (  # noqa: E402
+    appending,
+    read_parts,
+    read_table,
+    table_files,
+)
 
 
 @pytest.fixture

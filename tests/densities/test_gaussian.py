@@ -5,11 +5,15 @@ import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal
 
-from latlin.densities.density import NormalMarginals
+from latlin.densities.density import NormalMarginals, PointMass
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.point import PointMass
-from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
-from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening
+from latlin.densities.precision import (
+    CovarianceWhitening,
+    DiagonalWhitening,
+    PrecisionCovariance,
+    PrecisionWhitening,
+    SubspaceCovariance,
+)
 from latlin.numerics.linalg import cholesky
 
 rng = np.random.default_rng(2)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from latlin.diagnostics.moments import corrected_moments, response
-from latlin.diagnostics.weights import defended_evidence, effective_size, summarise_weights
+from latlin.diagnostics.weights import corrected_moments, defended_evidence, effective_size, response, summarise_weights
 
 LOG_Z = 1.7
 COUNTS = (1000, 1000)

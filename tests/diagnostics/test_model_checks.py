@@ -23,9 +23,17 @@ def test_the_verdict_is_that_of_all_checks():
     assert found.including([bad._replace(passed=True)]).verdict == "fits"
 
 
-def test_a_baseline_is_beaten_clearly_or_not():
+def test_a_baseline_is_beaten_not_beaten_or_better():
     assert check_baseline(0.3, 0.1).passed
-    assert not check_baseline(0.1, 0.1).passed
+    assert not check_baseline(0.3, 0.1).is_caution
+    undecided, worse = check_baseline(0.1, 0.1), check_baseline(-0.4, 0.1)
+    assert undecided.is_caution
+    assert not worse.passed
+    assert "predict worse" in worse.sentence
+    # features that help little are no misfit, but nobody should miss that they do
+    found = ModelChecks((undecided,))
+    assert str(found).startswith("Model: fits (checked: baseline). Be careful. The features do not clearly predict")
+    assert ModelChecks((undecided, worse)).verdict == "does not fit"
 
 
 @pytest.mark.parametrize(
@@ -81,3 +89,15 @@ def test_a_feature_that_copies_the_target_is_named(kind):
     codes = np.array([5.0, 1.0, 3.0])[place]
     found = check_copied_labels(kind(np.column_stack([X, codes])), place, [*NAMES, "code"], "the grade")
     assert found.sentence == "'code' copies the grade"
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_feature_whose_ranges_tell_the_classes_is_named(kind):
+    score = rng.uniform(0.0, 100.0, 200)
+    grade = np.digitize(score, [20.0, 50.0, 80.0])
+    found = check_copied_labels(kind(np.column_stack([X, score])), grade, [*NAMES, "score"], "the grade")
+    assert found.sentence == "every class of the grade has a range of 'score' of its own"
+    score[np.argmin(score)] = 60.0
+    assert check_copied_labels(kind(np.column_stack([X, score])), grade, [*NAMES, "score"]).passed
+    # chance sorts a few rows
+    assert check_copied_labels(np.arange(8.0)[:, None], np.array([0, 0, 0, 0, 0, 0, 1, 2]), ["x"]).passed

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latlin.diagnostics.reliability import reliability_curve
+from latlin.diagnostics.calibration import reliability_curve
 
 
 def test_groups_add_up_to_the_data():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from latlin.distributed import threads
-from latlin.distributed.threads import side_by_side
+from latlin.distributed import blocks as threads
+from latlin.distributed.blocks import side_by_side
 from latlin.numerics.threads import thread_count
 
 

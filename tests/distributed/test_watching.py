@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from latlin.distributed.blocks import LocalBlocks
+from latlin.distributed.blocks import LocalBlocks, counted
 from latlin.distributed.opening import open_blocks
-from latlin.distributed.threads import counted
 from latlin.linear import BayesianLogisticRegression
 from latlin.numerics import progress
 from latlin.numerics.ascent import Measure, Rules, ascend

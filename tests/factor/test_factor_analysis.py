@@ -18,8 +18,7 @@ from latlin.factor import (
     NoisyICA,
     choose_components,
 )
-from latlin.factor.analysis.batch import profile
-from latlin.factor.analysis.batch_gradient import objective
+from latlin.factor.analysis.batch import objective, profile
 from latlin.factor.analysis.moments import DenseMoments, RowMoments, moments
 from latlin.factor.analysis.queries import varimax
 

@@ -10,7 +10,7 @@ from latlin.factor.analysis import kernels
 from latlin.factor.analysis.online import AdamAscent, PlainGradient, ScaledGradient, TailAverage
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StepSizes, expect, start
 from latlin.numerics import threads
-from latlin.numerics.low_rank import LowRankNormal, weighted_gram
+from latlin.numerics.linalg import LowRankNormal, weighted_gram
 
 
 def problem(d=300, rank=3, b=5, count=20, dtype=np.float64, seed=0):

@@ -8,8 +8,8 @@ from scipy.special import logsumexp
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
+from latlin.factor.mixed.columns import TYPES, ColumnSites, gather, restrict
 from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expanded, fit_parameters, make_engine
-from latlin.factor.mixed.sites import TYPES, ColumnSites, gather, restrict
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.potentials.families import COUNTS
 

@@ -10,9 +10,8 @@ from scipy.special import gammaln, logsumexp
 import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
 from latlin.factor.ica import model as im
-from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, with_moments
+from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, joint_rows, n_runs, with_moments
 from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
-from latlin.factor.ica.kernels import joint_rows, n_runs
 from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
 from reproduction.noisy_ica import amari_error, mixture

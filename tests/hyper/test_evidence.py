@@ -22,8 +22,7 @@ from latlin import (
 )
 from latlin.densities.mixture import Mixture
 from latlin.hyper.evidence import evidence_slopes
-from latlin.inference.averaged import AveragedModel
-from latlin.inference.diagnosis.log_joint import log_joint
+from latlin.inference.diagnosis.log_joint import AveragedModel, log_joint
 
 
 class Conjugate:

@@ -14,8 +14,8 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.distributed.opening import open_blocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
+from latlin.inference.engine import form_of
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.choice import form_of
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.ascent import Checkpoint
 

@@ -10,8 +10,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import CovarianceWhitening
+from latlin.densities.precision import CovarianceWhitening, PrecisionCovariance
 from latlin.inference.diagnosis import log_joint
 from latlin.inference.diagnosis.log_joint import LogJoint
 from latlin.numerics.linalg import Cholesky

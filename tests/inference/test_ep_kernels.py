@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latlin.inference.ep.kernels import rank_one, tilt, visit_sites
-from latlin.inference.forms.nodes import NodeTarget, lay_even_nodes, lay_nodes
+from latlin.inference.forms.free import NodeTarget, lay_even_nodes, lay_nodes
 from latlin.potentials.logit import Logit
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening
 from latlin.inference.forms.dense import whitened_projections
 from latlin.inference.forms.projections import DenseProjections, ScaledProjections
 from latlin.numerics.linalg import cholesky

@@ -15,9 +15,9 @@ from scipy.linalg import null_space
 import latlin
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, compare, engines, infer, potentials
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.inference.engine import site_form
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.precision import PrecisionSlopes, precision_slope
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.gaussian_kl.full import BySites
 

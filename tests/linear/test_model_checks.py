@@ -1,5 +1,6 @@
 """What estimators say of their model once they are fitted: `checks_`."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import latlin
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.linear._base import _named
+from latlin.linear._model_checks import LookBack
 from latlin.numerics.alerts import MisfitWarning
 from latlin.priors import Flat
 
@@ -24,6 +26,23 @@ def test_a_model_that_fits_says_so_and_keeps_it(tmp_path):
     assert "Model: fits" in repr(model.summary())
     model.save(tmp_path / "model.npz")
     assert latlin.load(tmp_path / "model.npz").checks_ == model.checks_
+
+
+def test_checks_are_made_when_asked_for_of_the_rows_that_were_fitted(monkeypatch):
+    asked = []
+    find = LookBack.find
+    monkeypatch.setattr(LookBack, "find", lambda look: asked.append(look) or find(look))
+    rows, weight = X.to_numpy().copy(), np.r_[np.ones(119), 0.0]
+    model = BayesianLogisticRegression(prior_scale=1.0).fit(rows, Y, weight)
+    assert not asked
+    copied = pickle.loads(pickle.dumps(model))
+    rows[:] = 0.0
+    assert model.checks_ is model.checks_
+    assert len(asked) == 1
+    assert copied.checks_ == model.checks_
+    # rows of weight zero are no rows
+    assert BayesianLogisticRegression(prior_scale=1.0).fit(X[:119].to_numpy(), Y[:119]).checks_ == model.checks_
+    assert model.fit(X.to_numpy(), X["age"] > 0.0).checks_.verdict == "does not fit"
 
 
 def test_separation_and_leakage_are_named():

@@ -197,7 +197,7 @@ def test_draws_have_the_moments_of_the_posterior():
 
 def test_bad_questions_get_a_sentence():
     model = BayesianLinearRegression().fit(X, Y["numbers"])
-    with pytest.raises(ValueError, match="cannot both be asked for"):
+    with pytest.raises(ValueError, match="cannot both be True"):
         model.predict(X, return_std=True, return_cov=True)
     with pytest.raises(ValueError, match="coverage must hold probabilities"):
         model.predict_interval(X, 1.5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas
 import pytest
+from scipy.stats import norm
 
 import latlin
 from latlin.datasets import learn_encoding
@@ -11,6 +12,8 @@ from latlin.linear import (
     BayesianCountRegression,
     BayesianLinearRegression,
     BayesianLogisticRegression,
+    BayesianOrdinalRegression,
+    BayesianPoissonRegression,
     BayesianSurvivalRegression,
 )
 
@@ -50,6 +53,24 @@ def test_summaries_become_frames_and_speak_of_columns_of_levels():
     assert "city, compared with Bonn: joint p = " in summary.footer
 
 
+def test_a_summary_says_what_is_modelled():
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((90, 1)) + 3.0
+    latent = 1.5 * x[:, 0] + rng.standard_normal(90)
+    grades = np.array(["a low", "b-mid", "c high"])[np.digitize(latent, [4.0, 5.5])]
+    model = BayesianOrdinalRegression(prior_scale=2.0).fit(x, grades)
+    said = model.summary().footer
+    assert "probit link, cut points a low | b-mid at " in said
+    # the cut points stand beside x·coef_
+    low, high = (float(part.split(",")[0].split()[0]) for part in said.split(" at ")[1:3])
+    share = norm.cdf(low - x[:5] @ model.coef_.ravel()), norm.cdf(x[:5] @ model.coef_.ravel() - high)
+    np.testing.assert_allclose(model.predict_proba(x[:5])[:, [0, 2]], np.column_stack(share), atol=0.05)
+    binary = BayesianLogisticRegression(prior_scale=1.0, engine="laplace").fit(x, latent > 4.5)
+    assert "coefficients change the log odds of class True (against False) (logit link)" in binary.summary().footer
+    counts = BayesianPoissonRegression(prior_scale=1.0, engine="laplace").fit(x, rng.poisson(3.0, 90))
+    assert "the logarithm of the mean" in counts.summary().footer
+
+
 def test_a_strong_effect_of_three_levels_is_seen_as_a_whole():
     from scipy.stats import f_oneway
 
@@ -57,6 +78,7 @@ def test_a_strong_effect_of_three_levels_is_seen_as_a_whole():
     y = np.repeat([0.0, 0.9, 1.1], 40) + np.random.default_rng(3).standard_normal(120)
     model = BayesianLinearRegression(prior_scale=10.0).fit(pandas.DataFrame({"group": levels}), y)
     joint = model.joint(["group=b", "group=c"])
+    assert model.joint("group") == joint
     classical = f_oneway(*(y[levels == level] for level in "abc"))
     # a wide prior and many rows: χ² is (K − 1) F up to the uncertainty of the noise
     assert joint.df == 2

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 from latlin.distributed.blocks import Block, LocalBlocks
-from latlin.mixture import BayesianGaussianMixture, seeding
+from latlin.mixture import BayesianGaussianMixture, priors
 from latlin.mixture.block_rows import read_rows
 from latlin.numerics.alerts import ConvergenceWarning
 
@@ -119,7 +119,7 @@ def test_a_sample_takes_the_same_rows_however_they_are_cut(monkeypatch):
         values, own = data.every(11)
         np.testing.assert_array_equal(values, X[weights > 0.0][::11])
         np.testing.assert_array_equal(own, weights[weights > 0.0][::11])
-    monkeypatch.setattr(seeding, "SAMPLE", 50)
+    monkeypatch.setattr(priors, "SAMPLE", 50)
     monkeypatch.setattr("latlin.mixture.estimator.SAMPLE", 50)
     check_alike(fitted(LocalBlocks.of(X, rows=64)), fitted(X))
 

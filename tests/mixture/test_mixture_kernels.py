@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 from scipy.special import digamma, gammaincinv, logsumexp
 
-from latlin.mixture import incomplete_kernels
 from latlin.mixture import kernels as mixture_kernels
 from latlin.numerics.special import exponentiate
 
@@ -87,7 +86,7 @@ def test_incomplete_pass_integrates_the_missing_entries_out():
     seen = np.array([True, False, True])
     parts = [(m[seen], c[np.ix_(seen, seen)]) for m, c in zip(mean, cov, strict=True)]
     density = np.array([stats.multivariate_normal.logpdf(row[0, seen], *part) for part in parts])
-    result = incomplete_kernels.incomplete_pass(
+    result = mixture_kernels.incomplete_pass(
         row, np.ones(1), ~seen[None], np.zeros(1, dtype=np.intp), offset, mean, precision
     )
     assert result[0] == pytest.approx(logsumexp(log_weights + density), rel=1e-12)
@@ -107,7 +106,7 @@ def test_gamma_slope_is_the_implicit_derivative(shape, level):
         cdf = mpmath.diff(lambda a: mpmath.gammainc(a, 0, y, regularized=True), shape, h=mpmath.mpf(10) ** -12)
         log_density = (mpmath.mpf(shape) - 1) * mpmath.log(y) - y - mpmath.loggamma(shape)
         exact = float(-cdf / mpmath.exp(log_density) / y)
-    found = incomplete_kernels.gamma_log_slopes(
+    found = mixture_kernels.gamma_log_slopes(
         np.array([shape]), np.log(np.array([[y]])), digamma(np.array([shape + 1.0]))
     )
     assert found[0, 0] == pytest.approx(exact, rel=1e-10)

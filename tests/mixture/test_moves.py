@@ -9,8 +9,7 @@ from latlin.mixture.climbs import make_climb
 from latlin.mixture.moments import of_labels
 from latlin.mixture.moves import promising
 from latlin.mixture.settings import options_of
-from latlin.mixture.surgery import entropy_between, evidence, expected
-from latlin.mixture.sweep import make_rows
+from latlin.mixture.sweep import entropy_between, evidence, expected, make_rows
 
 COVARIANCES = ["fixed", "spherical", "diagonal", "full", "tied"]
 CENTRES = np.array([[0.0, 0.0, 6.0], [9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [-9.0, 0.0, 0.0]])

@@ -6,7 +6,7 @@ import time
 
 from numba.core import event
 
-from latlin.numerics.compiling import SAID, saying_compiling
+from latlin.numerics.threads import SAID, saying_compiling
 
 
 def compile_for(seconds: float) -> None:

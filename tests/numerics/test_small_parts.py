@@ -6,8 +6,7 @@ from scipy import sparse
 
 from latlin.numerics.arrays import summable
 from latlin.numerics.ascent import mix
-from latlin.numerics.conjugate_gradients import solve_columns
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack, solve_columns
 from latlin.numerics.rng import generator
 
 

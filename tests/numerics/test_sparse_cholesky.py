@@ -9,7 +9,7 @@ from scipy import sparse
 from latlin.numerics.intrinsic import generalised_log_det, ground, independent_rows
 from latlin.numerics.minimum_degree import minimum_degree
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram, alike_rows
+from latlin.numerics.weighted_gram import ThinRows, WeightedGram, alike_rows
 
 
 def differences(n, order):
@@ -215,6 +215,20 @@ def test_parts_of_an_analysis_that_do_not_fit_together_are_refused(matrix):
     factor.check_stored()
     with pytest.raises(ValueError, match="does not fit its analysis"):
         replace(factor, panels=factor.panels[:-1]).check_stored()
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_columns_that_all_rows_have_are_kept_apart(missing):
+    rng, n = np.random.default_rng(5), 60
+    dense = np.where(rng.random((n, 9)) < 0.2, rng.standard_normal((n, 9)), 0.0)
+    dense[:, [2, 6, 7]] = rng.standard_normal((n, 3))
+    dense[:missing, 6] = 0.0
+    rows, analysis = sparse.csr_array(dense), analyse(sparse.csr_array(np.ones((9, 9))))
+    assert ThinRows.of(rows).full.tolist() == ([2, 7] if missing else [2, 6, 7])
+    gram, weights, Z = WeightedGram(analysis, rows), rng.standard_normal(n), rng.standard_normal((9, 9))
+    i, j = analysis.order[analysis.indices], analysis.order[np.repeat(np.arange(9), np.diff(analysis.indptr))]
+    np.testing.assert_allclose(gram.total(weights), (dense.T @ (weights[:, None] * dense))[i, j], atol=1e-12)
+    np.testing.assert_allclose(gram.squares((Z + Z.T)[i, j]), np.sum(dense @ (Z + Z.T) * dense, axis=1), atol=1e-12)
 
 
 def test_rows_with_the_same_columns_share_their_pairs():

@@ -26,7 +26,7 @@ def test_a_curve_has_its_mean_and_band(model):
     np.testing.assert_allclose(ax.lines[0].get_xdata(), x)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), table.column("mean"))
     assert ax.get_xlabel() == "t"
-    with pytest.raises(ValueError, match="none of the terms"):
+    with pytest.raises(ValueError, match="must be one of the terms"):
         plot.curve(model, "s(x)")
     with pytest.raises(ValueError, match="no curve"):
         plot.curve(model, "g")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, compare, infer, plot, potentials
-from latlin.diagnostics.reliability import reliability_curve
+from latlin.diagnostics.calibration import reliability_curve
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -12,7 +12,7 @@ import pytest
 import latlin
 from latlin.gp import journal
 from latlin.gp.choice import APPROXIMATIONS
-from latlin.numerics import archived, ascent, stored
+from latlin.numerics import archive, ascent, stored
 from latlin.numerics.archive import read_archive
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_damaged_and_forged_files(kind, tmp_path):
 def test_the_search_knows_every_kind_of_file(tmp_path):
     for room in stored.ROOMS:
         stored.import_room(room)
-    kinds = {name for name, cls in archived._KINDS.items() if name.startswith("latlin.") and not cls.__subclasses__()}
+    kinds = {name for name, cls in archive._KINDS.items() if name.startswith("latlin.") and not cls.__subclasses__()}
     known = {read_archive(FILES.saved(kind, tmp_path)).kind for kind in FILES.KINDS}
     assert kinds | {ascent.CHECKPOINT, journal.KIND} <= known
     approximations = {latlin.load(FILES.saved(kind, tmp_path)).approximation_.name for kind in FILES.PROCESSES}

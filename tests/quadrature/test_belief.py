@@ -7,10 +7,15 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from latlin.quadrature import BayesianQuadrature, Gaussian, GaussianMixture, Hyperparameters, Uniform
-from latlin.quadrature.hyperparameters import DrawnHyperparameters, HyperparameterMode
-from latlin.quadrature.kernels import KERNELS
-from latlin.quadrature.standard import HALF, Box
-from latlin.quadrature.surrogate import SurrogateLikelihood, condition, constant, nothing
+from latlin.quadrature.kernels import HALF, KERNELS, Box
+from latlin.quadrature.surrogate import (
+    DrawnHyperparameters,
+    HyperparameterMode,
+    SurrogateLikelihood,
+    condition,
+    constant,
+    nothing,
+)
 
 MEASURES = {
     "gaussian": Gaussian(0.5, 2.0),

@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 
 from latlin.quadrature import Gaussian, GaussianMixture, Uniform
-from latlin.quadrature.embeddings import (
+from latlin.quadrature.kernels import (
+    HALF,
+    KERNELS,
+    Box,
+    Components,
     check_closed_form,
     kernel_double_mean,
     kernel_mean,
     product_double_mean,
     product_mean,
+    resolve_kernel,
     square_double_mean,
 )
-from latlin.quadrature.kernels import KERNELS, resolve_kernel
-from latlin.quadrature.standard import HALF, Box, Components
 
 LENGTHS = np.array([0.4, 1.7])
 POINTS = np.array([[0.0, 0.0], [0.3, -1.2], [-1.6, 1.5], [1.1, 0.2]])

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from latlin.quadrature import GaussianQuadratureGradient, score_gradient
-from latlin.quadrature.embeddings import kernel_double_mean, kernel_mean
 from latlin.quadrature.gradient import _functionals, _quadratic
-from latlin.quadrature.kernels import KERNELS
-from latlin.quadrature.standard import Components
+from latlin.quadrature.kernels import KERNELS, Components, kernel_double_mean, kernel_mean
 from latlin.quadrature.surrogate import Hyperparameters, condition
 
 MEAN = np.array([0.4, -0.3])

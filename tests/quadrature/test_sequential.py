@@ -15,7 +15,7 @@ from latlin.quadrature import (
     integrate,
     monte_carlo,
 )
-from latlin.quadrature.acquisition import Candidates, choose, integral_variance, resolve_score, ucb, uncertainty
+from latlin.quadrature.sequential import Candidates, choose, integral_variance, resolve_score, ucb, uncertainty
 
 FIXED = Hyperparameters(np.array([0.8, 0.8]), nugget=1e-6, variance=1.0)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 
@@ -33,7 +33,7 @@ def test_numbers_by_hand(numbers):
     assert seen.log_density_error == pytest.approx(density.std(ddof=1) / np.sqrt(200), abs=1e-8)
     assert seen.baseline == pytest.approx(baseline.mean())
     assert seen.gain_error == pytest.approx((density - baseline).std(ddof=1) / np.sqrt(200), abs=1e-8)
-    assert gain_words(seen).startswith("The features gain")
+    assert gain_words(seen).startswith("The features predict better than a model that ignores them: +")
     nothing = assess(model, X, np.random.default_rng(5).standard_normal(200), folds=2)
     assert gain_words(nothing).startswith("No clear gain")
     score = held_out_score(model, X, y, folds=4, random_state=3)
@@ -99,3 +99,16 @@ def test_progress_is_told(numbers):
         BayesianLinearRegression(prior_scale=1.0, noise_scale=0.7), *numbers, folds=3, advance=lambda: told.append(1)
     )
     assert len(told) == 3
+
+
+def test_exposures_are_part_of_the_baseline():
+    rng = np.random.default_rng(8)
+    days, X = rng.integers(1, 200, 90), rng.standard_normal((90, 1))
+    y = rng.poisson(0.3 * days)
+    model = BayesianPoissonRegression(prior_scale=0.1, engine="laplace")
+    seen = assess(model, X, y, folds=3, random_state=3, offset=np.log(days))
+    expected = np.empty(90)
+    for train, test in KFold(3, shuffle=True, random_state=3).split(y):
+        expected[test] = poisson.logpmf(y[test], y[train].sum() / days[train].sum() * days[test])
+    # the rate is known well, so that its uncertainty matters little
+    assert seen.baseline == pytest.approx(expected.mean(), abs=0.03)

@@ -73,7 +73,9 @@ def test_features_without_any_relation_do_not_beat_the_baseline():
     rng = np.random.default_rng(2)
     frame = pandas.DataFrame({"x": rng.standard_normal(100), "label": rng.choice(["no", "yes"], 100)})
     facts = facts_of(BayesianLogisticRegression(prior_scale=1.0, engine="laplace"), frame, "label")
-    assert "baseline" in [check.name for check in facts.model_checks.failed]
+    assert "baseline" in [check.name for check in facts.model_checks.cautions]
+    assert "Be careful. The features do not clearly predict better" in " ".join(conclusion(facts))
+    assert "1 with a caution" in render(facts)
     assert "not clearly better than without features" in conclusion(facts)[1]
 
 

@@ -1,4 +1,4 @@
-"""Floor 3: hierarchical and additive models in one line, from a formula or from terms."""
+"""Floor 3½: hierarchical and additive models in one line, from a formula or from terms."""
 
 from latlin.additive.ar1 import AR1
 from latlin.additive.besag import BYM2, Besag

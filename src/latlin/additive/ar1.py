@@ -26,7 +26,7 @@ from latlin.additive.term import (
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.stored import storable
-from latlin.priors.bounded import Correlation
+from latlin.priors.base import Correlation
 
 
 @storable

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,22 +239,68 @@ class BYM2Part(Part):
         rest = 1.0 - rho
         own, cross, pull = 1.0 / (sd**2 * rest), -np.sqrt(rho) / (sd * rest), rho / rest
         constant = -0.5 * n * (LOG_2PI + 2.0 * np.log(sd) + np.log(rest)) + self.structure.log_normaliser(1.0)
-        return PartPrior(self._blocks(own, cross, pull, self.structure.matrix), float(constant))
+        return PartPrior(self._blocks(own, cross, pull, self._whole), float(constant))
 
     def slopes(self, values: Values) -> dict[str, Slope]:
         sd, rho, n = values[self.sd.name], values[self.rho.name], self.structure.size
         rest, root = 1.0 - rho, np.sqrt(rho)
-        none = sparse.csc_array((n, n))
-        by_sd = self._blocks(-2.0 / (sd**3 * rest), root / (sd**2 * rest), 0.0, none)
+        by_sd = self._blocks(-2.0 / (sd**3 * rest), root / (sd**2 * rest), 0.0, self._diagonal)
         # ∂/∂ρ of 1/(1−ρ), √ρ/(1−ρ) and ρ/(1−ρ)
-        by_rho = self._blocks(1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, none)
+        by_rho = self._blocks(
+            1.0 / (sd**2 * rest**2), -(1.0 + rho) / (2.0 * root * rest**2 * sd), 1.0 / rest**2, self._diagonal
+        )
         return {self.sd.name: Slope(by_sd, -n / sd), self.rho.name: Slope(by_rho, 0.5 * n / rest)}
 
-    def _blocks(self, own: float, cross: float, pull: float, structure: sparse.csc_array) -> sparse.csc_array:
-        eye = sparse.eye_array(self.structure.size)
-        return sparse.csc_array(
-            sparse.block_array([[own * eye, cross * eye], [cross * eye, structure + pull * eye]], format="csc")
-        )
+    @cached_property
+    def _whole(self) -> BlockPattern:
+        return BlockPattern.of(self.structure.matrix)
+
+    @cached_property
+    def _diagonal(self) -> BlockPattern:
+        """The pattern of slopes, in which R has no part."""
+        n = self.structure.size
+        return BlockPattern.of(sparse.csc_array((np.zeros(n), np.arange(n), np.arange(n + 1)), shape=(n, n)))
+
+    @staticmethod
+    def _blocks(own: float, cross: float, pull: float, pattern: BlockPattern) -> sparse.csc_array:
+        """[own I, cross I; cross I, R + pull I]."""
+        n, data = len(pattern.cross), pattern.data.copy()
+        data[: 2 * n : 2], data[1 : 2 * n : 2] = own, cross
+        data[pattern.cross] = cross
+        data[pattern.own] += pull
+        return sparse.csc_array((data, pattern.indices, pattern.indptr), shape=(2 * n, 2 * n))
+
+
+class BlockPattern(NamedTuple):
+    """[own I, cross I; cross I, R + pull I] by columns, with R alone for numbers, and where the others go.
+
+    Attributes
+    ----------
+    data, indices, indptr : ndarray
+        The first n columns have two entries each, own and cross.
+    cross, own : ndarray of shape (n,)
+        Places in the other columns of cross, and of the diagonal of R.
+    """
+
+    data: Array
+    indices: NDArray[np.int64]
+    indptr: NDArray[np.int64]
+    cross: NDArray[np.int64]
+    own: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, R: sparse.csc_array) -> BlockPattern:
+        """Of an R whose diagonal is there, if with zeros."""
+        R, n = R.sorted_indices(), R.shape[0]
+        every = np.arange(n)
+        first = np.stack([every, n + every], axis=1).ravel()
+        begin = R.indptr[:-1].astype(np.int64)
+        rows = np.insert(n + R.indices.astype(np.int64), begin, every)
+        data = np.concatenate([np.zeros(2 * n), np.insert(R.data, begin, 0.0)])
+        indptr = np.concatenate([2 * every, 2 * n + R.indptr + np.arange(n + 1)])
+        column = np.repeat(every, np.diff(R.indptr) + 1)
+        own = 2 * n + np.flatnonzero(rows == n + column)
+        return cls(data, np.concatenate([first, rows]), indptr, 2 * n + begin + every, own)
 
 
 def _known(term: Besag | BYM2, frame: Any, around: Surroundings) -> Graph:

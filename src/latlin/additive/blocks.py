@@ -21,7 +21,7 @@ from latlin.additive.problem import AdditiveProblem, offset_of, rows_of
 from latlin.additive.term import Part, Values
 from latlin.distributed.blocks import Block, Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.frames import frame_blocks, sampled
+from latlin.distributed.opening import frame_blocks, sampled
 from latlin.inference import blocks as in_blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.engine import Engine
@@ -120,13 +120,11 @@ class BlockProblem(AdditiveProblem):
         return infer(self.model(values), engine, start=start, checkpoint=checkpoint)
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
-        by_sums = None
-        if posterior.engine == "exact" and one.parameter == "scale":
-            by_sums = noise_slope(posterior, values[one.name])
-        if by_sums is not None:
-            return by_sums
         if not isinstance(posterior.evidence_term, ExpectedEvidence):
             return None
+        by_sums = noise_slope(posterior, values[one.name]) if one.parameter == "scale" else None
+        if by_sums is not None:
+            return by_sums
         model = posterior.model
         assert isinstance(model, BlockModel)  # made by `model`
         return one.slope(np.asarray(model.total(parameter_sums, one.parameter, posterior.density)[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from latlin.additive.frame import Column, codes_of, column, is_category, n_rows,
 from latlin.additive.places import indicator, row_products, side_by_side
 from latlin.numerics.arrays import visible
 from latlin.numerics.stored import storable, storable_as
+
+#: marks by which formulaic shows a place in colours
+COLOURS = re.compile("\\x1b\\[[0-9;]*m|[⧛⧚]")
 
 
 class TableCoding(ABC):
@@ -193,7 +197,8 @@ def wilkinson(formula: str, frame: Any) -> Wilkinson:
     try:
         made = Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", na_action="raise")
     except Exception as error:
-        raise ValueError(f"the formula part {formula!r} cannot be evaluated: {' '.join(str(error).split())}") from error
+        words = " ".join(COLOURS.sub("", str(error)).split())
+        raise ValueError(f"the formula part {formula!r} cannot be evaluated: {words}") from error
     if not hasattr(made, "shape"):
         raise ValueError(f"the formula part {formula!r} must be one sum of terms: a group is (1 | g)")
     return Wilkinson(formula, sources, tuple(made.model_spec.column_names), made.model_spec)

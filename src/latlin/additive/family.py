@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.special import logit, ndtri
 
 from latlin.additive.expression import evaluate, is_name
 from latlin.additive.formula import ResponseSide
@@ -115,12 +115,11 @@ class LearntParameter:
 
 #: names in tables of arguments whose own are not those of the field
 SHOWN = {"scale": "sigma", "probability": "zeros"}
-#: variance of the noise behind a share or an ordered class, by link
+#: the linear predictor of a share, and the variance of the noise behind a share or an ordered class, by link
+QUANTILE = {"logit": logit, "probit": ndtri, "cloglog": lambda share: np.log(-np.log1p(-share))}
 LATENT = {"logit": np.pi**2 / 3.0, "probit": 1.0, "cloglog": np.pi**2 / 6.0}
 #: sd of the logarithm of a parameter of which nothing is known
 WIDE = 2.0
-#: linear predictors of shares
-REACH = 30.0
 #: potentials whose moments take many nodes, so that matching them is not worth its price
 SLOW = (Hurdle,)
 
@@ -265,7 +264,7 @@ class ResponseFamily:
             y = observed.y if observed.trials is None else observed.y / observed.trials
             share, template = float(np.average(y, weights=observed.trials)), self.template
         share = min(max(share, 1e-3), 1.0 - 1e-3)
-        return float(brentq(lambda x: float(template.predictive(x, 0.0).mean) - share, -REACH, REACH, xtol=1e-12))
+        return float(QUANTILE[link_of(template)](share))
 
     def latent_variance(self, mean: float) -> float:
         """The variance of the noise on the scale of the linear predictor, for shares of variances."""

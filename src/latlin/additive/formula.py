@@ -7,6 +7,7 @@ formula is ever run: expressions are arithmetic with a list of functions.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -65,14 +66,16 @@ class Formula:
     offsets: tuple[str, ...]
 
 
-def _surface(a: str, b: str, **options: Any) -> Spline:
-    return Spline((a, b), **options)
+def _surface(column: str, other: str, **options: Any) -> Spline:
+    return Spline((column, other), **options)
 
 
-def _spline(a: str, b: str | None = None, **options: Any) -> Spline:
-    return Spline(a, **options) if b is None else _surface(a, b, **options)
+def _spline(column: str, other: str | None = None, **options: Any) -> Spline:
+    return Spline(column, **options) if other is None else _surface(column, other, **options)
 
 
+#: how Python begins a sentence on wrong arguments; what formulas call k
+PYTHON_NAME, COUNT = re.compile(r"^[\w.<>]+\(\) "), re.compile(r"\bcount\b")
 #: names of terms in formulas
 TERMS: dict[str, Callable[..., Term]] = {
     "s": _spline,
@@ -174,13 +177,16 @@ def _term(piece: str) -> Term | None:
     if not isinstance(call, ast.Call):
         return None
     arguments = [_argument(node) for node in call.args]
-    options = {str(k.arg): _argument(k.value) for k in call.keywords}
-    if "k" in options:
-        options["count"] = options.pop("k")
+    given = {str(k.arg): _argument(k.value) for k in call.keywords}
+    if {"k", "count"} <= set(given):
+        raise ValueError(f"{piece!r} is not a term: k and count are one option")
+    options = {"count" if option == "k" else option: value for option, value in given.items()}
     try:
         return TERMS[name](*arguments, **options)
-    except TypeError as error:
-        raise ValueError(f"{piece!r} is not a term: {error}".replace("<lambda>()", name)) from error
+    except (TypeError, ValueError) as error:
+        words = PYTHON_NAME.sub("", str(error))
+        words = COUNT.sub("k", words) if "k" in given else words
+        raise ValueError(f"{piece!r} is not a term: {words}") from error
 
 
 def _argument(node: ast.expr) -> Any:

@@ -42,6 +42,17 @@ def with_column(frame: Any, name: str, values: Any) -> Any:
     return {**{n: column(frame, n) for n in _names(frame)}, name: np.asarray(values)}
 
 
+def as_pandas(frame: Any) -> Any:
+    """A table as a pandas frame."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("missing cells are dropped or filled by pandas: pip install 'latlin[formula]'") from error
+    return (
+        frame if isinstance(frame, pandas.DataFrame) else pandas.DataFrame({n: column(frame, n) for n in _names(frame)})
+    )
+
+
 def n_rows(frame: Any) -> int:
     """The number of rows; a ValueError where columns differ in length or there are none."""
     names = _names(frame)

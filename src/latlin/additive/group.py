@@ -26,7 +26,7 @@ from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.options import listed
 from latlin.numerics.stored import storable
-from latlin.priors.bounded import Correlation
+from latlin.priors.base import Correlation
 
 #: shape of the default prior of correlations
 CORRELATION_SHAPE = 2.0

@@ -18,6 +18,9 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable
 
+#: cells of a lattice at most
+MOST_CELLS = 10**7
+
 
 @storable
 @dataclass(frozen=True)
@@ -49,8 +52,13 @@ class Lattice(Term):
     by: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.order not in (1, 2):
             raise ValueError(f"order of a Lattice must be 1 or 2, got {self.order!r}")
+        if self.shape is not None and not (isinstance(self.shape, tuple | list) and len(self.shape) == 2):
+            raise ValueError(f"shape must be a pair of integers, got {self.shape!r:.80}")
+        for size in self.shape or ():
+            whole("shape", size, 1)
 
     @property
     def label(self) -> str:
@@ -58,7 +66,11 @@ class Lattice(Term):
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
         shape = self.shape or tuple(int(evaluate(source, frame).max()) + 1 for source in (self.row, self.column))
-        height, width = (whole("shape", size, 1) for size in shape)
+        height, width = shape
+        if height * width > MOST_CELLS:
+            raise ValueError(
+                f"{self.label} has {height} × {width} cells, more than {MOST_CELLS}: number the places from 0"
+            )
         chains = [_chain(height), _chain(width)]
         R = sparse.kron(chains[0], sparse.eye_array(width)) + sparse.kron(sparse.eye_array(height), chains[1])
         R = sparse.csc_array(R if self.order == 1 else R @ R)

@@ -35,13 +35,14 @@ MANNERS = ("auto", "integrate", "maximise", "fixed")
 MOST = 8
 FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
 #: least gain in nat for which a search goes on: Newton's steps finish an optimum, an integral needs but its centre
-LEAST, ENOUGH = 1e-5, 1e-3
+ENOUGH = 1e-3
 #: rows up to which moments are matched; beyond, Gaussian KL, whose steps are cheaper, has data enough to be as good
 MATCHED = 30_000
 #: the same where there are so many rows per coefficient that Gaussian KL is as good in any case
 MANY, PER_ROW = 3_000, 8.0
-#: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square
-TOLERANCE = 1e-4
+#: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square; where sites are not
+#: log-concave, whose fits creep towards their end, what is left would be seen in the slopes of the evidence
+TOLERANCE, STRICT = 1e-4, 1e-5
 #: coefficients from which on a factor may fill, and probes that then estimate variances and the evidence
 LARGE, PROBES = 5_000, 24
 #: rows and coefficients, times fits, up to which an integral is cheap: some ten seconds
@@ -92,7 +93,7 @@ def learn(
     if not free:
         learnt = _held(evaluate({}, None, False), held)
     elif manner == "maximise" or (manner == "auto" and not _cheap(problem, len(free))):
-        learnt = maximise(Space(free), evaluate, worth=LEAST, verbose=verbose)
+        learnt = maximise(Space(free), evaluate, worth=ENOUGH, verbose=verbose)
     else:
         seed = random_state if isinstance(random_state, int) else 0
         method = "quick" if manner == "auto" else "auto"
@@ -125,7 +126,9 @@ def chosen_engine(problem: AdditiveProblem) -> str | Engine:
         return Exact()
     most = MANY if rows >= PER_ROW * problem.dim else MATCHED
     matched = potential.log_concave and problem.family.matched and rows <= most
-    return ExpectationPropagation(tol=1e-6) if matched else GaussianKL(tol=TOLERANCE)
+    if matched:
+        return ExpectationPropagation(tol=1e-6)
+    return GaussianKL(tol=TOLERANCE if potential.log_concave else STRICT)
 
 
 def _settled(
@@ -169,7 +172,7 @@ def _under(hyper: Hyperparameter, prior: Prior) -> Hyperparameter:
 def _cheap(problem: AdditiveProblem, count: int) -> bool:
     if count > MOST:
         return False
-    row = PER_GAUSSIAN_ROW if problem.family.name == "gaussian" else 1.0
+    row = PER_GAUSSIAN_ROW if problem.family.template.gaussian else 1.0
     return FITS[count] * (row * problem.n_rows + PER_COEFFICIENT * problem.dim) <= CHEAP
 
 

@@ -25,7 +25,12 @@ from latlin.additive.frame import column
 from latlin.additive.predict import PredictedComponent
 from latlin.additive.problem import AdditiveProblem, Cavity, cavities
 from latlin.distributed.blocks import Block
+from latlin.inference.engine import Engine
+from latlin.inference.ep.engine import ExpectationPropagation
+from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence, TiltedEvidence
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
+from latlin.inference.laplace import Laplace
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -177,8 +182,9 @@ def leave_one_out_of_blocks(
     components: Sequence[PredictedComponent], fits: Sequence[Posterior], problem: BlockProblem
 ) -> LeaveOneOut:
     """Leave out rows that are in blocks, in one pass; four numbers per row come back."""
-    if any(fit.engine not in ("gkl", "exact") for fit in fits):
-        raise ValueError(f"loo() of rows in blocks needs the engine 'gkl' or 'exact', got {fits[0].engine!r}")
+    other = next((fit.engine for fit in fits if not isinstance(fit.evidence_term, ExpectedEvidence)), None)
+    if other is not None:
+        raise ValueError(f"loo() of rows in blocks needs the engine 'gkl' or 'exact', got {other!r}")
     readings = [problem.reading(component.values) for component in components]
     log_share = np.log([component.share for component in components])
     found = problem.blocks.each(rows_left_out, readings, [component.density for component in components], log_share)
@@ -242,7 +248,17 @@ def _group_out(fit: Posterior, problem: AdditiveProblem, rows: NDArray[np.int64]
     offset = mean + start + problem.offset[rows]
     sites = SiteFactor(root, site.potential.select(rows), weight=count.astype(float), offset=offset)
     small = LatentLinearModel([GaussianFactor(dim=root.shape[1]), sites])
-    return float(infer(small, fit.engine if fit.engine in ("ep", "laplace") else "gkl").log_evidence)
+    return float(infer(small, _engine_of(fit)).log_evidence)
+
+
+def _engine_of(fit: Posterior) -> Engine:
+    """The engine whose evidence is of the same kind as that of a fit; Gaussian KL for others."""
+    match fit.evidence_term:
+        case TiltedEvidence(power=power):
+            return ExpectationPropagation(power=power)
+        case CurvedEvidence():
+            return Laplace()
+    return GaussianKL()
 
 
 def joint_covariance(fit: Posterior, H: Any) -> Array:

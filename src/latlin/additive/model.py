@@ -17,15 +17,16 @@ from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import some_rows, with_column
+from latlin.additive.frame import as_pandas, some_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
 from latlin.additive.term import Surroundings, Term
+from latlin.datasets.gaps import fill_formula
 from latlin.densities.mixture import Mixture
-from latlin.distributed.frames import is_large_frame
+from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
@@ -137,7 +138,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, frame: Any, y: Any = None, *, graph: Any = None, checkpoint: Any = None) -> Self:
+    def fit(
+        self, frame: Any, y: Any = None, *, missing: str = "error", graph: Any = None, checkpoint: Any = None
+    ) -> Self:
         """Fit to the rows of a table.
 
         Parameters
@@ -147,6 +150,11 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             `latlin.distributed.frame_blocks` are fitted by passes over the rows that return sums.
         y : array of shape (n,), optional
             The response, in place of the table's own column.
+        missing : {"error", "drop", "mean", "model"}
+            What is done about missing cells of the columns that the formula names: a ValueError that counts them; their
+            rows are left out; or they become the mean (the most frequent level) of their column, or what the other
+            columns of their row tell of them, by `latlin.factor.MixedFactorAnalysis`. Rows without a response are
+            left out unless this is "error". For a table in memory.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.
@@ -156,6 +164,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         read, priors = self._read(), mapping("priors", self.priors)
         if y is not None:
             frame = with_column(frame, read.response.y, y)
+        if missing != "error":
+            frame = self._without_gaps(frame, missing)
         if is_large_frame(frame):
             problem = block_problem(read, frame, lambda table: self._problem(read, table, graph), checkpoint)
             frame = None
@@ -174,6 +184,14 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.n_features_in_ = len(self._parts)
         self._after_loading()
         return self
+
+    def _without_gaps(self, frame: Any, missing: str) -> Any:
+        """The columns of the formula, or all where there are only terms, with missing cells dropped or filled."""
+        if is_large_frame(frame):
+            raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
+        table = as_pandas(frame)
+        words = self.formula or f"{self.response} ~ {' + '.join(map(str, table.columns))}"
+        return fill_formula(table, words, missing)[0]
 
     def _after_loading(self) -> None:
         """What follows from the stored attributes."""
@@ -315,7 +333,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
                 x, rows = curve_rows(part, whole("points", points, 2), level)
                 names = [f"{name}[{place:.6g}]" for place in x]
                 return x, effects_of(self.posterior_, self._placed(rows, span), names, checked_share(coverage))
-        raise ValueError(f"{name!r} is none of the terms {', '.join(self.term_names_)}")
+        raise ValueError(f"name must be one of the terms {', '.join(self.term_names_)}, got {name!r}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
@@ -377,7 +395,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     ) -> Any:
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
@@ -402,7 +420,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
-        if self._family.name == "gaussian":
+        if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)

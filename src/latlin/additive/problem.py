@@ -20,11 +20,10 @@ from latlin.additive.term import Part, PredictorRows, Slope, Values
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
-from latlin.inference.engine import Engine
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.exact import noise_slope
-from latlin.inference.forms.choice import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -179,7 +178,7 @@ class AdditiveProblem:
         """
         in_memory = isinstance(self.first_model, LatentLinearModel)
         factorised = not isinstance(getattr(posterior.density, "structure", None), ProbedPrecisionCovariance)
-        if posterior.sites is not None and posterior.engine != "exact" and in_memory and factorised:
+        if posterior.sites is not None and not posterior.model.gaussian and in_memory and factorised:
             model = self.model(values)
             form = site_form(model)
             solution = form.solve(posterior.sites)
@@ -228,14 +227,13 @@ class AdditiveProblem:
 
     def _family_slope(self, posterior: Posterior, one: LearntParameter, values: Values) -> float | None:
         """Slope in a number of the family: of ⟨ψ⟩, or of the tilted integrals of expectation propagation."""
-        by_sums = None
-        if posterior.engine == "exact" and one.parameter == "scale":
-            by_sums = noise_slope(posterior, values[one.name])
+        expected = isinstance(posterior.evidence_term, ExpectedEvidence)
+        by_sums = noise_slope(posterior, values[one.name]) if expected and one.parameter == "scale" else None
         if by_sums is not None:
             return by_sums
         weight = np.ones(len(self.observed.y)) if self.observed.weight is None else self.observed.weight
         at = posterior.project(self.design)
-        if isinstance(posterior.evidence_term, ExpectedEvidence):
+        if expected:
             sites = self._potential(values)
             slopes = sites.expected_parameter_derivative(one.parameter, at.mean + self.offset, at.variance)
             return one.slope(np.broadcast_to(slopes, (*slopes.shape[:-1], len(weight))) @ weight)

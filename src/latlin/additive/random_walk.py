@@ -57,6 +57,7 @@ class RandomWalk(Term):
     by: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.order not in (1, 2):
             raise ValueError(f"order of a RandomWalk must be 1 or 2, got {self.order!r}")
 

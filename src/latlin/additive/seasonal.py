@@ -52,6 +52,7 @@ class Seasonal(Term):
     by: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         whole("period", self.period, 2)
 
     @property

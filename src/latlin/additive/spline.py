@@ -22,6 +22,9 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable
 
+#: basis functions of a curve at most, and of each column of a surface
+MOST_FUNCTIONS, MOST_PER_SIDE = 100_000, 1_000
+
 
 @storable
 @dataclass(frozen=True)
@@ -54,13 +57,23 @@ class Spline(Term):
     period: tuple[float, float] | None = None
     by: str | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.count is not None:
+            whole("count", self.count, 5)
+            if self.count > (MOST_FUNCTIONS if isinstance(self.column, str) else MOST_PER_SIDE):
+                raise ValueError(
+                    f"count must be at most {MOST_FUNCTIONS}, or {MOST_PER_SIDE} per column, got {self.count}"
+                )
+        ends = self.period
+        if ends is not None and not (isinstance(ends, tuple | list) and len(ends) == 2 and ends[0] < ends[1]):
+            raise ValueError(f"period must be a pair of increasing numbers, got {ends!r:.80}")
+
     @property
     def label(self) -> str:
         return f"s({self.column})" if isinstance(self.column, str) else f"s({', '.join(self.column)})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        if self.count is not None:
-            whole("count", self.count, 5)
         part = self._curve(frame, around) if isinstance(self.column, str) else self._surface(frame, around)
         return by_level(By(self.by), part, frame)
 

@@ -84,6 +84,16 @@ class Surroundings:
 class Term(ABC):
     """A wish: options only. `prepare` makes a `Part` of it."""
 
+    def __post_init__(self) -> None:
+        """Options that many terms have, in one place."""
+        for name in {"row", "column", "by"} & set(vars(self)):
+            given = getattr(self, name)
+            several = given if isinstance(given, tuple) else (given,)
+            if not all(isinstance(one, str) for one in several) and not (name == "by" and given is None):
+                raise ValueError(f"{name} must be the name of a column or an expression of columns, got {given!r:.80}")
+        if not isinstance(getattr(self, "cyclic", False), bool | np.bool_):
+            raise ValueError(f"cyclic must be True or False, got {self.cyclic!r:.80}")  # type: ignore[attr-defined]
+
     @property
     @abstractmethod
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""Floor 6: the command `latlin`."""
+"""Floor 5: the command `latlin`."""
 
 import sys
 

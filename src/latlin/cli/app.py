@@ -158,8 +158,7 @@ def predict(
             from latlin.cli.formula import additive_of, predict_formula
             from latlin.cli.models import load_model
         from latlin.cli.predict import Asking, predict_files
-        from latlin.datasets.parts import appending, table_files
-        from latlin.datasets.table import guard_text
+        from latlin.datasets.table import appending, guard_text, table_files
 
         reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
         if (additive := additive_of(model)) is not None:

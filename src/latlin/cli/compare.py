@@ -16,6 +16,7 @@ from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
+from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
 from latlin.report.assess import held_out_score
@@ -35,6 +36,8 @@ HEADINGS = (
     "seconds",
     "note",
 )
+#: checks of features that say too much about the target: all candidates look good then
+TELLING = ("leakage", "separation")
 #: standard errors of a paired difference below which two candidates are a tie
 TIE = 2.0
 #: engines unless given, for rows in memory and for rows in blocks
@@ -98,11 +101,15 @@ class Trying(NamedTuple):
 
 
 class RankedCandidates(NamedTuple):
-    """One dict per candidate with the keys of `HEADINGS`, best first; how many rows there were, and notes on them."""
+    """One dict per candidate with the keys of `HEADINGS`, best first; how many rows there were, and notes on them.
+
+    `cautions` are what the candidates found of features that say too much.
+    """
 
     rows: list[dict[str, Any]]
     n_rows: int
     notes: list[str]
+    cautions: list[str]
 
 
 class ComparedRows(NamedTuple):
@@ -123,7 +130,9 @@ def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Gu
         raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
     lines = candidates(rows.target, how.families, how.engines)
     trial = ComparedRows(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
-    return RankedCandidates(_compared(trial, lines, how.quiet), len(rows.y), [*rows.notes, *_split_notes(how)])
+    compared, cautions = _compared(trial, lines, how.quiet)
+    notes = rows.notes[rows.guessed :]  # the first one would name a family, and several are tried
+    return RankedCandidates(compared, len(rows.y), [*notes, *_split_notes(how)], cautions)
 
 
 def _split_table(
@@ -175,9 +184,9 @@ def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[G
 
     rows = look_at(pattern, choices, ask)
     lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
-    compared = _compared(ComparedRows(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
+    compared, cautions = _compared(ComparedRows(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
     count, _ = spreads(rows)
-    return RankedCandidates(compared, count, describe_rows(rows, count))
+    return RankedCandidates(compared, count, describe_rows(rows, count), cautions)
 
 
 def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> None:
@@ -192,16 +201,19 @@ def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> No
     tied = [f"{row['family']} by {row['engine']}" for row in found.rows if row["against the best"] == "tie"]
     if tied:
         console.print(f"\nA tie with the best, within {TIE:g} standard errors: {', '.join(tied)}.")
+    for words in found.cautions:
+        console.print(f"\nBe careful. {plain(words)}")
 
 
-def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> list[dict[str, Any]]:
-    """One that does not apply says why."""
+def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """The candidates, one that does not apply with its reason, and what they found of features that say too much."""
     rows = []
     with steps("Comparing", len(lines), quiet) as advance:
         for line in lines:
             rows.append(_row(trial, line))
             advance()
-    return paired(ranked(rows))
+    told = dict.fromkeys(words for row in rows for words in row.pop("cautions", ()))
+    return paired(ranked(rows)), list(told)
 
 
 def _row(trial: ComparedRows, line: Candidate) -> dict[str, Any]:
@@ -213,6 +225,7 @@ def _row(trial: ComparedRows, line: Candidate) -> dict[str, Any]:
             warnings.simplefilter("ignore", MisfitWarning)
             estimator.fit(trial.X, trial.y, **({} if trial.offset is None else {"offset": trial.offset}))
         row["seconds"] = time.perf_counter() - started
+        row["cautions"] = [str(check) for check in _failed_checks(estimator) if check.name in TELLING]
         values = getattr(estimator, "log_evidence_", float("nan"))
         row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
         if trial.splits is not None:
@@ -223,6 +236,10 @@ def _row(trial: ComparedRows, line: Candidate) -> dict[str, Any]:
     except ValueError as error:
         return row | {"note": " ".join(str(error).split())}
     return row if estimator.converged_ else row | {"note": "did not converge"}
+
+
+def _failed_checks(estimator: Any) -> tuple[Check, ...]:
+    return getattr(estimator, "checks_", ModelChecks()).failed
 
 
 def _scores(density: Array) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def run_demo(folder: Path, console: Console) -> None:
     compile_engines(prepared)
     model = fit_model(prepared, Fitting(draws=DRAWS))
     console.print(f"Log evidence {model.facts.log_evidence[0][1]:.2f} ({model.facts.evidence_kind})")
-    tell_assessment(model.facts.assessment, console)
+    tell_assessment(model.facts, console)
     tell_coefficients(model.facts, console, 6)
 
     console.print(

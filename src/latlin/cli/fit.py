@@ -48,14 +48,20 @@ class Fitting(NamedTuple):
 
 def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
     """Choose among families of counts if none was named, fit, hold rows out, diagnose, and gather what is known."""
-    if prepared.guessed and prepared.target.family in CANDIDATES:
-        prepared = choose_family(prepared, how)
-    estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
+    estimator = None
+    # the mode has no evidence to choose by
+    is_choice = prepared.guessed and prepared.target.family in CANDIDATES and how.engine != "map"
+    if is_choice:
+        prepared, estimator = choose_family(prepared, how)
     with steps("Fitting", how.folds + 2, how.quiet) as advance:
-        fit_on_screen(estimator, prepared)
+        if estimator is None:
+            estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
+            fit_on_screen(estimator, prepared)
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
+        if is_choice and seen is not None:
+            prepared.notes[0] += beside_rival(prepared, how, seen)
         found = diagnosis(estimator, len(prepared.y), how.draws)
         facts = gather(
             estimator,
@@ -81,29 +87,27 @@ def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
         estimator.fit(prepared.X, prepared.y, **more)
 
 
-def choose_family(prepared: Prepared, how: Fitting) -> Prepared:
-    """The family of counts with the highest evidence, and a note that names it beside the best other one, held out."""
-    if how.engine == "map":  # no evidence to choose by
-        return prepared
+def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any]:
+    """The family of counts with the highest evidence, a note that names it beside the others, and its fit."""
     with steps("Choosing the family", 1, how.quiet) as advance:
         chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
         fit_on_screen(chosen, prepared)
         advance()
     target = replace(prepared.target, family=chosen.family_)
-    note = f"{chosen.choice_[0].upper()}{chosen.choice_[1:]}{_held_out(prepared, how, chosen.family_)}."
-    return prepared._replace(target=target, notes=[note, *prepared.notes[1:]])
+    note = f"{chosen.choice_[0].upper()}{chosen.choice_[1:]}."
+    # a Poisson fit is quick, and has an estimator of its own
+    fitted = None if chosen.family_ == "poisson" else chosen.set_params(family=chosen.family_)
+    chosen.choice_ = ""  # the note has it
+    return prepared._replace(target=target, notes=[note, *prepared.notes[1:]]), fitted
 
 
-def _held_out(prepared: Prepared, how: Fitting, chosen: str) -> str:
+def beside_rival(prepared: Prepared, how: Fitting, seen: Assessment) -> str:
     """Mean log densities of held-out rows, of the family that was chosen and of the other one of the first two."""
-    if not how.folds:
-        return ""
-    scores = []
-    for family in (chosen, *(name for name in CANDIDATES if name != chosen))[:2]:
-        estimator = make_estimator(replace(prepared.target, family=family), how.engine, how.prior_scale)
-        score, _ = held_out_score(estimator, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
-        scores.append(f"{family} {score:.3f}")
-    return f"; mean log probability per held-out row: {', '.join(scores)}"
+    rival = next(name for name in CANDIDATES if name != prepared.target.family)
+    other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)
+    score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
+    scores = f"{prepared.target.family} {seen.log_density:.3f}, {rival} {score:.3f}"
+    return f" Mean log probability per held-out row: {scores}."
 
 
 def assessed(
@@ -139,7 +143,7 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
     console.print(", ".join([ended, *(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)]))
     if facts.scales in SCALES:
         console.print(SCALES[facts.scales])
-    tell_assessment(facts.assessment, console)
+    tell_assessment(facts, console)
     if facts.approximation:
         console.print(f"Approximation: {plain(facts.approximation)}")
     if facts.checks:
@@ -149,8 +153,9 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
     tell_factors(facts, console)
 
 
-def tell_assessment(seen: Assessment | None, console: Console) -> None:
-    """Held-out numbers, in a line."""
+def tell_assessment(facts: Facts, console: Console) -> None:
+    """Held-out numbers, in a line, and whether features help, unless a check tells it."""
+    seen = facts.assessment
     if seen is None:
         return
     scores = ", ".join(f"{name} {value:.4g}" for name, value in seen.scores.items())
@@ -158,7 +163,8 @@ def tell_assessment(seen: Assessment | None, console: Console) -> None:
         f"Held out, {seen.folds} folds: log predictive density {seen.log_density:.4f} ± {seen.log_density_error:.4f} "
         f"per row (without features {seen.baseline:.4f}), {scores}"
     )
-    console.print(gain_words(seen))
+    if not any(check.name == "baseline" and check.remedy for check in facts.checks):
+        console.print(gain_words(seen))
 
 
 def tell_factors(facts: Facts, console: Console) -> None:

@@ -15,9 +15,9 @@ from latlin.additive import AdditiveModel
 from latlin.additive.formula import read_formula
 from latlin.additive.frame import column, is_category
 from latlin.cli.screen import decimal, plain, plain_lines, steps, table
-from latlin.datasets.encoding import checked_missing, fill_missing
+from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import Frame, read_table
-from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.report.additive import render_additive
 from latlin.report.additive_words import AdditiveFacts, describe_additive
 
@@ -64,16 +64,20 @@ def fit_formula(
     """Fit, print what was found, and write the model."""
     table, (formula,) = with_writable_names(table, [formula])
     with steps("Fitting", 2, quiet) as advance:
-        frame, notes = filled(table, formula, missing)
+        frame, notes = fill_formula(table, formula, missing)
         model = _fitted(frame, formula, family, engine, graph)
         advance("Describing the model")
         facts = describe_additive(model, frame)
         advance()
     console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes, *facts.conclusion(), ""])))
     console.print(plain_lines(repr(model.summary())))
+    if "[T." in repr(model.summary()):
+        console.print(
+            plain_lines("column[T.level] is the difference of that level from the first level of its column.")
+        )
     console.print(plain_lines(f"leave-one-out: {facts.loo}") if facts.loo else "")
     save_with_card(out, model, {"kind": KIND, **facts.to_card()})
-    console.print(f"Saved {plain(out)}")
+    console.print(f"Saved {plain(out)}. Next: latlin report {plain(out)}, or latlin predict {plain(out)} new.csv")
 
 
 def refuse_beside_formula(given: dict[str, Any]) -> None:
@@ -97,7 +101,7 @@ def compare_formulas(
         raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
     frame, formulas = with_writable_names(frame, formulas)
     # one table for all formulas, so that rows are the same
-    frame, notes = filled(
+    frame, notes = fill_formula(
         frame, formulas[0] + " + " + " + ".join(formula.partition("~")[2] for formula in formulas[1:]), missing
     )
     console.print(plain_lines("\n".join([f"{len(frame)} rows.", *notes])))
@@ -151,34 +155,6 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
     return Additive(estimator, AdditiveFacts.from_card(known))
 
 
-def filled(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[str]]:
-    """The columns that a formula names, without gaps as the policy says, and what was done about these.
-
-    Rows without a response are left out unless the policy is "error".
-    """
-    if checked_missing(missing) == "indicator":
-        raise ValueError("--missing indicator cannot be used with --formula, which names its columns: use drop or mean")
-    goal, _, rest = formula.partition("~")
-    response, others = _named_columns(frame, goal), _named_columns(frame, rest)
-    named = frame[[*response, *(name for name in others if name not in response)]]
-    gaps = {name: int(count) for name, count in named.isna().sum().items() if count}
-    counts = ", ".join(f"{count} in {name!r}" for name, count in gaps.items())
-    if missing == "error":
-        if gaps:
-            raise ValueError(
-                f"the columns of the formula have missing cells: {counts}. Leave these rows out with --missing drop, "
-                "or fill the cells with --missing mean or model"
-            )
-        return frame, []
-    known = named.dropna(subset=response)
-    made = fill_missing(known.drop(columns=response), missing).join(known[response])
-    left = len(frame) - len(made)
-    did = f"{left} of {len(frame)} rows were left out" if left else ""
-    if missing != "drop" and any(name not in response for name in gaps):
-        did += f"{'; ' if did else ''}gaps in columns that explain were filled (--missing {missing})"
-    return made, [f"Missing cells: {counts}; {did}."] if gaps else []
-
-
 def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[str]]:
     """Columns such as "pain before" under names that a formula can hold, pain_before, in the table and in formulas."""
     names = {name: re.sub(r"\W", "_", name) for name in frame.columns if re.search(r"\W", name)}
@@ -190,11 +166,6 @@ def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[
         written = rf"`{re.escape(old)}`" + (rf"|(?<!\w){re.escape(old)}(?!\w)" if re.fullmatch(r"[\w ]+", old) else "")
         formulas = [re.sub(written, names[old], formula) for formula in formulas]
     return frame.rename(columns=names), formulas
-
-
-def _named_columns(frame: Frame, words: str) -> list[str]:
-    """Columns whose names occur in an expression."""
-    return [name for name in frame.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
 
 
 def predict_formula(model: Additive, frame: Frame, interval: float, keep: bool) -> Frame:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latlin import linear
 from latlin.cli.screen import steps
-from latlin.datasets.columns import Levelling, listed
+from latlin.datasets.columns import Levelling, listed, read_numbers, refuse_nearly_numbers
 from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps, refuse_gaps
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
@@ -20,13 +20,14 @@ from latlin.datasets.target import (
     EXPOSED,
     FAMILIES,
     KINDS,
+    LABELLED,
     Guess,
     Target,
     guess_family,
     kind_of,
     learn_target,
 )
-from latlin.numerics.archived import load_with_card, save_with_card
+from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.report.facts import VERDICT, Facts
 
 ESTIMATORS: dict[str, type] = {
@@ -47,8 +48,8 @@ BY_FAMILY: dict[str, type] = {
     "times": linear.BayesianSurvivalRegression,
     "successes": linear.BayesianBinomialRegression,
 }
-#: draws of a diagnosis unless given, at least, and rows × draws that it may then cost
-USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 10**8
+#: draws of a diagnosis unless given, at least, and sites evaluated (rows × draws × values of the hyperparameters)
+USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 5 * 10**7
 #: what became of missing values, by policy
 FILLED = {
     "mean": "became the mean or the most frequent level of their column",
@@ -110,7 +111,9 @@ def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse
     if choices.family not in ("auto", *FAMILIES):
         raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
     refuse_unknown(frame.columns, (choices.target, *choices.others))
-    family, notes = _family(frame[choices.target], choices.family, ask)
+    if choices.target in choices.numbers:
+        frame = frame.assign(**{choices.target: read_numbers(frame[choices.target], choices.decimal)})
+    family, notes = _family(frame, choices, ask)
     # a bar after the question, which it would garble
     # numbers that are too large are refused by name, not noted
     with steps("Encoding", 1, quiet), np.errstate(over="ignore", invalid="ignore"):
@@ -137,25 +140,7 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
 
 def _encoding(frame: Frame, choices: Choices) -> Encoding:
     """How the table becomes numbers; all that prevents it is said in one message."""
-    problems: list[str] = []
-    encoding = None
-    try:
-        encoding = learn_encoding(
-            frame,
-            choices.target,
-            missing=choices.missing,
-            drop=(*choices.drop, *choices.others),
-            categorical=choices.categorical,
-            dates=choices.dates,
-            numbers=choices.numbers,
-            decimal=choices.decimal,
-            coding=choices.levelling.coding,
-            reference=choices.levelling.references,
-        )
-        if encoding.missing == "error":
-            refuse_gaps(frame, encoding)
-    except ValueError as error:
-        problems.append(str(error))
+    encoding, problems = _try_encoding(frame, choices)
     try:
         _with_target(frame, choices)
     except ValueError as error:
@@ -163,6 +148,32 @@ def _encoding(frame: Frame, choices: Choices) -> Encoding:
     if problems or encoding is None:
         raise ValueError("; ".join(problems))
     return encoding
+
+
+def _try_encoding(frame: Frame, choices: Choices) -> tuple[Encoding | None, list[str]]:
+    """How the columns beside the target become numbers, and what prevents it."""
+    try:
+        encoding = _learnt_encoding(frame, choices)
+        if encoding.missing == "error":
+            refuse_gaps(frame, encoding)
+    except ValueError as error:
+        return None, [str(error)]
+    return encoding, []
+
+
+def _learnt_encoding(frame: Frame, choices: Choices) -> Encoding:
+    return learn_encoding(
+        frame,
+        choices.target,
+        missing=choices.missing,
+        drop=(*choices.drop, *choices.others),
+        categorical=choices.categorical,
+        dates=choices.dates,
+        numbers=tuple(name for name in choices.numbers if name != choices.target),
+        decimal=choices.decimal,
+        coding=choices.levelling.coding,
+        reference=choices.levelling.references,
+    )
 
 
 def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
@@ -250,9 +261,9 @@ def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[
     finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
     if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
         return finding
-    found = posterior.diagnose(
-        int(np.clip(EVALUATIONS // max(rows, 1), FEWEST_DRAWS, most)) if most == USUAL_DRAWS else most, random_state=0
-    )
+    parts = len(getattr(posterior.model, "parts", (None,)))  # one model per value of the hyperparameters
+    cheap = int(np.clip(EVALUATIONS // max(rows * parts, 1), FEWEST_DRAWS, most))
+    found = posterior.diagnose(cheap if most == USUAL_DRAWS else most, random_state=0)
     low, high = found.evidence_interval
     lines = [
         (VERDICT, f"{found.verdict}: {found.reason}"),
@@ -264,10 +275,17 @@ def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[
     return [*lines, *next_engine, *finding]
 
 
-def _family(goal: Any, family: str, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:
-    if family != "auto":
-        return family, []
-    guess = guess_family(goal)
+def _family(frame: Frame, choices: Choices, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:
+    """The family and a note on it; what is wrong with the target is said together with what is wrong elsewhere."""
+    goal = frame[choices.target]
+    try:
+        if choices.family != "auto":
+            if choices.family not in LABELLED:
+                refuse_nearly_numbers(goal, is_target=True)
+            return choices.family, []
+        guess = guess_family(goal)
+    except ValueError as error:
+        raise ValueError("; ".join([str(error), *_try_encoding(frame, choices)[1]])) from error
     if guess.family is None:
         return ask(guess), []
     return guess.family, [f"Family {guess.family}, because {guess.reason}."]

@@ -12,8 +12,7 @@ import numpy as np
 
 from latlin.cli.models import FittedModel, checked_interval, log_exposure
 from latlin.datasets.columns import as_text
-from latlin.datasets.parts import FilePart, read_parts
-from latlin.datasets.table import Frame, need_pandas
+from latlin.datasets.table import FilePart, Frame, need_pandas, read_parts
 from latlin.datasets.target import BESIDE, LABELLED, kind_of
 
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from latlin.distributed.clusters import ClusterError
-from latlin.numerics.compiling import saying_compiling
+from latlin.numerics.threads import saying_compiling
 
 WIDE = 200
 

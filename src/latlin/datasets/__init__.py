@@ -1,7 +1,6 @@
-"""Floor 4: tables from files, a few small real data sets, and generators of the literature."""
+"""Floor 3¼: tables from files, a few small real data sets, and generators of the literature."""
 
-from latlin.datasets.bundled import DataSet, load_dataset
-from latlin.datasets.correlated_logistic import LabelledRows, correlated_logistic
+from latlin.datasets.bundled import DataSet, LabelledRows, correlated_logistic, load_dataset
 from latlin.datasets.encoding import Encoding, fill_missing, learn_encoding
 from latlin.datasets.table import read_table, write_table
 from latlin.datasets.target import Guess, Target, guess_family, learn_target

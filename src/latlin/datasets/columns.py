@@ -172,6 +172,18 @@ def learn_numbers(series: Series, mark: str = "") -> NumberColumn | None:
     return replace(column, fill=float(values.mean())) if len(np.unique(values)) > 1 else None
 
 
+def read_numbers(series: Series, mark: str = ".") -> Array:
+    """The numbers of a column written for people, NaN where a cell is missing; others are named.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> read_numbers(pandas.Series(["$1,234", None], name="price")).tolist()
+    [1234.0, nan]
+    """
+    return NumberColumn(str(series.name), 0.0, mark).values(series)
+
+
 def learn_levels(series: Series, levelling: Levelling = TREATMENT, hint: str = "") -> LevelColumn | None:
     """A column of levels; None for one that is the same (or missing) in every row."""
     name, present = str(series.name), series.dropna()
@@ -221,7 +233,7 @@ def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
     return shown + more
 
 
-def refuse_nearly_numbers(series: Series) -> None:
+def refuse_nearly_numbers(series: Series, is_target: bool = False) -> None:
     """A column of texts nearly all of which are numbers gets a sentence that names the others."""
     if series.dtype.kind in "biufcmM" or not len(series):
         return
@@ -229,10 +241,11 @@ def refuse_nearly_numbers(series: Series) -> None:
     wrong = np.flatnonzero((numbers.isna() & series.notna()).to_numpy())
     if len(wrong) and len(wrong) <= NEARLY * int(series.notna().sum()):
         marks = ",".join(dict.fromkeys(as_text(series.iloc[row]) for row in wrong[:3]))
+        what = f"the target {str(series.name)!r}" if is_target else f"column {str(series.name)!r}"
+        levels = "" if is_target else f", or the column as levels with --categorical {series.name}"
         raise ValueError(
-            f"column {str(series.name)!r}: {len(wrong)} of {len(series)} cells are not numbers: "
-            f"{odd_cells(series, wrong)}; treat them as missing with --missing-values '{marks}', or the column as "
-            f"levels with --categorical {series.name}{_or_written(series)}"
+            f"{what}: {len(wrong)} of {len(series)} cells are not numbers: {odd_cells(series, wrong)}; "
+            f"treat them as missing with --missing-values '{marks}'{levels}{_or_written(series)}"
         )
 
 

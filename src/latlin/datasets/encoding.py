@@ -101,7 +101,7 @@ def _levels(present: Series) -> str:
 
 
 Column = NumberColumn | LevelColumn | DateColumn
-#: what can be done with missing values; "impute" is the name of "mean" in version 0.1
+#: what can be done with missing values; "impute" is the name of "mean" in version 0.1, "modelled" means "model"
 MISSING = ("error", "drop", "mean", "indicator", "model")
 
 
@@ -428,7 +428,7 @@ def _refuse(gaps: Mapping[str, int], rows: int) -> None:
 
 
 def checked_missing(missing: str) -> str:
-    missing = "mean" if missing == "impute" else missing
+    missing = {"impute": "mean", "modelled": "model"}.get(missing, missing)
     if missing not in MISSING:
         raise ValueError(f"missing must be one of {listed(MISSING)}, got {missing!r}")
     return missing

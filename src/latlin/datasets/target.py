@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.datasets.columns import Series, coded, column_of_numbers, in_order, level_counts, listed
+from latlin.datasets.columns import (
+    Series,
+    coded,
+    column_of_numbers,
+    in_order,
+    level_counts,
+    listed,
+    refuse_nearly_numbers,
+)
 from latlin.potentials.families import AMOUNTS, COUNTS, SUCCESSES, TIMES
 
 FEW = 10
@@ -134,6 +142,7 @@ def guess_family(series: Series) -> Guess:
     if distinct == 2:
         return Guess("logistic", f"{series.name!r} has two values, {listed(in_order(level_counts(present)))}")
     if numbers is None:
+        refuse_nearly_numbers(series, is_target=True)
         if distinct > FEW:
             raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers")
         return Guess(None, f"{series.name!r} has {distinct} different texts", ("logistic", "ordinal"))

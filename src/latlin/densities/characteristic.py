@@ -15,7 +15,8 @@ lattice: its transform is done by Gauss–Legendre panels with an edge at every 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.densities import fourier_kernels as kernels
 from latlin.densities.bases.base import Base
+from latlin.densities.spread import SpreadProjected, expect_spread, spread_grid
 from latlin.numerics.arrays import Array
 from latlin.numerics.threads import threads_for
 
@@ -51,49 +53,71 @@ class FrequencyGrid(NamedTuple):
         return cls(1.2**level, 24.0 * 2.0**level, 1.0 / (64.0 + 32.0 * level), float(np.log(floor)))
 
 
-class CharacteristicTable(NamedTuple):
-    """Characteristic functions of a base on the nodes of a grid."""
+@dataclass(frozen=True)
+class CharacteristicTable:
+    """Characteristic functions of the bases of `dim` coordinates: nodes of a grid, and polynomials near zero."""
 
-    values: Array  # (rows, 4, nodes): Re φ, Im φ, Re φ′, Im φ′
-    log_size: Array  # (rows, nodes): log |φ|
-    s: Array  # the frequencies, without the mirrored nodes
-    row: NDArray[np.int64]  # row of each coordinate
-    reach: Array  # of each coordinate, standard deviations
+    base: Base
+    dim: int
     grid: FrequencyGrid
 
-    def fold(self, d_table: Array) -> Array:
-        """Derivatives with respect to φ at the frequencies `s`, (rows, 2, frequencies), from those at all nodes."""
+    @cached_property
+    def s(self) -> Array:
+        """The frequencies, without the mirrored nodes."""
+        top = np.sqrt(min(self.grid.last, self.base.cutoff()))
+        count = int(np.ceil(top / self.grid.step)) + kernels.MARGIN + 2
+        return np.square(self.grid.step * np.arange(count, dtype=float))
+
+    @cached_property
+    def values(self) -> Array:
+        """Re φ, Im φ, Re φ′, Im φ′ at all nodes, (rows, 4, nodes)."""
+        value, slope = self.base.characteristic(self.s)
+        parts = np.stack([value.real, value.imag, slope.real, slope.imag], axis=1)
+        return np.concatenate([parts[..., kernels.PAD : 0 : -1], parts], axis=-1)
+
+    @cached_property
+    def log_size(self) -> Array:
+        """log |φ|, (rows, nodes)."""
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(np.hypot(self.values[:, 0], self.values[:, 1])), -60.0)
+
+    @cached_property
+    def row(self) -> NDArray[np.int64]:
+        """Row of each coordinate."""
+        return np.arange(self.dim) if self.base.rows > 1 else np.zeros(self.dim, np.int64)
+
+    @cached_property
+    def reach(self) -> Array:
+        """Of each coordinate, in standard deviations."""
+        return np.broadcast_to(self.base.reach(), self.dim)
+
+    def d_free(self, d_table: Array) -> Array:
+        """Derivatives with respect to the free shapes from those at all nodes, (chunks, rows, 2, nodes)."""
         total = d_table.sum(axis=0)
         folded = total[..., kernels.PAD :].copy()
         folded[..., 1 : kernels.PAD + 1] += total[..., : kernels.PAD][..., ::-1]
-        return folded
+        phi = self.base.characteristic_gradient(self.s)
+        return np.einsum("rk,rpk->rp", folded[:, 0], phi.real) + np.einsum("rk,rpk->rp", folded[:, 1], phi.imag)
+
+    def per_row(self, per_coordinate: Array) -> Array:
+        """Sums over the coordinates that share a row."""
+        return per_coordinate if self.base.rows > 1 else per_coordinate.sum(axis=0, keepdims=True)
 
 
 def tabulate(base: Base, dim: int, grid: FrequencyGrid) -> CharacteristicTable:
     """Tables of φ and φ′ for `dim` coordinates."""
     if base.rows not in (1, dim):
         raise ValueError(f"the base has {base.rows} shapes for {dim} coordinates; give one, or one per coordinate")
-    top = np.sqrt(min(grid.last, base.cutoff()))
-    count = int(np.ceil(top / grid.step)) + kernels.MARGIN + 2
-    s = np.square(grid.step * np.arange(count, dtype=float))
-    value, slope = base.characteristic(s)
-    parts = np.stack([value.real, value.imag, slope.real, slope.imag], axis=1)
-    mirrored = np.concatenate([parts[..., kernels.PAD : 0 : -1], parts], axis=-1)
-    with np.errstate(divide="ignore"):
-        log_size = np.maximum(np.log(np.hypot(mirrored[:, 0], mirrored[:, 1])), -60.0)
-    row = np.arange(dim) if base.rows > 1 else np.zeros(dim, np.int64)
-    return CharacteristicTable(
-        np.ascontiguousarray(mirrored), log_size, s, row, np.broadcast_to(base.reach(), dim), grid
-    )
+    return CharacteristicTable(base, dim, grid)
 
 
 class Projected(NamedTuple):
-    """⟨f_n(x_n)⟩ and its derivatives with respect to β_n, α_n and the table."""
+    """⟨f_n(x_n)⟩ and its derivatives with respect to β_n, α_n and the free shapes."""
 
     value: Array  # (sites,)
     d_beta: Array  # (sites,)
     d_alpha: Array  # (sites, dim)
-    d_table: Array  # (chunks, rows, 2, nodes)
+    d_free: Array  # (rows, n_free); zero unless asked for
 
 
 class Windows(NamedTuple):
@@ -108,11 +132,14 @@ class Windows(NamedTuple):
 def windows(unit: Array, table: CharacteristicTable) -> Windows:
     """The grid of each projection z = aᵀv, Σ a_d² = 1."""
     grid = table.grid
-    # a projection on one coordinate reaches as far as that; one that mixes many is nearly Gaussian
-    reach = GAUSSIAN_REACH + np.square(np.square(unit)) @ (table.reach - GAUSSIAN_REACH)
-    half_width = grid.widen * reach
+    half_width = _half_width(unit, table)
     cuts = kernels.cut_frequencies(unit, table.row, table.log_size, grid.step, grid.floor, grid.last)
     return Windows(unit, half_width, cuts, np.ceil(cuts * half_width / np.pi).astype(np.int64))
+
+
+def _half_width(unit: Array, table: CharacteristicTable) -> Array:
+    # a projection on one coordinate reaches as far as that; one that mixes many is nearly Gaussian
+    return table.grid.widen * (GAUSSIAN_REACH + np.square(np.square(unit)) @ (table.reach - GAUSSIAN_REACH))
 
 
 def expect(
@@ -139,17 +166,81 @@ def expect(
     smooth : bool
         f has no kink at the centres.
     with_shapes : bool
-        Also give derivatives with respect to the table.
+        Also give derivatives with respect to the free shapes.
     """
     sigma = np.maximum(np.sqrt(np.einsum("nd,nd->n", alpha, alpha)), 1e-150)
-    view = windows(alpha / sigma[:, None], table)
-    z, weight = _panels(view, (beta, sigma), regions, smooth)
+    unit = alpha / sigma[:, None]
+    spread = _spread(f, beta, sigma, unit, table) if smooth else None
+    left = np.arange(len(beta)) if spread is None else np.setdiff1d(np.arange(len(beta)), spread.sites)
+    value, d_shift, d_a = np.zeros(len(beta)), np.zeros(len(beta)), np.zeros_like(alpha)
+    d_free = np.zeros_like(table.base.free)
+    if spread is not None:
+        value[spread.sites] = _possible(spread.value, spread.top)
+        d_shift[spread.sites], d_a[spread.sites] = spread.d_shift, spread.d_a
+        if with_shapes:
+            d_even, d_odd = table.per_row(spread.d_even), table.per_row(spread.d_odd)
+            d_free = d_free + spread.series.shape_gradient(table.base, d_even, d_odd)
+    if len(left):
+        part = _by_table(
+            f if len(left) == len(beta) else _restricted(f, beta, left),
+            (beta[left], sigma[left]),
+            windows(unit[left], table),
+            table,
+            [(_of(centre, left), _of(width, left)) for centre, width in regions],
+            smooth,
+            with_shapes,
+        )
+        value[left], d_shift[left], d_a[left] = part[:3]
+        d_free = d_free + table.d_free(part[3]) if with_shapes and table.base.n_free else d_free
+    return Projected(value, d_shift / sigma, d_a / sigma[:, None], d_free)
+
+
+def _spread(
+    f: Callable[[Array], Array], beta: Array, sigma: Array, unit: Array, table: CharacteristicTable
+) -> SpreadProjected | None:
+    """The projections that polynomials of log φ serve; none unless they are most of all."""
+    grid = table.grid
+    shared = spread_grid(grid.widen * GAUSSIAN_REACH, grid.floor)
+    if shared.t[-1] > grid.last:
+        return None
+    near = np.flatnonzero(_half_width(unit, table) <= shared.half_width)
+    return expect_spread(f, beta, sigma, unit, table.base, table.row, shared, near)
+
+
+def _restricted(f: Callable[[Array], Array], beta: Array, sites: NDArray[np.intp]) -> Callable[[Array], Array]:
+    """f at some sites only; it asks f itself for all."""
+
+    def values(x: Array) -> Array:
+        everywhere = np.repeat(beta[None], len(x), axis=0)
+        everywhere[:, sites] = x
+        return f(everywhere)[:, sites]
+
+    return values
+
+
+def _of(value: ArrayLike, sites: NDArray[np.intp]) -> Array:
+    value = np.asarray(value)
+    return value[sites] if value.ndim else value
+
+
+def _by_table(
+    f: Callable[[Array], Array],
+    at: tuple[Array, Array],
+    view: Windows,
+    table: CharacteristicTable,
+    regions: Regions,
+    smooth: bool,
+    with_shapes: bool,
+) -> tuple[Array, Array, Array, Array]:
+    """Values, slopes in a shift of z and in a, and slopes in the table, frequency by frequency."""
+    beta, sigma = at
+    z, weight = _panels(view, at, regions, smooth)
     # chord p₀ + p₁z through the ends; ⟨z⟩ = 0
     ends = f(beta + sigma * np.stack([-view.half_width, view.half_width]))
     p0, p1 = 0.5 * (ends[1] + ends[0]), 0.5 * (ends[1] - ends[0]) / view.half_width
     values = f(beta + sigma * z)
     rest = weight * (values - p0 - p1 * z)
-    work = int(view.counts.sum()) * alpha.shape[1]
+    work = int(view.counts.sum()) * view.a.shape[1]
     chunks = max(1, min(threads_for(PER_FREQUENCY * work), len(beta)))
     value, d_shift, d_a, d_table = kernels.expectations(
         np.ascontiguousarray(rest.T),
@@ -164,7 +255,7 @@ def expect(
         with_shapes,
     )
     value = _possible(p0 + value, np.maximum(values.max(axis=0), ends.max(axis=0)))
-    return Projected(value, (p1 + d_shift) / sigma, d_a / sigma[:, None], d_table)
+    return value, p1 + d_shift, d_a, d_table
 
 
 def _possible(value: Array, top: Array) -> Array:

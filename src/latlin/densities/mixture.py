@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.inversion import invert
+from latlin.numerics.calculus import invert
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
 
@@ -36,7 +36,7 @@ class Mixture:
 
     Examples
     --------
-    >>> from latlin.densities.point import PointMass
+    >>> from latlin.densities.density import PointMass
     >>> both = Mixture(np.array([1.0, 3.0]), (PointMass(np.array([0.0])), PointMass(np.array([4.0]))))
     >>> both.mean, both.variance
     (array([3.]), array([3.]))

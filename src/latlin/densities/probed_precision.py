@@ -22,10 +22,14 @@ from scipy import sparse
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.probes import Probes, SparseSum, inverse_roots, probe
+from latlin.numerics.special import FUSED
 from latlin.numerics.stored import storable
+from latlin.numerics.threads import share_out
 
-#: non-zeros of a row up to which P_II is inverted
-BLOCK = 16
+#: most non-zeros of a row that P_II is inverted for, and the share of all coordinates that each of them may meet
+BLOCK, MEETS = 16, 0.05
+#: nanoseconds per non-zero and draw
+PER_PROBE = 0.5
 #: rows whose projections of all draws are held at once
 ROWS = 20_000
 
@@ -88,29 +92,41 @@ class ProbedPrecisionCovariance:
     def estimated(self, rows: Any) -> tuple[Array, Array]:
         """h_nᵀSh_n of every row, and the standard errors of these estimates."""
         held = sparse.csr_array(rows, dtype=float)
+        if self.precision.rows is None and held.shape[0]:
+            return self._by_conditioning(held)
         parts = [self._estimated_block(held[k : k + ROWS]) for k in range(0, held.shape[0], ROWS)]
         value, error = (np.concatenate([part[i] for part in parts]) if parts else np.zeros(0) for i in (0, 1))
         return value, error
 
+    def _by_conditioning(self, rows: sparse.csr_array) -> tuple[Array, Array]:
+        """The variance given all coordinates but I, and that of the mean given them: I are the row's own ones.
+
+        Those that meet many others, such as covariates, are known so well that they are left out of I.
+        """
+        P, found = self._sorted, np.empty((2, rows.shape[0]))
+        arrays = (rows.indptr, rows.indices, rows.data, P.indptr, P.indices, P.data)
+        share_out(
+            *(total_variances, rows.shape[0], PER_PROBE * rows.nnz / rows.shape[0] * self.draws.shape[1]),
+            *(*arrays, self._thin, np.ascontiguousarray(self.draws), np.ascontiguousarray(self.images), found),
+        )
+        return found[0], found[1]
+
+    @cached_property
+    def _thin(self) -> NDArray[np.bool_]:
+        """Coordinates that meet few others."""
+        counts = np.diff(self.precision.base.indptr)
+        return np.asarray(counts <= max(BLOCK, MEETS * self.dim))
+
     def _estimated_block(self, rows: sparse.csr_array) -> tuple[Array, Array]:
-        near, exact = self._near(rows)
+        near = sparse.csr_array(
+            (rows.data / self.precision.diagonal[rows.indices], rows.indices, rows.indptr), shape=rows.shape
+        )
         at = rows @ self.draws
-        left = at - near @ self.images
         known = np.asarray(rows.multiply(near).sum(axis=1)).ravel()
-        terms = np.where(exact[:, None], left, at) * left
+        terms = at * (at - near @ self.images)
         mean, error = terms.mean(axis=1), terms.std(axis=1, ddof=1) / np.sqrt(terms.shape[1])
         # a variance is at least that given all other coordinates, up to the noise of its estimate
         return np.maximum(known + mean, 1e-3 * known), error
-
-    def _near(self, rows: sparse.csr_array) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
-        """a of every row, on the row's own non-zeros, and whether P a = h there."""
-        near = rows.data / self.precision.diagonal[rows.indices]
-        exact = np.zeros(rows.shape[0], bool)
-        if self.precision.rows is None:
-            P = self._sorted
-            arrays = (rows.indptr, rows.indices, rows.data, P.indptr, P.indices, P.data)
-            conditional_means(*arrays, BLOCK, near, exact)
-        return sparse.csr_array((near, rows.indices, rows.indptr), shape=rows.shape), exact
 
     @cached_property
     def _sorted(self) -> sparse.csr_array:
@@ -133,26 +149,48 @@ class ProbedPrecisionCovariance:
         return inverse_roots(self.precision, np.ascontiguousarray(rng.standard_normal((count, self.dim)).T)).T
 
 
-@njit(cache=True)
-def conditional_means(
-    indptr: NDArray[Any], columns: NDArray[Any], data: Array, starts: NDArray[Any], indices: NDArray[Any],
-    values: Array, most: int, near: Array, exact: NDArray[np.bool_],
+@njit(cache=True, nogil=True, fastmath=FUSED, error_model="numpy")
+def total_variances(
+    low: int, high: int, indptr: NDArray[Any], columns: NDArray[Any], data: Array, starts: NDArray[Any],
+    indices: NDArray[Any], values: Array, thin: NDArray[np.bool_], draws: Array, images: Array, found: Array,
 ) -> None:  # fmt: skip
-    """a = P_II⁻¹h of every row with at most `most` non-zeros, P by rows with sorted indices."""
-    block, right = np.empty((most, most)), np.empty(most)
-    for n in range(len(indptr) - 1):
-        first, size = indptr[n], indptr[n + 1] - indptr[n]
-        if size == 0 or size > most:
-            continue
+    """aᵀh + ⟨(hᵀδ − aᵀε)²⟩ with a = P_II⁻¹h of the rows low … high − 1, and its standard error; P by sorted rows."""
+    block, right, places = np.empty((BLOCK, BLOCK)), np.empty(BLOCK), np.empty(BLOCK, np.int64)
+    count = draws.shape[1]
+    left = np.empty(count)
+    for n in range(low, high):
+        size = 0
+        for k in range(indptr[n], indptr[n + 1]):
+            if thin[columns[k]] and size < BLOCK:
+                places[size] = k
+                size += 1
         for a in range(size):
-            right[a] = data[first + a]
-            row = columns[first + a]
+            right[a] = data[places[a]]
             for b in range(a + 1):
-                block[a, b] = entry(starts, indices, values, row, columns[first + b])
-        if solve_small(block, right, size):
-            exact[n] = True
-            for a in range(size):
-                near[first + a] = right[a]
+                block[a, b] = entry(starts, indices, values, columns[places[a]], columns[places[b]])
+        if not solve_small(block, right, size):
+            size = 0
+        known = 0.0
+        left[:] = 0.0
+        for k in range(indptr[n], indptr[n + 1]):
+            h, c = data[k], columns[k]
+            for p in range(count):
+                left[p] += h * draws[c, p]
+        for a in range(size):
+            h, c = right[a], columns[places[a]]
+            known += h * data[places[a]]
+            for p in range(count):
+                left[p] -= h * images[c, p]
+        mean = 0.0
+        for p in range(count):
+            left[p] *= left[p]
+            mean += left[p]
+        mean /= count
+        spread = 0.0
+        for p in range(count):
+            spread += (left[p] - mean) ** 2
+        found[0, n] = known + mean
+        found[1, n] = np.sqrt(spread / max(count - 1, 1) / count)
 
 
 @njit(cache=True)

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 from latlin.densities.dense import DenseCovariance
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance
-from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.base import StructuredCovariance
 from latlin.design.information import equivalent_noise
 from latlin.numerics.arrays import Array
 

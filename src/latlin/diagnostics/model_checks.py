@@ -19,7 +19,7 @@ ModelWord = Literal["fits", "does not fit"]
 BEYOND, CHANCE = 3.0, 0.0027
 #: a share of intervals this near to the one promised does not matter, however many rows there are
 NEAR = 0.02
-#: standard errors by which features must improve predictions
+#: standard errors beyond which features clearly improve predictions
 GAIN = 2.0
 
 
@@ -35,13 +35,18 @@ class Check(NamedTuple):
     sentence : str
         What was found.
     remedy : str
-        What to do about it; empty where nothing is wrong.
+        What to do about it; empty where nothing is wrong. A check that was passed with a remedy is a caution.
     """
 
     name: str
     passed: bool
     sentence: str
     remedy: str = ""
+
+    @property
+    def is_caution(self) -> bool:
+        """Whether the model may be right, but its numbers should be read with care."""
+        return self.passed and bool(self.remedy)
 
     def __str__(self) -> str:
         return f"{self.sentence[0].upper()}{self.sentence[1:]}." + (f" {self.remedy}." if self.remedy else "")
@@ -71,6 +76,11 @@ class ModelChecks(NamedTuple):
     def failed(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if not check.passed)
 
+    @property
+    def cautions(self) -> tuple[Check, ...]:
+        """Checks that were passed and still tell how to read the model."""
+        return tuple(check for check in self.checks if check.is_caution)
+
     def including(self, others: Iterable[Check]) -> ModelChecks:
         """With further checks, which replace earlier ones of the same name."""
         added = tuple(others)
@@ -79,13 +89,17 @@ class ModelChecks(NamedTuple):
 
     def __str__(self) -> str:
         if self.failed:
-            return f"Model: {self.verdict}. {' '.join(map(str, self.failed))}"
+            return f"Model: {self.verdict}. {' '.join(map(str, (*self.failed, *self.cautions)))}"
         looked = ", ".join(dict.fromkeys(check.name for check in self.checks))
-        return f"Model: {self.verdict}" + (f" (checked: {looked})" if looked else "")
+        said = f"Model: {self.verdict}" + (f" (checked: {looked})" if looked else "")
+        return ". ".join([said, "Be careful", " ".join(map(str, self.cautions))]) if self.cautions else said
 
 
 def check_baseline(gain: float, error: float) -> Check:
     """Whether rows that were held out are predicted better with the features than without.
+
+    A model whose features help little, or not at all, may well be right, so that a difference within its error is a
+    caution. Features that clearly predict worse fail the check.
 
     Parameters
     ----------
@@ -95,11 +109,18 @@ def check_baseline(gain: float, error: float) -> Check:
     said = f"{gain:+.3f} ± {error:.3f} in log probability per held-out row"
     if gain > GAIN * error:
         return Check("baseline", True, f"the features predict better than a model without them ({said})")
+    if gain < -BEYOND * error:
+        return Check(
+            "baseline",
+            False,
+            f"the features predict worse than a model that ignores them ({said})",
+            "Do not use these predictions; look for another family, other features or more rows",
+        )
     return Check(
         "baseline",
-        False,
+        True,
         f"the features do not clearly predict better than a model that ignores them ({said})",
-        "Do not read anything into single coefficients; look for other features or more rows",
+        "Read single coefficients with care; other features or more rows may help",
     )
 
 

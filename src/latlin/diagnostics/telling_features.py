@@ -83,13 +83,32 @@ def _one_sided(X: Any, is_one: NDArray[np.bool_], low: Any, high: Any) -> NDArra
 
 
 def check_copied_labels(X: Any, place: NDArray[np.intp], names: Sequence[str], target: str = "the target") -> Check:
-    """Name the features whose values stand for the classes one by one."""
+    """Name the features whose values stand for the classes one by one, or whose ranges do, for three classes or more.
+
+    Two classes with ranges of their own are separated; see `check_separation`.
+    """
     present, firsts = np.unique(place, return_index=True)
     enough = len(place) >= FEWEST_ROWS and len(present) == int(place.max()) + 1
     found = [j for j in range(X.shape[1]) if enough and _stands_for(_column(X, j), place, firsts)]
     if found:
         return Check("leakage", False, f"{_listed(found, names)} {_verb(found, 'copies')} {target}", COPIED)
+    if enough and len(present) > 2 and len(ranges := _own_ranges(X, place)):
+        said = f"every class of {target} has a range of {_listed(ranges, names)} of its own"
+        return Check("leakage", False, said, COPIED)
     return Check("leakage", True, f"no single feature copies {target}")
+
+
+def _own_ranges(X: Any, place: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Features whose ranges in the classes do not overlap, unless chance may sort the rows so."""
+    size = np.bincount(place)
+    # log of K! ∏ n_k! / n!, the probability that a feature without any relation sorts the rows by class
+    log_chance = gammaln(len(size) + 1) + gammaln(size + 1).sum() - gammaln(len(place) + 1)
+    if log_chance >= np.log(CHANCE / max(X.shape[1], 1)):
+        return np.empty(0, np.intp)
+    low, high = np.array([_ends(X, place == k) for k in range(len(size))]).transpose(1, 0, 2)
+    order = np.argsort(low, axis=0)
+    low, high = np.take_along_axis(low, order, 0), np.take_along_axis(high, order, 0)
+    return np.flatnonzero(np.all(low[1:] > high[:-1], axis=0))
 
 
 def _stands_for(column: Array, place: NDArray[np.intp], firsts: NDArray[np.intp]) -> bool:

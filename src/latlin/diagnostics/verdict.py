@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from latlin.diagnostics.moments import CorrectedMoments, LargestMoves
-from latlin.diagnostics.weights import LARGEST_K
+from latlin.diagnostics.weights import LARGEST_K, CorrectedMoments, LargestMoves
 from latlin.numerics.arrays import Array
 
 Word = Literal["accurate", "rough", "wrong"]

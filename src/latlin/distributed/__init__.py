@@ -2,8 +2,7 @@
 
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks
 from latlin.distributed.clusters import WORKER_SETTINGS, ClusterError
-from latlin.distributed.frames import frame_blocks
-from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.distributed.opening import frame_blocks, is_blocked, open_blocks
 from latlin.distributed.reading import read_rows
 
 __all__ = [

@@ -86,9 +86,3 @@ def _plain(values: Any) -> Any:
     """Numbers and texts themselves: an array of objects holds only where they are."""
     found = np.asarray(values)
     return np.ascontiguousarray(found if found.dtype.kind in "biufcSU" else found.astype(str))
-
-
-def refuse_checkpoint(path: Any) -> None:
-    """Fits of rows in memory keep none."""
-    if path is not None:
-        raise ValueError("checkpoint is for rows in blocks: Dask collections, large memory-mapped arrays, blocks")

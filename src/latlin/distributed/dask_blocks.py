@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from latlin.distributed.blocks import Summand, add, tree
+from latlin.distributed.blocks import Summand, add, counted, listening, log_block, tree
 from latlin.distributed.clusters import ambient_client, answer, explain_faults
 from latlin.distributed.dask_parts import Key, Parts, aligned, as_block, column_of, n_columns_of, parts_of, rows_of
-from latlin.distributed.threads import counted, listening, log_block
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
 

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites

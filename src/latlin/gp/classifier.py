@@ -25,7 +25,7 @@ from latlin.gp.search import Optimizer
 from latlin.gp.setting import Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.reported import Reported
@@ -268,7 +268,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         Covariances are (n_samples, n_samples), with one more axis of classes where there are several.
         """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         new = self._checked(X)
         pairs = [process.marginals(new) for process in self._of_classes]
         mean = _last_axis([mean for mean, _ in pairs])

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.distributed.blocks import Block, LocalBlocks, add, slices, tree, widened
-from latlin.distributed.threads import side_by_side
+from latlin.distributed.blocks import Block, LocalBlocks, add, side_by_side, slices, tree, widened
 from latlin.gp.inducing_model import PIECE, Basis, InducingFunction, KernelRows, kernel_parts
 from latlin.gp.kernel_gradients import pull, pull_diagonal
 from latlin.inference.blocks import Observed

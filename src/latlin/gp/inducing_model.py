@@ -26,10 +26,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, slices, widened
-from latlin.distributed.threads import side_by_side
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_side, slices, widened
 from latlin.gp.alternation import alternate
 from latlin.gp.kernel_gradients import cross
 from latlin.gp.latent import MAX_JITTER, row_blocks

@@ -20,11 +20,10 @@ from latlin.gp.latent import Latent, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.process import Process
 from latlin.gp.setting import Setting
-from latlin.inference.engine import Engine
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.ep.sweeps import cavity
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.gaussian_kl.class_sites import ClassSitesFit, fit_classes
 from latlin.inference.model import LatentLinearModel, SiteFactor

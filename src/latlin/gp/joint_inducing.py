@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp.inducing import LOOSE, MOST, Inducing, InducingFitter, stored_fitter, take_fitter_apart
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of

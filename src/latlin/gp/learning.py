@@ -32,7 +32,7 @@ from latlin.hyper.learn import Learnt, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import bound_message, touching
 from latlin.hyper.space import Evaluation, Hyperparameter, Space
-from latlin.inference.averaged import AveragedModel
+from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

@@ -24,7 +24,7 @@ from latlin.gp.training import Training, journal_for, open_training
 from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, convertible, measurable, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
@@ -266,7 +266,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
     ) -> Array | tuple[Array, Array]:
         """Mean, and standard deviations or covariance, of the latent function at new inputs."""
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         return self._latent(self._checked(X), return_std, return_cov)
 
     def predictive(self, X: ArrayLike) -> Predictive:

@@ -207,9 +207,14 @@ def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Arr
         arrived = bool(found.success) or found.status == 2
         seen = units * np.sqrt(np.diagonal(found.hess_inv.todense()))
         lengths = np.clip(seen, *UNITS)
-        return _Outcome(-float(found.fun), arrived, int(found.nit), str(found.message).lower(), lengths)
+        return _Outcome(-float(found.fun), arrived, int(found.nit), _ending(found.status, max_iter), lengths)
 
     return by_scipy
+
+
+def _ending(status: int, max_iter: int) -> str:
+    """How L-BFGS-B ended, in words."""
+    return f"stopped at the limit of {max_iter} steps" if status == 1 else "the evidence rises no further"
 
 
 def _restarts(setting: Setting, count: int, rng: np.random.Generator) -> list[Array]:

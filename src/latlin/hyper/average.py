@@ -9,7 +9,7 @@ import numpy as np
 from latlin.densities.mixture import Mixture
 from latlin.hyper.learn import Learnt, spread_of
 from latlin.hyper.optimum import STEP
-from latlin.inference.averaged import AveragedModel
+from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import EvidenceKind, Posterior
 
 #: a posterior that would be wider by this factor is too narrow

@@ -20,7 +20,7 @@ from latlin.inference.evidence.gradient import GaussianGradient, evidence_gradie
 from latlin.inference.evidence.precision import PrecisionSlopes
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, choose, infer, resolve
-from latlin.inference.map import MAP
+from latlin.inference.laplace import MAP
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

@@ -195,7 +195,7 @@ def integrate(
         objective = Objective(space, evaluate, volume=True, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
         axes = axes_at(objective, optimum, sloped=chosen == "composite")
-        objective.points, objective.keep = [optimum.point], True
+        objective.points, objective.keep = [optimum.point, *(point for point, _ in axes.tried)], True
         if chosen == "lattice":
             rule = rules.lattice(objective, axes, optimum.point)
         elif chosen == "composite":

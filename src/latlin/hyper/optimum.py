@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,18 +20,21 @@ MOST = 200
 CURVED = 8
 #: longest step in a coordinate, and the longest one from which curvature is learnt
 LONGEST, LOCAL = 1.0, 0.5
-#: most steps to the optimum of a held fit
-INNER = 8
+#: most steps to the optimum of a held fit, and the step, in coordinates, after which it is near enough where some nat
+#: more are not worth a fit
+INNER, HELD = 8, 0.02
+#: least share that a step by three slopes has of one by two
+NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
 RISE, HALVINGS = 1e-4, 20
 #: nearer to an end of the search than this, in coordinates, is at the end
 TOUCHING = 1e-3
 #: curvature, in nat, below which a log density is level
 LEVEL = 1e-2
-#: most steps of Newton's method after a search
-NEWTON = 3
+#: most steps of Newton's method after a search, and the longest one
+NEWTON, WITHIN = 3, 0.1
 #: what Newton's step would gain, in nat, at an optimum
-REACHED = 1e-9
+REACHED = 1e-8
 #: step of the differences of gradients, in coordinates
 STEP = 0.02
 
@@ -129,10 +132,12 @@ def _climb_curved(
         elif held is None or not pairs:
             held = objective.held_curvature(point, point.u, slope)
         step = _step(objective.space, _corrected(held, pairs), point.u, slope)
+        if len(slope) == 1:
+            step = _interpolated(pairs, slope, step)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
             return point, slope, True
         if not pairs:
-            step = _held_optimum(objective, point, held, slope, step, gradient) - point.u
+            step = _held_optimum(objective, point, held, slope, step, gradient, HELD * (worth > 0.0)) - point.u
         moved = _risen(objective, point, slope, step)
         if moved is None:
             # nothing better within rounding: arrived
@@ -162,24 +167,44 @@ def _step(space: Space, curvature: Array, u: Array, slope: Array) -> Array:
     return step
 
 
+def _interpolated(pairs: Sequence[tuple[Array, Array]], slope: Array, step: Array) -> Array:
+    """In one dimension, the step by the last three slopes: inverse quadratic interpolation, which is near Newton's.
+
+    `step` is that by the last two; it stays where the slopes do not fall in order or the other is far from it.
+    """
+    if len(pairs) < 2:
+        return step
+    (before, fell), (last, fall) = ((float(move[0]), float(fall[0])) for move, fall in list(pairs)[-2:])
+    # the two points before, seen from here, and the slopes there
+    g, u1, u2 = float(slope[0]), -last, -last - before
+    g1, g2 = g + fall, g + fall + fell
+    if max((g1 - g) * u1, (g2 - g) * u2, (g2 - g1) * (u2 - u1)) >= 0.0:
+        return step
+    found = g * (u1 * g2 / (g1 - g) - u2 * g1 / (g2 - g)) / (g1 - g2)
+    return np.array([found]) if NEARBY <= found / float(step[0]) <= 1.0 / NEARBY else step
+
+
 def _held_optimum(
-    objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float
+    objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float, near: float
 ) -> Array:
     """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
     low, high = objective.space.box.T
     low, high = np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR)
-    u = point.u
+    u, pairs = point.u, deque[tuple[Array, Array]](maxlen=2)
     for _ in range(INNER):
         ahead = np.clip(u + step, low, high)
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient:
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= near:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])
+            pairs.append((move, fall))
         slope = found
         step = _step(objective.space, curvature, u, slope)
+        if len(u) == 1:
+            step = _interpolated(pairs, slope, step)
     return u
 
 
@@ -263,7 +288,7 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
         return optimum
     for _ in range(NEWTON):
         step = np.linalg.solve(curvature, optimum.gradient[inside])
-        if np.abs(step).max() > STEP or step @ optimum.gradient[inside] < REACHED:
+        if np.abs(step).max() > WITHIN or step @ optimum.gradient[inside] < REACHED:
             break
         u = optimum.u.copy()
         u[inside] += step

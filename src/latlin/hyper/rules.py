@@ -40,6 +40,8 @@ WIDEST, NARROWEST = 3.0, 1e-4
 #: where skewness is measured, and ends of the scales that it may give
 REACH = float(np.sqrt(2.0))
 SCALES = (0.3, 3.0)
+#: longest step of a search, in coordinates, along which the change of the gradient is the curvature at its end
+TOLD = 0.06
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Axes:
 
 def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> Axes:
     """Axes from the Hessian at an optimum and the skewness along each of them, with gradients there if `sloped`."""
-    curvature = _apart(-hessian_at(objective, optimum.u)[0], optimum)
+    curvature = _apart(_curvature(objective, optimum), optimum)
     values, vectors = np.linalg.eigh(curvature)
     # a direction without curvature is as wide as a search may be
     spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
@@ -115,6 +117,14 @@ def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> 
             tried.append(objective.with_slope(u) if sloped else (objective.at(u), None))
             scales[side, j] = _scale(optimum.point.log_density - tried[-1][0].log_density)
     return Axes(optimum.u, basis, scales[0], scales[1], tuple(tried))
+
+
+def _curvature(objective: Objective, optimum: Optimum) -> Array:
+    """Minus the Hessian; of one coordinate, what the last short step of the search has told."""
+    if len(optimum.u) == 1 and optimum.pairs and abs(optimum.pairs[-1][0][0]) <= TOLD:
+        (move,), (fall,) = optimum.pairs[-1]
+        return np.array([[fall / move]])
+    return -hessian_at(objective, optimum.u)[0]
 
 
 def _apart(curvature: Array, optimum: Optimum) -> Array:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array, listed
@@ -198,6 +199,8 @@ class Space:
 
 #: largest distance in coordinates over which a fit is taken as a start
 NEAR = 2.0
+#: largest share that a fit has in what is foreseen, and how far that may be off, in distances to the nearest fit
+FARTHEST, ASTRAY = 3.0, 0.3
 #: step of differences of the evidence where nobody gives its gradient
 STEP = 1e-3
 #: least curvature, in nat, that a held fit may say
@@ -331,9 +334,47 @@ class Objective:
             self.points = [self.best, point]
 
     def _nearby(self, u: Array) -> Any:
+        """What the fits at the nearest points foresee at u, or the nearest one itself."""
         known = [point for point in self.points if point.fit is not None]
         if not known:
             return None
         apart = np.abs(np.stack([point.u for point in known]) - u).max(axis=1)
-        nearest = int(apart.argmin())
-        return known[nearest].fit if apart[nearest] <= NEAR else None
+        near = [known[int(k)] for k in np.argsort(apart)[: 2 * len(u) + 1]]
+        if apart.min() > NEAR:
+            return None
+        shares = _shares(np.stack([point.u for point in near]), u)
+        return near[0].fit if shares is None else foreseen([point.fit for point in near], shares)
+
+
+def foreseen(fits: list[Any], shares: Array) -> Any:
+    """The first fit with its sites' stand-ins replaced by a mean of all, log γ and ν weighted by the shares.
+
+    The fit itself where one has no stand-ins, or has some that are not positive.
+    """
+    all_sites = [getattr(fit, "sites", None) for fit in fits]
+    known = [sites for sites in all_sites if isinstance(sites, SiteParameters) and np.all(sites.gamma > 0.0)]
+    if len(known) < len(fits) or len({len(sites.gamma) for sites in known}) > 1:
+        return fits[0]
+    with np.errstate(over="ignore", under="ignore"):
+        log_gamma = sum(share * np.log(sites.gamma) for share, sites in zip(shares, known, strict=True))
+        nu = sum(share * sites.nu for share, sites in zip(shares, known, strict=True))
+        moved = SiteParameters(np.exp(log_gamma), np.asarray(nu))
+    good = all(np.all(np.isfinite(part)) for part in moved) and np.all(moved.gamma > 0.0)
+    return replace(fits[0], sites=moved) if good else fits[0]
+
+
+def _shares(points: Array, u: Array) -> Array | None:
+    """Shares λ with Σλ = 1 and Σλ_k u_k = u, those of near points the larger: a function that is linear is foreseen.
+
+    They minimise Σ λ_k²|u_k − u|². None where the points do not span u, or only from far.
+    """
+    away = points - u
+    squares = np.sum(away**2, axis=1)
+    if len(points) < 2 or squares[0] == 0.0:
+        return None
+    A = np.vstack([np.ones(len(points)), away.T / np.sqrt(squares[0])])
+    weighted = A / squares
+    shares = weighted.T @ np.linalg.lstsq(weighted @ A.T, np.eye(len(A))[0])[0]
+    left = A @ shares - np.eye(len(A))[0]
+    good = abs(left[0]) <= 1e-6 and np.abs(left[1:]).max() <= ASTRAY and np.abs(shares).max() <= FARTHEST
+    return np.asarray(shares) if good else None

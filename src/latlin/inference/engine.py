@@ -16,8 +16,16 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.blocks import BlockModel
+from latlin.inference.forms.chain import chain_form
+from latlin.inference.forms.dense import dense_form
+from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.site_family import SiteForm
+from latlin.inference.forms.sparse import sparse_form
+from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
+from latlin.inference.forms.sums import SumForm, block_form
 from latlin.inference.model import Model, in_memory
 from latlin.numerics.ascent import Checkpoint
+from latlin.numerics.stored import name_of
 from latlin.potentials.base import Potential
 
 if TYPE_CHECKING:
@@ -53,7 +61,7 @@ def fingerprint(model: Model, engine: object) -> str:
         rows = f"{fingerprint(model.own, engine)} {type(model.reading).__name__} {model.signature}"
         return hashlib.sha256(rows.encode()).hexdigest()
     model = in_memory(model)
-    digest = hashlib.sha256(type(engine).__name__.encode())
+    digest = hashlib.sha256(name_of(type(engine)).encode())
     for name, value in sorted(vars(engine).items()):
         if name not in STOPPING:
             digest.update(name.encode())
@@ -136,3 +144,19 @@ def _value(potential: Potential, x: np.ndarray) -> np.ndarray:
         return potential.log_density(x)
     except ValueError:  # a function of the user's may have no value there
         return np.full(x.shape, np.nan)
+
+
+# --- Which coordinates a full Gaussian is fitted in: what engines ask of a model.
+
+
+def form_of(model: Model) -> SiteForm | SumForm | SparseBlockForm:
+    """The coordinates in which a full Gaussian is fitted to a model, wherever its rows are."""
+    if isinstance(model, BlockModel):
+        return sparse_block_form(model) if needs_sparse(model.own) else block_form(model)
+    return site_form(model)
+
+
+def site_form(model: Model) -> SiteForm:
+    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
+    model = in_memory(model)
+    return chain_form(model) or sparse_form(model) or dense_form(model)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
@@ -24,16 +25,18 @@ from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence
 from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import PAIRS
+from latlin.inference.forms.sparse import PAIRS, pattern_of
+from latlin.inference.forms.sparse_rows import SharedPattern
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.probes import SparseSum
+from latlin.numerics.weighted_gram import WeightedGram
 from latlin.potentials.base import Derivatives, ExpectedLog
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
-REFRESHED, SETTLED = 12, 5e-3
+REFRESHED, SETTLED = 12, 2e-2
 LABELS = {"gkl": "Gaussian KL", "laplace": "Laplace"}
 REFUSED = (
     "covariance='estimated' needs smooth log-concave sites, a GaussianFactor on every coordinate of w, "
@@ -71,7 +74,7 @@ def can_be_estimated(model: LatentLinearModel) -> bool:
     return model.smooth and model.log_concave and proper and not model.constraints and not model.normalise_prior
 
 
-def refuse_checkpoint(checkpoint: Any) -> None:
+def refuse_estimated_checkpoint(checkpoint: Any) -> None:
     """Refuse to keep a state that these fits do not have."""
     if checkpoint is not None:
         raise ValueError(
@@ -80,14 +83,15 @@ def refuse_checkpoint(checkpoint: Any) -> None:
 
 
 def fit_estimated(
-    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, probes: int
+    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, averaged: bool
 ) -> Posterior:
-    """The Laplace approximation (engine "laplace") or the Gaussian KL optimum of a model."""
+    """The Laplace approximation of a model, or its Gaussian KL optimum where the sites are `averaged` over q."""
     if not can_be_estimated(model):
         raise ValueError(f"{REFUSED}, got {model!r}")
     began, form = time.perf_counter(), product_form(model)
-    averaged = engine.name == "gkl"
-    found = (_averaged if averaged else _curved)(form, start, rules, verbose, probes)
+    probes = engine.probes
+    precisions = Precisions.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
+    found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error
     share = _typical_error(form, covariance)
@@ -109,6 +113,65 @@ def fit_estimated(
     )
 
 
+@dataclass(frozen=True)
+class SymmetricPattern:
+    """The lower triangle of a symmetric pattern by columns, and the whole by rows with the place of each entry there.
+
+    Both have the coordinates in their own order: `label` is 0, 1, ….
+    """
+
+    label: NDArray[np.int64]
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    whole: sparse.csr_array
+    places: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, pattern: sparse.csr_array) -> SymmetricPattern:
+        lower = sparse.csc_array(sparse.tril(pattern, format="csc"))
+        lower.sort_indices()
+        number = sparse.csc_array((np.arange(1.0, lower.nnz + 1.0), lower.indices, lower.indptr), shape=lower.shape)
+        whole = sparse.csr_array(number + sparse.triu(number.T, 1))
+        whole.sort_indices()
+        arrays = (np.arange(lower.shape[0]), lower.indptr, lower.indices)
+        return cls(*(part.astype(np.int64) for part in arrays), whole, whole.data.astype(np.int64) - 1)
+
+    def matrix(self, values: Array) -> sparse.csr_array:
+        """The matrix with these entries in its lower triangle."""
+        return sparse.csr_array((values[self.places], self.whole.indices, self.whole.indptr), shape=self.whole.shape)
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """P = Λ + HᵀΓH of any Γ: on a pattern that is kept with the rows, or by products where rows have many non-zeros."""
+
+    form: ProductForm
+    probes: int
+    shared: SharedPattern | None
+
+    @classmethod
+    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> Precisions:
+        """`kept` is where another fit of the same rows finds their pattern."""
+        rows, prior = form.rows, form.prior.precision
+        if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
+            return cls(form, probes, None)
+        shared: SharedPattern | None = kept.get("probed pattern")
+        if shared is not None and shared.has_pattern(prior):
+            return cls(form, probes, shared)
+        pattern: Any = SymmetricPattern.of(pattern_of(prior, rows))
+        shared = kept["probed pattern"] = SharedPattern.of(prior, WeightedGram(pattern, rows))
+        return cls(form, probes, shared)
+
+    def covariance(self, gamma: Array) -> ProbedPrecisionCovariance:
+        """P⁻¹ by probes."""
+        prior, shared = self.form.prior.precision, self.shared
+        if shared is None:
+            return ProbedPrecisionCovariance.of(SparseSum(prior, self.form.rows, gamma), self.probes)
+        pattern: Any = shared.gram.analysis
+        total = pattern.matrix(shared.prior_entries(prior) + shared.gram.total(gamma))
+        return ProbedPrecisionCovariance.of(SparseSum(total), self.probes)
+
+
 class EstimatedFit(NamedTuple):
     """The mean, the covariance about it, the stand-ins of the sites, the evidence, and whether variances settled."""
 
@@ -119,26 +182,30 @@ class EstimatedFit(NamedTuple):
     settled: bool = True
 
 
-def _curved(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, probes: int) -> EstimatedFit:
+def _curved(
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+) -> EstimatedFit:
     """The mode with its curvature; log p(w*) + ½ log det(2πS)."""
     ascent = find_mode_by_products(form, None if start is None else start.mean, rules, LABELS["laplace"], verbose)
     at = ascent.state
     gamma = np.maximum(-at.curvature, 0.0)
-    covariance = _covariance(form, gamma, probes)
+    covariance = precisions.covariance(gamma)
     sites = SiteParameters(gamma, form.sites.derivatives(at.x).first + gamma * at.x)
     return EstimatedFit(ascent, covariance, sites, at.objective + _log_volume(covariance))
 
 
-def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, probes: int) -> EstimatedFit:
+def _averaged(
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+) -> EstimatedFit:
     """Variances, means given them, and Γ given both, in turn; the probes are the same ones every time."""
-    begin, variance = _first(form, start, rules, probes)
+    begin, variance = _first(form, start, rules, precisions)
     settled = False
     for _ in range(REFRESHED):
         smooth = replace(form, sites=AveragedSites(form.sites, variance))  # type: ignore[arg-type]
         ascent = find_mode_by_products(smooth, begin, rules, LABELS["gkl"], verbose)
         at = ascent.state
         begin, gamma = form.prior.origin + at.deviation, np.maximum(-at.curvature, 0.0)
-        covariance = _covariance(form, gamma, probes)
+        covariance = precisions.covariance(gamma)
         before, variance = variance, covariance.project(form.rows)
         settled = bool(np.abs(variance - before).max(initial=0.0) <= SETTLED * variance.max(initial=0.0))
         if settled:
@@ -151,24 +218,15 @@ def _averaged(form: ProductForm, start: Posterior | None, rules: Rules, verbose:
     return EstimatedFit(ascent, covariance, sites, evidence, settled)
 
 
-def _first(form: ProductForm, start: Posterior | None, rules: Rules, probes: int) -> tuple[Array, Array]:
+def _first(form: ProductForm, start: Posterior | None, rules: Rules, precisions: Precisions) -> tuple[Array, Array]:
     """Means and variances to begin with: those of a like posterior, or those at a rough mode."""
     structure = None if start is None else getattr(start.density, "structure", None)
     if start is not None and isinstance(structure, ProbedPrecisionCovariance) and structure.dim == form.rows.shape[1]:
         return start.mean, structure.project(form.rows)
     rough = Rules(gradient_tol=1e-2, max_iter=rules.max_iter)
     at = find_mode_by_products(form, None if start is None else start.mean, rough, LABELS["gkl"]).state
-    covariance = _covariance(form, np.maximum(-at.curvature, 0.0), probes)
+    covariance = precisions.covariance(np.maximum(-at.curvature, 0.0))
     return form.prior.origin + at.deviation, covariance.project(form.rows)
-
-
-def _covariance(form: ProductForm, gamma: Array, probes: int) -> ProbedPrecisionCovariance:
-    """P entry by entry where its rows have few pairs of non-zeros, else by its products."""
-    rows, prior = form.rows, form.prior.precision
-    if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
-        return ProbedPrecisionCovariance.of(SparseSum(prior, rows, gamma), probes)
-    total = sparse.csr_array(prior + rows.T @ (sparse.diags_array(gamma) @ rows))
-    return ProbedPrecisionCovariance.of(SparseSum(total), probes)
 
 
 def _log_volume(covariance: ProbedPrecisionCovariance) -> float:

@@ -22,9 +22,8 @@ from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import filling_plan, uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.laplace import Laplace
+from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
-from latlin.inference.map import MAP
 from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior

@@ -7,30 +7,36 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.densities.structured.diagonal import DiagonalStructure
-from latlin.densities.whitening import DiagonalWhitening
-from latlin.inference.engine import checkpoint_for
-from latlin.inference.estimated import fit_estimated, refuse_checkpoint
+from latlin.densities.precision import DiagonalWhitening
+from latlin.densities.structured.base import StructuredCovariance
+from latlin.densities.structured.triangular import DiagonalStructure
+from latlin.inference.engine import checkpoint_for, form_of
+from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence
-from latlin.inference.forms.choice import form_of
 from latlin.inference.forms.dense import inherit_parameters
-from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
+from latlin.inference.forms.products import (
+    ExpansionPoint,
+    ProductForm,
+    by_products,
+    find_mode_by_products,
+    product_form,
+)
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import SparseForm, sparse_form
 from latlin.inference.forms.sums import SumForm
-from latlin.inference.mode import find_mode
+from latlin.inference.mode import SmoothedJoint, find_kinked_mode, find_mode
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Rules
+from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
@@ -90,8 +96,8 @@ class Laplace:
             held = in_memory(model, self.name)
             return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
         if self.covariance == "estimated":
-            refuse_checkpoint(checkpoint)
-            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
+            refuse_estimated_checkpoint(checkpoint)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=False)
         form = self._form(model)
         first, kept = _first(form, model, start), checkpoint_for(checkpoint, model, self)
         ascent = find_mode(form, first, rules, "Laplace", verbose, kept)
@@ -133,7 +139,8 @@ def _first(form: SiteForm | SumForm, model: Model, start: Posterior | None) -> A
     """
     if start is None:
         return form.first_coordinates()
-    known = start.sites if start.engine == Laplace.name and isinstance(model, LatentLinearModel) else None
+    curved = isinstance(start.evidence_term, CurvedEvidence)
+    known = start.sites if curved and isinstance(model, LatentLinearModel) else None
     if isinstance(form, SparseForm) and known is not None and len(known.gamma) == len(form.sites):
         first = form.continued(inherit_parameters(form, in_memory(model), start))
         if first is not None:
@@ -229,3 +236,86 @@ def _low_rank(
 def _split(model: LatentLinearModel, values: Array) -> list[Array]:
     """One array per site factor."""
     return np.split(values, np.cumsum([model.site_count(factor) for factor in model.sites])[:-1])
+
+
+# --- Maximum a posteriori: the mode, and nothing about its neighbourhood.
+
+
+MODE_REMEDY = "raise max_iter, or rescale the columns of H"
+
+
+@storable_by_arguments
+@dataclass(frozen=True)
+class MAP:
+    """The mode of the posterior.
+
+    Newton's method with a line search; where sites have a kink (Laplace, generalised normal), on a sequence of smoothed
+    problems that ends at the kink.
+
+    Parameters
+    ----------
+    tol : float
+        Largest absolute gradient entry in whitened coordinates at convergence.
+    max_iter : int
+    """
+
+    name: ClassVar[str] = "map"
+    tol: float = 1e-6
+    max_iter: int = 200
+
+    def run(
+        self,
+        model: Model,
+        *,
+        start: Posterior | None = None,
+        verbose: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Posterior:
+        """Approximate the posterior of `model`; see `latlin.infer`."""
+        started = time.perf_counter()
+        if isinstance(model, LatentLinearModel) and by_products(model):
+            return self._by_products(model, start, verbose, checkpoint, started)
+        form = form_of(model)
+        first = form.first_coordinates() if start is None else form.coordinates(start.mean)
+        climb: Callable[..., Ascent] = find_mode if model.smooth else find_kinked_mode
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=model.log_concave, remedy=MODE_REMEDY)
+        ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))
+        reached = ascent.state.at if isinstance(ascent.state, SmoothedJoint) else ascent.state
+        return Posterior(
+            model=model,
+            density=PointMass(form.weights(reached.u)),
+            log_evidence=float("nan"),
+            evidence_kind="none",
+            engine=self.name,
+            converged=ascent.converged,
+            n_iter=ascent.n_iter,
+            trace=ascent.trace,
+            elapsed=time.perf_counter() - started,
+            message=ascent.message,
+        )
+
+    def _by_products(
+        self,
+        model: LatentLinearModel,
+        start: Posterior | None,
+        verbose: bool,
+        checkpoint: str | os.PathLike[str] | None,
+        started: float,
+    ) -> Posterior:
+        """The mode of a large sparse model, found without a factorisation."""
+        form = product_form(model)
+        rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=MODE_REMEDY)
+        saved = checkpoint_for(checkpoint, model, self)
+        ascent = find_mode_by_products(form, None if start is None else start.mean, rules, "MAP", verbose, saved)
+        return Posterior(
+            model=model,
+            density=PointMass(form.prior.origin + ascent.state.deviation),
+            log_evidence=float("nan"),
+            evidence_kind="none",
+            engine=self.name,
+            converged=ascent.converged,
+            n_iter=ascent.n_iter,
+            trace=ascent.trace,
+            elapsed=time.perf_counter() - started,
+            message=f"{ascent.message}, by conjugate gradients",
+        )

@@ -20,7 +20,7 @@ from latlin.inference.forms.site_family import Expansion
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
 from latlin.numerics.linalg import dot
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack
 
 #: gradient below which an indefinite Hessian means a saddle or a minimum, to be left along its curvature
 FLAT = 1e-4

@@ -387,9 +387,15 @@ class LatentLinearModel(SiteTraits):
         """A and e of all constraints together, independent rows only, or None without constraints."""
         if not self.constraints:
             return None
+        known: tuple[Array, Array] | None = vars(self).get("_independent_rows")
+        if known is not None:
+            return known
         e = [np.broadcast_to(c.e, c.A.shape[0]) for c in self.constraints]
         rows = sparse.csr_array(sparse.vstack([c.A for c in self.constraints]))
-        return independent_rows(rows, np.concatenate(e))
+        found = independent_rows(rows, np.concatenate(e))
+        # every fit asks
+        vars(self)["_independent_rows"] = found
+        return found
 
     def among(self, factors: Iterable[GaussianFactor | SiteFactor]) -> LatentLinearModel:
         """Some of the factors, on a w of the same length and under the same constraints."""
@@ -399,6 +405,8 @@ class LatentLinearModel(SiteTraits):
         object.__setattr__(part, "dim", self.dim)
         object.__setattr__(part, "constraints", self.constraints)
         object.__setattr__(part, "normalise_prior", self.normalise_prior)
+        if "_independent_rows" in vars(self):
+            vars(part)["_independent_rows"] = vars(self)["_independent_rows"]
         return part
 
     @property

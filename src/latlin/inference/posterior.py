@@ -14,10 +14,11 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
+from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
-from latlin.numerics.archived import Archived, save_with_card
+from latlin.numerics.archive import Archived, save_with_card
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -188,8 +189,9 @@ class Posterior(Archived):
         """
         from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
 
-        propagated = self.sites if self.engine == "ep" and self.power == 1.0 else None
-        if (self.engine != "gkl" and propagated is None) or not isinstance(self.density, Gaussian):
+        expected = isinstance(self.evidence_term, ExpectedEvidence)
+        propagated = self.sites if isinstance(self.evidence_term, TiltedEvidence) and self.power == 1.0 else None
+        if not (expected or propagated is not None) or not isinstance(self.density, Gaussian):
             raise ValueError(
                 "corrected_marginals() corrects one Gaussian of engine 'gkl', or of 'ep' with power 1, and this is "
                 f"engine {self.engine!r} with {type(self.density).__name__}"
@@ -200,8 +202,8 @@ class Posterior(Archived):
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.
 
-        For local bounds it is never below their own; for Laplace and expectation propagation it says what their
-        Gaussian is worth as a bound.
+        For local bounds it is never below their own; for Laplace and expectation propagation it is the lower bound
+        that their Gaussian gives.
         """
         if not isinstance(self.density, Gaussian):
             raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")

@@ -74,10 +74,10 @@ def flat_direction(model: Model) -> Array | None:
 def _held_rows(model: LatentLinearModel) -> tuple[Array, Array] | None:
     """Rows R with Rd = 0, and with Rd ≥ 0, along a direction d in which nothing falls; None where they are too many."""
     fixing = [_falling_rows(factor) for factor in model.gaussians] + [constraint.A for constraint in model.constraints]
-    rows = [_dense(H, model.dim) for H in (*fixing, *(factor.H for factor in model.sites))]
-    if any(row is None for row in rows) or sum(len(row) for row in rows if row is not None) * model.dim > LARGEST:
+    listed = (*fixing, *(factor.H for factor in model.sites))
+    if sum(model.dim if H is None else H.shape[0] for H in listed) * model.dim > LARGEST:
         return None
-    matrices = [row for row in rows if row is not None]
+    matrices = [_dense(H, model.dim) for H in listed]
     none = np.zeros((0, model.dim))
     fixed, rising = [none, *matrices[: len(fixing)]], [none]
     for factor, H in zip(model.sites, matrices[len(fixing) :], strict=True):
@@ -144,13 +144,11 @@ def _falling_rows(factor: GaussianFactor) -> Any:
     return factor.precision if factor.H is None else factor.precision @ factor.H
 
 
-def _dense(H: Any, dim: int) -> Array | None:
+def _dense(H: Any, dim: int) -> Array:
     if H is None:
-        return np.eye(dim) if dim**2 <= LARGEST else None
+        return np.eye(dim)
     if isinstance(H, LinearOperator):
-        return np.asarray(H @ np.eye(dim), float) if dim * H.shape[0] <= LARGEST else None
-    if H.shape[0] * H.shape[1] > LARGEST:
-        return None
+        return np.asarray(H @ np.eye(dim), float)
     return H.toarray() if sparse.issparse(H) else np.asarray(H)
 
 

@@ -3,14 +3,12 @@
 from latlin.linear.beta import BayesianBetaRegression
 from latlin.linear.binomial import BayesianBinomialRegression
 from latlin.linear.classifiers import BayesianLogisticRegression, BayesianProbitRegression
-from latlin.linear.counts import BayesianCountRegression
+from latlin.linear.counts import BayesianCountRegression, BayesianPoissonRegression
 from latlin.linear.gamma import BayesianGammaRegression
 from latlin.linear.gaussian_regression import BayesianLinearRegression
 from latlin.linear.multinomial import BayesianMultinomialProbitRegression, BayesianSoftmaxRegression
 from latlin.linear.ordinal import BayesianOrdinalRegression
-from latlin.linear.poisson import BayesianPoissonRegression
-from latlin.linear.quantile import BayesianQuantileRegression
-from latlin.linear.robust import RobustRegression
+from latlin.linear.robust import BayesianQuantileRegression, RobustRegression
 from latlin.linear.sparse import SparseRegression
 from latlin.linear.survival import BayesianSurvivalRegression
 

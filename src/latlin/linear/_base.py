@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -14,25 +14,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.model_checks import Check, ModelChecks
-from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.distributed.opening import is_blocked, open_blocks, remember_columns, rowwise
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
-from latlin.linear._block_table import FirstPass, describe
-from latlin.linear._checks import LabelCoding, Numbers
+from latlin.linear._checks import FirstPass, LabelCoding, Numbers, describe
 from latlin.linear._description import Description
-from latlin.linear._design import Design, design_of, design_of_moments
+from latlin.linear._design import CoefficientPrior, Design, GaussianPrior, design_of, design_of_moments
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
-from latlin.linear._model_checks import checks_of_residuals, checks_of_searches, worst
+from latlin.linear._model_checks import Labels, LookBack
 from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
-from latlin.linear._priors import CoefficientPrior, GaussianPrior
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows, validated
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
@@ -102,6 +99,10 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _family(self) -> Family:
         raise NotImplementedError
+
+    def response_family(self) -> Family:
+        """The density of an observation, and how its mean depends on the linear predictor."""
+        return self._family()
 
     def _prior(self) -> CoefficientPrior:
         return GaussianPrior()
@@ -245,14 +246,23 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self._store_coefficients()
         return self
 
-    def _look_back(self, problems: list[LinearProblem], found: Sequence[Check] = ()) -> Self:
-        """What the fit shows of the model: `checks_`."""
-        searches = checks_of_searches(problems, self._fits, self._given(), self._feature_names())
-        # where classes are separated there is nothing left to look at
-        fits = [] if any(check.name == "separation" and not check.passed for check in found) else self._fits
-        residuals = [checks_of_residuals(fit.posterior, self._design, self._feature_names()) for fit in fits]
-        self.checks_ = ModelChecks((*self._checks_of_family(), *searches, *found, *worst(residuals)))
+    def _look_back(self, problems: list[LinearProblem], labels: Labels | None = None) -> Self:
+        """Keep what `checks_` will look at. Rows in blocks may be gone by then: they are looked at now."""
+        self.__dict__.pop("checks_", None)
+        own = self._checks_of_family()
+        self._kept_look = LookBack(problems, self._fits, self._given(), self._feature_names(), own, labels)
+        if isinstance(problems[0].observed, BlockRows):
+            self.checks_  # noqa: B018
         return self
+
+    @cached_property
+    def checks_(self) -> ModelChecks:
+        """What the fit shows of the model, looked for when it is first asked for."""
+        if "_kept_look" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no checks: they belong to the rows of `fit`")
+        found: ModelChecks = self._kept_look.find()
+        del self._kept_look
+        return found
 
     def _checks_of_family(self) -> list[Check]:
         """What can be said of the family once it is fitted; nothing unless a subclass knows."""
@@ -319,7 +329,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         mean, or (mean, std), or (mean, cov)
         """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, latents, dtype = self._latents(X, offset)
         mean = _last_axis([at.mean for at in latents]).astype(dtype)
         if return_std:
@@ -377,6 +387,12 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         if any(len(fit.posterior.mean) != self._design.dim for fit in self._fits) or not self._fits:
             raise ValueError(f"its posteriors are not over the {self._design.dim} coefficients of its design")
         self._store(self._design, list(self._fits), self._dtype)
+        # a file that is not ours may hold parts that do not go together: they must answer
+        self._answer([latent(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
+
+    def _answer(self, latents: list[LinearPredictors]) -> None:
+        """Predict from linear predictors, to see that it can be done."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,10 +18,11 @@ from latlin.inference.forms.sites import Sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
-from latlin.linear._learning import LearntFit
+from latlin.linear._learning import ARGUMENTS, LearntFit
 from latlin.linear._predict import levels
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
+from latlin.potentials.families import FAMILIES
 
 # --- The table of coefficients: mean, standard deviation, interval and probability of being positive, by feature name.
 
@@ -31,7 +32,7 @@ MOST_LINES = 8
 COLUMNS = ("mean", "sd", "low", "high", "p_positive")
 
 
-class Joint(NamedTuple):
+class JointHypothesis(NamedTuple):
     """Whether several coefficients are all zero, or all equal, by their joint posterior.
 
     Attributes
@@ -49,11 +50,11 @@ class Joint(NamedTuple):
     probability: float
 
 
-def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], equal: bool) -> Joint:
+def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], equal: bool) -> JointHypothesis:
     """Of the coefficients of some features, or of their differences to the first: δᵀS⁻¹δ of a Gaussian δ is χ²."""
     listed = list(map(str, known))
     if not names or not set(names) <= set(listed):
-        raise ValueError(f"names must be features of the model, got {list(names)!r}")
+        raise ValueError(f"names must be features of the model or one of its columns of levels, got {list(names)!r}")
     places = [listed.index(name) for name in names]
     mean, covariance = posterior.mean[places], posterior.covariance()[np.ix_(places, places)]
     if equal:
@@ -63,7 +64,7 @@ def joint_of(posterior: Posterior, known: Sequence[str], names: Sequence[str], e
     kept = values > 1e-12 * max(values.max(), 1e-300)
     z = vectors.T[kept] @ mean / np.sqrt(values[kept])
     statistic = float(z @ z)
-    return Joint(statistic, int(kept.sum()), float(chi2.sf(statistic, max(int(kept.sum()), 1))))
+    return JointHypothesis(statistic, int(kept.sum()), float(chi2.sf(statistic, max(int(kept.sum()), 1))))
 
 
 @dataclass(frozen=True)
@@ -201,13 +202,13 @@ class Description:
         """The family as reports and the command line name it."""
         return self._name
 
-    def joint(self, names: Sequence[str], *, equal: bool = False, response: int = 0) -> Joint:
+    def joint(self, names: str | Sequence[str], *, equal: bool = False, response: int = 0) -> JointHypothesis:
         """What the posterior says of several coefficients together, for example all levels of a factor.
 
         Parameters
         ----------
-        names : sequence of str
-            Features.
+        names : str or sequence of str
+            Features; or one column of levels, which stands for the features of its levels.
         equal : bool
             Ask whether they are all equal instead of all zero: for levels that have one indicator each.
         response : int
@@ -222,6 +223,9 @@ class Description:
         2
         """
         check_is_fitted(self, "posterior_")
+        if isinstance(names, str):
+            factors = getattr(getattr(self, "encoding_", None), "factors", {})
+            names = factors[names]["features"] if names in factors else [names]
         return joint_of(self._fits[response].posterior, self._feature_names(), names, equal)
 
     def _response_names(self) -> list[str]:
@@ -245,12 +249,12 @@ class Description:
         total = float(np.sum(self.log_evidence_))
         said = [] if self.evidence_kind_ == "none" else [f"log evidence {total:.4f} ({self.evidence_kind_})"]
         learnt = {n: v for n, v in self._fits[0].values.items() if np.ndim(v) == 0} if len(self._fits) == 1 else {}
-        numbers = ", ".join([*said, *(f"{name} {value:.4g}" for name, value in learnt.items())])
+        numbers = ", ".join([*said, *(f"{ARGUMENTS.get(name, name)} {value:.4g}" for name, value in learnt.items())])
         table = self.hyperparameters_
         lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
         is_one = len(self._fits) == 1 and self._design.dim <= MOST_NAMES and self.evidence_kind_ != "none"
         levels_ = _describe_factors(self, getattr(self, "encoding_", None)) if is_one else []
-        return "\n".join(filter(None, [numbers, *lines, *levels_, str(getattr(self, "checks_", ""))]))
+        return "\n".join(filter(None, [modelled(self), numbers, *lines, *levels_, str(getattr(self, "checks_", ""))]))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.
@@ -267,6 +271,36 @@ class Description:
             groups = inference_groups(fit.posterior, self._design, w)
             found.append(inference_data(groups, {"feature": self._feature_names()}, {"coef": ["feature"]}))
         return found[0] if len(found) == 1 else found
+
+
+#: what coefficients change, by the link of a family
+CHANGED = {
+    "identity": "y itself (identity link)",
+    "log": "the logarithm of the mean or of the typical size of y (log link)",
+    "share": "the mean share on the scale of its link, log odds for logit",
+}
+
+
+def modelled(model: Any) -> str:
+    """What the coefficients change, in a line: the class, the link, the cut points."""
+    name, classes = model.family_name(), getattr(model, "classes_", None)
+    if name == "ordinal":
+        return ordered_words(model)
+    if classes is not None:
+        of = f"class {classes[1]} (against {classes[0]})" if len(classes) == 2 else "each class (against the rest)"
+        changed = {"logistic": f"the log odds of {of} (logit link)", "probit": f"the probit of {of} (probit link)"}
+        return f"coefficients change {changed[name]}" if name in changed else ""
+    link = FAMILIES[name].link if name in FAMILIES else "identity"
+    return f"coefficients change {CHANGED[link]}" if link in CHANGED else ""
+
+
+def ordered_words(model: Any) -> str:
+    """The cut points between ordered classes, of the linear predictor without its shift."""
+    function = "Φ" if model.link == "probit" else "σ"
+    cuts = np.asarray(model.cuts_) - float(np.ravel(model.intercept_)[0])
+    pairs = zip(model.classes_[:-1], model.classes_[1:], cuts, strict=True)
+    shown = ", ".join(f"{low} | {high} at {cut:.4g}" for low, high, cut in pairs)
+    return f"P(y ≤ class) = {function}(cut − x·coefficients), {model.link} link, cut points {shown}"
 
 
 def _describe_factors(model: Any, encoding: Any) -> list[str]:

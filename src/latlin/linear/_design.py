@@ -7,15 +7,22 @@ measured. Sparse rows are scaled in this way but not centred, which would make t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from latlin.numerics.arrays import Array
+from latlin import potentials
+from latlin.inference.evidence.gradient import EvidenceGradient
+from latlin.inference.model import GaussianFactor, SiteFactor
+from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
+from latlin.potentials.base import Potential
+from latlin.potentials.ranges import Range
 
 #: rows that stay in the cache
 BLOCK = 512
@@ -114,3 +121,146 @@ def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
         part = X[i : i + BLOCK] - mean
         variance += np.einsum("n,nd,nd->d", share[i : i + BLOCK], part, part)
     return mean, variance
+
+
+# --- Priors of the coefficients: independent Gaussians, or sites with kinks or heavy tails for sparse solutions.
+#
+# Both are measured in the spreads of the design: the scale of coefficient j is prior_scale / spread_j. The intercept
+# has its own location and (wide) scale, which are never learnt.
+
+
+Values = Mapping[str, Any]
+#: nodes over which the share of the slab is averaged
+NODES = 64
+
+
+class CoefficientPrior(Protocol):
+    """A prior for the unknowns of a design."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters besides "prior_scale"."""
+        ...
+
+    def first(self) -> dict[str, Any]:
+        """Parameters to start a search from."""
+        ...
+
+    def ranges(self) -> dict[str, Range]:
+        """Where the parameters lie."""
+        ...
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor | SiteFactor:
+        """The factor of the model."""
+        ...
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        """∂ log Z / ∂ parameter; one number per feature for "prior_scale"."""
+        ...
+
+
+def _locations_and_scales(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
+    scale = np.broadcast_to(values["prior_scale"], design.n_features) / design.spread
+    if not design.intercept:
+        return np.zeros(design.n_features), scale
+    return np.append(np.zeros(design.n_features), intercept[0]), np.append(scale, intercept[1])
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """w_j ~ N(0, (prior_scale / spread_j)²)."""
+
+    parameters: tuple[str, ...] = ()
+
+    def first(self) -> dict[str, Any]:
+        return {}
+
+    def ranges(self) -> dict[str, Range]:
+        return {}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
+        mean, scale = _locations_and_scales(design, intercept, values)
+        return GaussianFactor(mean, summable("prior_scale", scale) ** 2)
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²
+        d_variance = slopes.gaussians[0].d_cov[: design.n_features]
+        return {"prior_scale": d_variance * 2.0 * values["prior_scale"] / design.spread**2}
+
+
+@dataclass(frozen=True)
+class SitePrior:
+    """One potential a coefficient, of its family's own scale prior_scale / spread_j."""
+
+    template: Potential
+
+    def _names(self) -> dict[str, str]:
+        """The estimator's name of each parameter of the potential but its scale."""
+        return {f"prior_{name}": name for name in self.template.free if name != "scale"}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(self._names())
+
+    def first(self) -> dict[str, Any]:
+        return {own: float(self.template.value_of(name)) for own, name in self._names().items()}
+
+    def ranges(self) -> dict[str, Range]:
+        return {own: self.template.free[name] for own, name in self._names().items()}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
+        loc, scale = _locations_and_scales(design, intercept, values)
+        shapes = {name: values[own] for own, name in self._names().items()}
+        return SiteFactor(None, self.template.replace(loc=loc, scale=scale, **shapes))
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        found = slopes.sites[0]
+        shapes = {own: float(np.sum(found[name])) for own, name in self._names().items()}
+        return {"prior_scale": found["scale"][: design.n_features] / design.spread, **shapes}
+
+
+@dataclass(frozen=True)
+class SpikePrior:
+    """w_j is next to nothing, or with a chance N(0, (prior_scale / spread_j)²); the intercept is wide for certain."""
+
+    #: standard deviation of the spike, as a share of the slab's, and the chance of the intercept's slab
+    spike: float = 0.02
+    certain: float = 1.0 - 1e-9
+    parameters: tuple[str, ...] = ("prior_probability",)
+
+    def first(self) -> dict[str, Any]:
+        return {"prior_probability": 0.2}
+
+    def ranges(self) -> dict[str, Range]:
+        return {"prior_probability": potentials.SpikeAndSlab.free["probability"]}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
+        loc, slab = _locations_and_scales(design, intercept, values)
+        # the spike and the slab are about zero: an intercept about another number has a slab that reaches it
+        slab = np.hypot(slab, loc)
+        chance = np.where(np.arange(len(slab)) < design.n_features, values["prior_probability"], self.certain)
+        return SiteFactor(None, potentials.SpikeAndSlab(chance, slab, self.spike * slab))
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        found, some = slopes.sites[0], slice(0, design.n_features)
+        wide = found["slab"][some] + self.spike * found["spike"][some]
+        return {"prior_scale": wide / design.spread, "prior_probability": float(np.sum(found["probability"][some]))}
+
+
+def slab_shares(mean: Array, sd: Array, scale: Array, chance: float) -> Array:
+    """⟨slab(w)/(slab(w) + spike(w))⟩ under N(w | mean, sd²), by Gauss–Hermite nodes."""
+    node, weight = np.polynomial.hermite_e.hermegauss(NODES)
+    w = mean[:, None] + sd[:, None] * node
+    slab = potentials.Gaussian(0.0, 1.0).log_density(w / scale[:, None]) + np.log(chance)
+    narrow = SpikePrior.spike
+    spike = potentials.Gaussian(0.0, 1.0).log_density(w / (narrow * scale[:, None])) + np.log((1.0 - chance) / narrow)
+    return np.asarray(expit(slab - spike) @ (weight / weight.sum()))
+
+
+SPARSE: dict[str, CoefficientPrior] = {
+    "laplace": SitePrior(potentials.Laplace()),
+    "student-t": SitePrior(potentials.StudentT(3.0)),
+    "generalised-normal": SitePrior(potentials.GeneralisedNormal(0.8)),
+    "horseshoe": SitePrior(potentials.Horseshoe()),
+    "spike-and-slab": SpikePrior(),
+}

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import svd
 
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.exact import Exact, conclude
@@ -31,7 +31,6 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Targets
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import dot, symmetrise
-from latlin.potentials.gaussian import Gaussian
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,6 @@ def _located(problem: LinearProblem, targets: Targets) -> Array:
     y, offset = targets.response, targets.offset
     centre = np.log(y) if problem.family.link == "log" else y
     return centre if offset is None else centre - offset
-
-
-def is_exact(problem: LinearProblem) -> bool:
-    """Whether the noise is Gaussian about y, or about its logarithm (of rows in memory)."""
-    template = problem.family.template
-    return type(template) is Gaussian or (template.gaussian and isinstance(problem.observed, HeldRows))
 
 
 class SquareSums(NamedTuple):

@@ -14,11 +14,11 @@ from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, choose, resolve
-from latlin.inference.laplace import Laplace
+from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
-from latlin.inference.map import MAP
 from latlin.inference.posterior import Posterior
-from latlin.linear._exact import closed_form, is_exact
+from latlin.linear._design import GaussianPrior
+from latlin.linear._exact import closed_form
 from latlin.linear._learning import (
     ARGUMENTS,
     NARROW,
@@ -32,7 +32,6 @@ from latlin.linear._learning import (
     learn_exactly,
     ranges_of,
 )
-from latlin.linear._priors import GaussianPrior
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST
 from latlin.potentials.ranges import Increasing, Positive, Range
@@ -130,7 +129,7 @@ def choose_engine(
         return named, ""
     chosen, reason = choose(problem.model(values))
     if chosen == GaussianKL():
-        if is_exact(problem) and isinstance(problem.prior, GaussianPrior):
+        if problem.has_gaussian_noise and isinstance(problem.prior, GaussianPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):

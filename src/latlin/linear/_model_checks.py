@@ -1,4 +1,4 @@
-"""What a fit shows of the model at once: how observations vary, where the search for hyperparameters ended, and whether
+"""What a fit shows of its model: how observations vary, where the search for hyperparameters ended, and whether
 a single feature separates the classes or copies the target.
 
 How observations vary is Pearson's statistic. With r = (y − μ)/√V of every row, Σ weight r² has mean n − p if the family
@@ -9,11 +9,13 @@ for binomial ones. A sum that lies beyond what chance allows, and enough so to m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from latlin.diagnostics.model_checks import Check
+from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.diagnostics.residuals import (
     FEWEST_ROWS,
     CurveSums,
@@ -25,16 +27,77 @@ from latlin.diagnostics.residuals import (
 )
 from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 from latlin.distributed.blocks import Block
-from latlin.inference.averaged import AveragedModel
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
-from latlin.linear._checks import class_index
 from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit, ranges_of
-from latlin.linear._problem import LinearProblem
+from latlin.linear._problem import HeldRows, LinearProblem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+
+
+class Labels(NamedTuple):
+    """The classes of the rows that were fitted: their places among all classes, and these."""
+
+    place: NDArray[np.intp]
+    classes: Array
+
+    def named(self) -> str:
+        """Two classes in words."""
+        return f"the classes {self.classes[0]} and {self.classes[1]}"
+
+
+@dataclass(frozen=True)
+class LookBack:
+    """What a fit can show of its model, kept until it is asked for; the rows are those of the posteriors.
+
+    Parameters
+    ----------
+    problems, fits : one per response
+    given : mapping
+        Hyperparameters as the user gave them.
+    names : sequence of str
+        Of the features.
+    family : list of Check
+        What was found of the family at once.
+    labels : Labels or None
+        None where the response is a number.
+    """
+
+    problems: list[LinearProblem]
+    fits: list[LearntFit]
+    given: Mapping[str, Any]
+    names: Sequence[str]
+    family: list[Check]
+    labels: Labels | None = None
+
+    def find(self) -> ModelChecks:
+        """All checks that can be made."""
+        searches = checks_of_searches(self.problems, self.fits, self.given, self.names)
+        features, design = self._checks_of_features(), self.problems[0].design
+        # where classes are separated there is nothing left to look at
+        separated = any(check.name == "separation" and not check.passed for check in features)
+        fits = [] if separated else self.fits
+        residuals = [checks_of_residuals(fit.posterior, design, self.names) for fit in fits]
+        return ModelChecks((*self.family, *searches, *features, *worst(residuals)))
+
+    def _checks_of_features(self) -> list[Check]:
+        """Whether features say too much, of rows in memory."""
+        problem = self.problems[0]
+        if not isinstance(problem.observed, HeldRows):
+            return []
+        X = problem.observed.rows[:, : problem.design.n_features]
+        if self.labels is None:
+            return checks_of_numbers(X, problem.observed.targets.response, self.names)
+        found = checks_of_labels(X, self.labels, self.names)
+        if len(self.labels.classes) != 2 or not all(check.passed for check in found):
+            return found
+        is_one, named = self.labels.place == 1, self.labels.named()
+        joint = check_combination(self.fits[0].posterior, is_one, problem.design, self.names, named)
+        return found if joint is None else [joint, *(check for check in found if check.name != "separation")]
+
 
 #: standard errors beyond which the statistic is not chance, and the least share of extra variance worth a word
 BEYOND, MATTERS = 3.0, 1.1
@@ -184,7 +247,7 @@ def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequen
             "hyperparameters",
             False,
             fit.posterior.caution[1],
-            "Use hyperparameters='integrate', or give the prior scale a number",
+            "Use hyperparameters='integrate', or give the prior scale a number (prior_scale, --prior-scale)",
         )
     spans = ranges_of(problem)
     for name in learnt:
@@ -212,31 +275,30 @@ def _which(reached: Array, names: Sequence[str]) -> dict[str, str]:
 
 # --- features -------------------------------------------------------------------------------------------------------
 
-#: entries of X up to which every fit looks at single features
+#: entries of X up to which single features are looked at
 MOST_ENTRIES = 5 * 10**6
 
 
-def checks_of_labels(X: Any, y: Any, classes: Any, names: Sequence[str]) -> list[Check]:
+def checks_of_labels(X: Any, labels: Labels, names: Sequence[str]) -> list[Check]:
     """Whether one feature separates two classes, or stands for the classes."""
     if X.shape[0] * X.shape[1] > MOST_ENTRIES:
         return []
-    place = class_index(np.asarray(y), classes)
-    copied = check_copied_labels(X, place, names)
-    if len(classes) != 2:
+    copied = check_copied_labels(X, labels.place, names)
+    if len(labels.classes) != 2:
         return [copied]
-    return [check_separation(X, place == 1, names, f"the classes {classes[0]} and {classes[1]}"), copied]
+    return [check_separation(X, labels.place == 1, names, labels.named()), copied]
 
 
 def checks_of_numbers(X: Any, y: Array, names: Sequence[str]) -> list[Check]:
     """Whether one feature copies the target."""
-    if X.shape[0] * X.shape[1] > MOST_ENTRIES or y.ndim > 1:
+    if X.shape[0] * X.shape[1] > MOST_ENTRIES:
         return []
     return [check_copied_numbers(X, y, names)]
 
 
 # --- residuals ------------------------------------------------------------------------------------------------------
 
-#: features, and entries of X, up to which every fit looks for curves; rows per unknown that this needs
+#: features, and entries of X, up to which curves are looked for; rows per unknown that this needs
 MOST_FEATURES, MOST_CELLS, ROWS_PER_UNKNOWN = 100, 10**6, 4
 
 

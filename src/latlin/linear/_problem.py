@@ -20,15 +20,14 @@ from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.linear._block_table import FirstPass, column_of
-from latlin.linear._checks import LabelCoding
-from latlin.linear._design import Design
-from latlin.linear._priors import CoefficientPrior
+from latlin.linear._checks import FirstPass, LabelCoding, take_column
+from latlin.linear._design import CoefficientPrior, Design
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import finite, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
+from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.poisson import Poisson
 
 # --- The families of the linear estimators, and what was observed of the rows in memory.
@@ -154,7 +153,7 @@ class LinearReading:
     column: int
 
     def __call__(self, block: Block) -> Observed | None:
-        y = column_of(block.y, len(self.family.columns))
+        y = take_column(block.y, len(self.family.columns))
         X, weight, offset = block.X, block.weight, block.offset
         if weight is not None:
             weight = np.asarray(weight, float)
@@ -270,6 +269,12 @@ class LinearProblem:
     def n_entries(self) -> int:
         """Rows times unknowns."""
         return self.observed.n_rows * self.design.dim
+
+    @property
+    def has_gaussian_noise(self) -> bool:
+        """Whether the noise is Gaussian about y, or about its logarithm (of rows in memory)."""
+        template = self.family.template
+        return type(template) is Gaussian or (template.gaussian and isinstance(self.observed, HeldRows))
 
     def model(self, values: Values) -> Model:
         """The prior first, then the observations."""

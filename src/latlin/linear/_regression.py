@@ -12,14 +12,12 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from latlin.distributed.answers import rowwise
-from latlin.distributed.checkpoints import refuse_checkpoint
-from latlin.distributed.opening import is_blocked
+from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
 from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
 from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table
-from latlin.linear._model_checks import checks_of_numbers
 from latlin.linear._predict import (
+    LinearPredictors,
     draw_observations,
     draw_weights,
     levels,
@@ -86,8 +84,7 @@ class Regression(RegressorMixin, LinearEstimator):
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)
         self._store(problems[0].design, [self._fit_one(problems[0], before)], X.dtype)
-        response = np.asarray(y, float).reshape(len(y), -1)[:, 0]
-        return self._look_back(problems, checks_of_numbers(X, response, self._feature_names()))
+        return self._look_back(problems)
 
     def _shaped(self, values: Array) -> Any:
         return self._cast(values[0])
@@ -95,6 +92,10 @@ class Regression(RegressorMixin, LinearEstimator):
     def _centre(self, at: Any) -> Array:
         """The point prediction: the mean of y, or its median where the family has no mean."""
         return np.asarray(at.mean if self._family().link == "identity" else predictive(self._likelihood(), at).mean)
+
+    def _answer(self, latents: list[LinearPredictors]) -> None:
+        self._centre(latents[0])
+        predictive(self._likelihood(), latents[0])
 
     @rowwise
     def predict(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -111,7 +112,7 @@ class Regression(RegressorMixin, LinearEstimator):
         mean (n,), or (mean, std), or (mean, cov)
         """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov cannot both be asked for; cov holds the variances")
+            raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, (at,), dtype = self._latents(X, offset)
         centre = self._centre(at).astype(dtype)
         if return_std:

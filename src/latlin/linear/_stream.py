@@ -76,7 +76,7 @@ class _Stream:
         else:
             problems = self._on_design(self._design, *self._kept(X, codes, weight, offset))
             before, values = self._fits, [fit.values for fit in self._fits]
-        for name in (*self._extras, "checks_"):  # they belong to the rows of `fit`
+        for name in (*self._extras, "checks_", "_kept_look"):  # they belong to the rows of `fit`
             vars(self).pop(name, None)
         fits = [absorb(*arguments) for arguments in zip(problems, before, values, strict=True)]
         return self._store(problems[0].design, fits, X.dtype if first else self._dtype)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.distributed.answers import rowwise
+from latlin.distributed.opening import rowwise
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
 from latlin.linear._model_checks import Dispersed

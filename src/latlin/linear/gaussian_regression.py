@@ -18,7 +18,7 @@ class BayesianLinearRegression(Streaming, Regression):
     Parameters
     ----------
     engine : str or engine object
-        "auto" is exact; any engine of `latlin.engines` can be asked for.
+        "auto" is exact; any engine of `latlin.engines` can be named.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
         maximises the evidence.

@@ -16,12 +16,12 @@ from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._checks import LabelCoding, OneLabel
-from latlin.linear._classification import Classification
 from latlin.linear._design import Design
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import LearntFit, Unknowns, fixed_table
 from latlin.linear._predict import LinearPredictors, tails
 from latlin.linear._problem import HeldRows, LinearProblem
+from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import whole

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._checks import ClassIndex, LabelCoding
-from latlin.linear._classification import Classification
+from latlin.linear._description import ordered_words
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
+from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
@@ -22,7 +23,7 @@ from latlin.potentials.ordinal import Ordinal
 
 
 class BayesianOrdinalRegression(Classification):
-    """P(y ≤ k) = F(cut_k − xᵀw): ordered classes, one coefficient a feature, cut points learnt by the evidence.
+    """P(y ≤ k) = F(cut_k − xᵀw): ordered classes, one coefficient per feature, cut points learnt by the evidence.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ class BayesianOrdinalRegression(Classification):
     coef_, coef_std_ : ndarray of shape (1, n_features)
     intercept_ : ndarray of shape (1,)
         Shift of the linear predictor x·coef_ + intercept_ to which `cuts_` belong; not a free parameter.
+    modelled_ : str
+        The link and the cut points, in a line.
     cuts_ : ndarray of shape (n_classes − 1,)
     posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
         As of `BayesianLinearRegression`.
@@ -122,6 +125,11 @@ class BayesianOrdinalRegression(Classification):
     def cuts_(self) -> Array:
         """The cut points of the linear predictor."""
         return self._fitted_value("cuts")
+
+    @property
+    def modelled_(self) -> str:
+        """The link and the cut points, in a line."""
+        return ordered_words(self)
 
     def _ordered(self, classes: NDArray[Any]) -> NDArray[Any]:
         if self.order is None:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.inference.engine import Engine
-from latlin.linear._priors import SPARSE, CoefficientPrior, slab_shares
+from latlin.linear._design import SPARSE, CoefficientPrior, slab_shares
 from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array

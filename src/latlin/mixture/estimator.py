@@ -10,24 +10,21 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.answers import remember_columns, rowwise
 from latlin.distributed.blocks import with_dense_rows
-from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
-from latlin.distributed.opening import is_blocked, open_blocks
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
+from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns, rowwise
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
-from latlin.mixture.draws import ParameterDraws
 from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.monte_carlo.importance import importance_bound
-from latlin.mixture.priors import summarise
+from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
-from latlin.mixture.seeding import SAMPLE, Sample, make_sample, seed_labels
-from latlin.mixture.stream import STREAM_STEP, absorb, begin, belief_of
+from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
 from latlin.mixture.sweep import CompleteRows, make_rows, slices, widen
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import whole
@@ -57,7 +54,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         α₀ of the Dirichlet, or γ of the sticks.
     mean_prior : array of shape (n_features,), default the median
     mean_precision : float
-        β₀, how many rows the prior mean is worth (not for "fixed").
+        β₀, as how many rows the prior mean counts (not for "fixed").
     mean_covariance : scalar, vector or matrix, default the spread of the data
         C₀ of "fixed".
     fixed_covariance : scalar, vector or matrix
@@ -258,7 +255,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         return self._store_fit(climb.mixture, fit, climb)
 
     def _fit_from(
-        self, climb: Climb[Any], state: Any, recorder: Recorder, sample: Sample, files: CheckpointFiles
+        self, climb: Climb[Any], state: Any, recorder: Recorder, sample: SampledRows, files: CheckpointFiles
     ) -> tuple[MixtureFit, Climb[Any], float]:
         """The fit from one start, the climb with the priors it ended with, and the factor of the prior covariance."""
         learnt, factor = settings.learns_scale(self), 1.0

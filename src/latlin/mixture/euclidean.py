@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.mixture.batched import inverse
-from latlin.mixture.batched import root as root_of
 from latlin.mixture.fixed import FixedParams, KnownCovariance
 from latlin.mixture.model import Belief
+from latlin.mixture.moments import inverse
+from latlin.mixture.moments import root as root_of
 from latlin.numerics.linalg import Array
 
 
@@ -117,7 +117,7 @@ class Coordinates:
         )
 
     def base_steps(self, total: float) -> Array:
-        """One base step a block: K/N for log α and the means, ½ for the factors (their curvature is 2)."""
+        """One base step per block: K/N for log α and the means, ½ for the factors (their curvature is 2)."""
         share = self.components / total
         sizes = [self.components, self.components * self.dim]
         factors = self.components * self.dim * (self.dim + 1) // 2

@@ -14,14 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from latlin.distributed.checkpoints import CheckpointFiles
-from latlin.mixture.batched import inverse
-from latlin.mixture.batched import root as root_of
 from latlin.mixture.climbs import Climb, NaturalClimb, NaturalState, State
 from latlin.mixture.kernels import full_joint
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.moments import ComponentMoments
+from latlin.mixture.moments import ComponentMoments, inverse
+from latlin.mixture.moments import root as root_of
 from latlin.mixture.moves import try_moves
-from latlin.mixture.seeding import Sample, seed_labels
+from latlin.mixture.priors import SampledRows, seed_labels
 from latlin.mixture.sweep import slices, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
@@ -132,7 +131,7 @@ class Recorder:
         return MixtureTrace(bound, error, seconds, self.updates * np.arange(1, len(bound) + 1))
 
 
-class Start(NamedTuple, Generic[State]):
+class MixtureStart(NamedTuple, Generic[State]):
     """Where a fit may begin, where a short run led from there, and its own random numbers."""
 
     begin: State
@@ -140,12 +139,12 @@ class Start(NamedTuple, Generic[State]):
     rng: np.random.Generator
 
 
-def record_starts(climb: Climb[State], sample: Sample, components: int, n_init: int) -> list[Start[State]]:
+def record_starts(climb: Climb[State], sample: SampledRows, components: int, n_init: int) -> list[MixtureStart[State]]:
     """Of `n_init` k-means++ starts, each after a short run of the same algorithm, those better than all before.
 
     A fit from each of them never ends lower with more starts: the records of a few are the first of many.
     """
-    records: list[Start[State]] = []
+    records: list[MixtureStart[State]] = []
     for rng in climb.rng.spawn(n_init):
         labels = seed_labels(sample, components, climb.rng)
         begin = climb.start(sample.moments(climb.mixture, labels, components))
@@ -154,7 +153,7 @@ def record_starts(climb: Climb[State], sample: Sample, components: int, n_init: 
             for _ in range(SHORT_RUN):
                 state, _ = climb.step(state)
         if not records or state.bound > records[-1].tried.bound:
-            records.append(Start(begin, state, rng))
+            records.append(MixtureStart(begin, state, rng))
     return records
 
 
@@ -187,7 +186,7 @@ def fit_mixture(
     rules: Rules,
     recorder: Recorder,
     *,
-    sample: Sample,
+    sample: SampledRows,
     moves: int,
     label: str,
     verbose: bool,

@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from latlin.densities.conjugate import gaussian_kl
-from latlin.mixture.batched import inverse
-from latlin.mixture.batched import root as root_of
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
-from latlin.mixture.moments import ComponentMoments, from_reference
-from latlin.mixture.surgery import Separate
-from latlin.mixture.sweep import CompleteRows, mapped, widen
+from latlin.mixture.moments import ComponentMoments, from_reference, inverse
+from latlin.mixture.moments import root as root_of
+from latlin.mixture.sweep import CompleteRows, Separate, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable

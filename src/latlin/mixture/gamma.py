@@ -17,8 +17,7 @@ from scipy.special import gammaln
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
 from latlin.mixture.moments import ComponentMoments, from_reference
-from latlin.mixture.surgery import Separate
-from latlin.mixture.sweep import CompleteRows, widen
+from latlin.mixture.sweep import CompleteRows, Separate, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -39,7 +38,7 @@ class _GammaPrior:
     prior_mean: Array  # (D,)
     prior_strength: float
     prior_dof: float
-    prior_scale: Array  # (D,) or ()
+    prior_scale: Array | float  # (D,), or one number
 
     @property
     def dim(self) -> int:
@@ -156,7 +155,7 @@ class DiagonalPrecision(_GammaPrior):
 
     def restrict(self, params: GammaParams, kept: Array) -> tuple[DiagonalPrecision, GammaParams]:
         """The same components of some of the features."""
-        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=self.prior_scale[kept])
+        prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=np.asarray(self.prior_scale)[kept])
         smaller = GammaParams(params.mean[:, kept], params.strength, params.dof, params.scale[:, kept])
         return prior, smaller
 

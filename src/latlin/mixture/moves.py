@@ -1,7 +1,7 @@
 """Split and merge moves: ways out of a local optimum of the bound.
 
 A move joins the moments of two components, or parts those of one into an empty place. What it promises is known before
-any pass over the data (`latlin.mixture.surgery`): moves are tried in the order of their promises, those without hope
+any pass over the data (`latlin.mixture.sweep`): moves are tried in the order of their promises, those without hope
 are not. A trial climbs a few steps with all components, and the move is kept only if the bound is higher.
 """
 
@@ -16,9 +16,8 @@ from scipy.special import softmax
 from latlin.mixture.climbs import Climb, State
 from latlin.mixture.model import Mixture
 from latlin.mixture.moments import ComponentMoments
-from latlin.mixture.seeding import Sample, seed_labels
-from latlin.mixture.surgery import entropy_between, evidence, expected
-from latlin.mixture.sweep import CompleteRows
+from latlin.mixture.priors import SampledRows, seed_labels
+from latlin.mixture.sweep import CompleteRows, entropy_between, evidence, expected
 from latlin.numerics.ascent import Ascent
 from latlin.numerics.linalg import Array
 
@@ -52,7 +51,7 @@ class Climbing(Protocol[State]):
 
 
 def try_moves(
-    climb: Climb[State], sample: Sample, ascent: Ascent[State], failures: int, settle: Climbing[State]
+    climb: Climb[State], sample: SampledRows, ascent: Ascent[State], failures: int, settle: Climbing[State]
 ) -> Ascent[State]:
     """Make moves until so many have failed or none is left to try; returns the best ascent, settled."""
     settled = True
@@ -67,7 +66,7 @@ def try_moves(
             ascent, settled = settle(ascent.state), True
 
 
-def _first_success(climb: Climb[State], sample: Sample, state: State, failures: int) -> tuple[State | None, int]:
+def _first_success(climb: Climb[State], sample: SampledRows, state: State, failures: int) -> tuple[State | None, int]:
     """The state after the first move that helps, and how many more may fail."""
     if failures == 0:
         return None, 0
@@ -93,7 +92,7 @@ def _trial(climb: Climb[State], moments: ComponentMoments, bound: float) -> Stat
     return state if state.bound > goal else None
 
 
-def promising(climb: Climb[State], sample: Sample, state: State) -> list[Move]:
+def promising(climb: Climb[State], sample: SampledRows, state: State) -> list[Move]:
     """Merges and splits of the components of a state in turn, the largest promises first."""
     mixture = climb.mixture
     r = softmax(mixture.log_joint(sample.rows, climb.belief(state)), axis=1)
@@ -102,7 +101,7 @@ def promising(climb: Climb[State], sample: Sample, state: State) -> list[Move]:
     return [move for turn in turns for move in turn if move is not None]
 
 
-def _merges(mixture: Mixture, sample: Sample, moments: ComponentMoments, r: Array) -> list[Move]:
+def _merges(mixture: Mixture, sample: SampledRows, moments: ComponentMoments, r: Array) -> list[Move]:
     """The pairs that share most responsibility, by the cosine."""
     weights = sample.weights * sample.scale
     products = (r * weights[:, None]).T @ r
@@ -130,7 +129,7 @@ def _least(rows: float) -> float:
 
 
 def _splits(
-    mixture: Mixture, sample: Sample, moments: ComponentMoments, r: Array, rng: np.random.Generator
+    mixture: Mixture, sample: SampledRows, moments: ComponentMoments, r: Array, rng: np.random.Generator
 ) -> list[Move]:
     """Every component parted into the first empty place, if there is one."""
     sizes = np.bincount(r.argmax(axis=1), sample.weights, minlength=r.shape[1])
@@ -144,7 +143,7 @@ def _splits(
             continue
         own = own[:: -(-len(own) // HALVING_ROWS)]
         share = sample.weights[own] * r[own, k]
-        part = Sample(sample.rows[own], share, sample.units[own], float(moments.counts[k] / share.sum()))
+        part = SampledRows(sample.rows[own], share, sample.units[own], float(moments.counts[k] / share.sum()))
         halved = [_halved(mixture, part, moments, int(k), int(empty[0]), rng) for _ in range(HALVINGS)]
         best = max(halved, key=lambda move: move.promise)
         if best.promise > _least(min(best.moments.counts[[k, empty[0]]])):
@@ -153,7 +152,7 @@ def _splits(
 
 
 def _halved(
-    mixture: Mixture, part: Sample, moments: ComponentMoments, old: int, new: int, rng: np.random.Generator
+    mixture: Mixture, part: SampledRows, moments: ComponentMoments, old: int, new: int, rng: np.random.Generator
 ) -> Move:
     """One component parted by coordinate ascent on its own rows, what others answer for held."""
     structure, both = mixture.components, np.array([old, new])

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from latlin.diagnostics.inference_data import inference_data
 from latlin.mixture.climbs import ESTIMATES, Options
-from latlin.mixture.model import WEIGHT_PRIORS, Mixture
+from latlin.mixture.model import WEIGHT_PRIORS, Belief, Mixture
+from latlin.mixture.moments import ComponentMoments, combine, scaled
 from latlin.mixture.monte_carlo.gradient_terms import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, FeatureSummary, PriorWords
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
-from latlin.mixture.sweep import slices
+from latlin.mixture.sweep import CompleteRows, slices
 from latlin.numerics.arrays import countable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.reported import Reported
+from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.stored import storable
 
 
 class Defaults(NamedTuple):
@@ -176,3 +182,94 @@ def learns_scale(estimator: Any) -> bool:
     """Whether the scale of the prior covariance is learnt: the default one, by the two exact climbs."""
     given = estimator.covariance_prior is not None or estimator.covariance == "fixed"
     return bool(estimator.algorithm in EXACT and not given)
+
+
+# --- Stochastic natural gradients on a stream: constant memory, one pass.
+#
+# What is remembered are moments *per row*; a block moves them by ρ_t towards its own, and the belief is that of the
+# number of rows the stream stands for. Source: Gutteridge (2021), eqs. 4.13–4.15.
+
+
+@storable
+class Stream(NamedTuple):
+    """Where a stream stands."""
+
+    mixture: Mixture
+    share: ComponentMoments  # moments of one average row
+    seen: float  # total weight of the rows so far
+    t: int
+    bound: float
+
+
+STREAM_STEP = RobbinsMonro(delay=10.0)
+
+
+def belief_of(stream: Stream, size: float | None) -> Belief:
+    """q given the moments of as many rows as the stream stands for."""
+    return stream.mixture.belief(scaled(stream.share, stream.seen if size is None else size))
+
+
+def begin(mixture: Mixture, moments: ComponentMoments) -> Stream:
+    """A stream that has seen nothing but starts from these moments."""
+    return Stream(mixture, scaled(moments, 1.0 / moments.counts.sum()), 0.0, 0, -np.inf)
+
+
+def absorb(stream: Stream, block: CompleteRows, step: StepRule, batch_size: int, size: float | None) -> Stream:
+    """One natural-gradient step per mini-batch of the block."""
+    for part in slices(len(block), batch_size):
+        weights = None if block.weights is None else block.weights[part]
+        stream = _advance(stream, CompleteRows(block.values[part], weights), step, size)
+    return stream
+
+
+def _advance(stream: Stream, batch: CompleteRows, step: StepRule, size: float | None) -> Stream:
+    mixture, own = stream.mixture, batch.total
+    stream = stream._replace(seen=stream.seen + own)
+    whole = stream.seen if size is None else max(size, stream.seen)
+    belief = belief_of(stream, whole)
+    evaluation = mixture.evaluate(batch, belief)
+    # the bound, its sum over rows estimated from this batch: (N/S) Σ ln Σ_k ρ_nk − KL
+    kl = mixture.kl(belief)
+    bound = whole / own * (evaluation.bound + kl) - kl
+    rho = min(step.length(stream.t), 1.0)  # type: ignore[attr-defined]
+    target = scaled(evaluation.moments, 1.0 / own)
+    share = combine(mixture.components, stream.share, 1.0 - rho, target, rho)
+    return stream._replace(share=share, t=stream.t + 1, bound=bound)
+
+
+# --- Draws of the parameters of a mixture from q(π) q(θ).
+
+
+class MixtureDraws(NamedTuple):
+    """Draws of π, μ and Λ⁻¹: the first axis counts them, the others are those of the fitted attributes."""
+
+    weights: Array
+    means: Array
+    covariances: Array
+
+
+class ParameterDraws(Reported):
+    """What a fitted mixture says of its parameters by draws."""
+
+    if TYPE_CHECKING:
+        mixture_: Any
+        posterior_: Any
+        random_state: RandomState
+        n_features_in_: int
+
+    def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> MixtureDraws:
+        """Draws of weights, means and covariances from the posterior, one per entry of the first axis of each."""
+        check_is_fitted(self, "posterior_")
+        rng = generator(self.random_state if random_state is None else random_state)
+        count, belief = whole("n_samples", n_samples, 1), self.posterior_
+        weights = self.mixture_.weights.draw_weights(belief.weights, count, rng)
+        return MixtureDraws(weights, *self.mixture_.components.draw_parameters(belief.components, count, rng))
+
+    def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
+        """Draws as an `arviz.InferenceData` (of ArviZ 1, a `DataTree`); needs ArviZ."""
+        draws = self.sample_posterior(n_samples, random_state)
+        names = getattr(self, "feature_names_in_", None)
+        features = [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+        coords = {"component": range(draws.weights.shape[1]), "feature": features}
+        posterior = {name: values[None] for name, values in draws._asdict().items()}
+        return inference_data({"posterior": posterior}, coords, {"weights": ["component"], "means": list(coords)})

@@ -22,7 +22,7 @@ from scipy import sparse
 from scipy.linalg import eigh_tridiagonal
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.conjugate_gradients import solve_columns
+from latlin.numerics.optimise import solve_columns
 from latlin.numerics.stored import storable_as
 
 #: numbers that the bases of several columns may hold together

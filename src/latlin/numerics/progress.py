@@ -91,7 +91,7 @@ def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError("verbose=True needs tqdm: install latlin[cli]") from error
-    from latlin.numerics.compiling import saying_compiling  # loads the compiler: when first needed
+    from latlin.numerics.threads import saying_compiling  # loads the compiler: when first needed
 
     with tqdm(total=total, desc=label, leave=True) as bar, saying_compiling(bar.write):
         shown = _Bar(bar)

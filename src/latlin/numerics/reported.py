@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 
 class Reported:
     """Mixed into an estimator that `latlin.report` has a page for."""
+
+    #: writes the page of an estimator; set by `latlin`, which stands above all rooms
+    _write: ClassVar[Callable[..., None]]
 
     def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None, **options: Any) -> None:
         """Write the HTML report of the fit to a file; the page needs no network.
@@ -22,5 +25,4 @@ class Reported:
         **options
             `title`, `folds` and the others of `latlin.report.write_report`.
         """
-        # the page is made floors above, and only when it is asked for
-        import_module("latlin.report").write_report(path, self, X, y, **options)
+        type(self)._write(path, self, X, y, **options)

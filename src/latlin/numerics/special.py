@@ -37,6 +37,8 @@ _LOG_2 = math.log(2.0)
 _EXP = _polynomial(np.exp, -0.5 * _LOG_2, 0.5 * _LOG_2, 11)
 # log(1 + e) = 2 artanh t, t = e/(2 + e) ≤ 1/3, as t times a polynomial in t²
 LOG1P = _polynomial(lambda q: 2 * np.arctanh(np.sqrt(q)) / np.sqrt(q), 0.0, 1 / 9, 9)
+# the same for t ≤ (√2 − 1)/(√2 + 1)
+_LOG = _polynomial(lambda q: 2 * np.arctanh(np.sqrt(q)) / np.sqrt(q), 0.0, 0.0295, 6)
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
@@ -56,6 +58,34 @@ def _two_to(typing_context: Any, n: Any) -> Any:
         return builder.bitcast(builder.shl(exponent, ir.Constant(word, 52)), ir.DoubleType())
 
     return types.float64(types.int64), build
+
+
+@intrinsic
+def _halves(typing_context: Any, x: Any) -> Any:
+    """The exponent, as its bits have it, and the mantissa in [1, 2) of a positive double."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        bits = builder.bitcast(arguments[0], word)
+        exponent = builder.lshr(bits, ir.Constant(word, 52))
+        inside = builder.or_(builder.and_(bits, ir.Constant(word, 2**52 - 1)), ir.Constant(word, 1023 << 52))
+        return context.make_tuple(builder, signature.return_type, [exponent, builder.bitcast(inside, ir.DoubleType())])
+
+    return types.Tuple((types.int64, types.float64))(types.float64), build
+
+
+@njit(cache=True, error_model="numpy", fastmath=FUSED)
+def log_positive(x: float) -> float:
+    """log x for a positive x that is neither infinite nor below the least normal number."""
+    exponent, m = _halves(x)  # type: ignore[call-arg, misc]
+    # x = 2^j m with m between √½ and √2, log m = 2 artanh t
+    high = m > 1.4142135623730951
+    m = 0.5 * m if high else m
+    j = np.float64(np.int32(exponent) - 1023 + np.int32(high))
+    c, t = _LOG, (m - 1.0) / (m + 1.0)
+    q = t * t
+    p = c[0] + q * (c[1] + q * (c[2] + q * (c[3] + q * (c[4] + q * (c[5] + q * c[6])))))
+    return j * _LN2_HIGH + (j * _LN2_LOW + t * p)
 
 
 @njit(cache=True, error_model="numpy", fastmath=FUSED)
@@ -120,7 +150,7 @@ def exponentiate(x: Array, size: int, shifted: Array) -> None:
 
 LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 #: numbers from which a compiled loop is worth its start
-LONG = 2**16
+LONG = 2**15
 SQRT_2 = float(np.sqrt(2.0))
 SQRT_2_OVER_PI = float(np.sqrt(2.0 / np.pi))
 
@@ -133,8 +163,6 @@ def log_sigmoid(x: ArrayLike) -> Array:
     """
     x = np.asarray(x, dtype=float)
     if x.size >= LONG and np.all(np.isfinite(x)):
-        from latlin.numerics.special import log_sigmoid_values  # loads the compiler: when first needed
-
         return log_sigmoid_values(np.ascontiguousarray(x).ravel()).reshape(x.shape)
     return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 

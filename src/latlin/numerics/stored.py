@@ -8,6 +8,7 @@ so that what is read back computes the very same numbers.
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
@@ -18,6 +19,18 @@ from numpy.typing import NDArray
 
 #: of arrays in files: numbers, texts; never objects
 KINDS = "biufcSU"
+#: kinds of parts as annotations write them
+ARRAYS = ("Array", "NDArray", "Labels")
+PLAIN: dict[str, Any] = {
+    "None": type(None),
+    "bool": bool,
+    "int": int,
+    "float": int | float,
+    "str": str,
+    "dict": dict,
+    "list": list,
+    "tuple": tuple,
+}
 Class = TypeVar("Class", bound=type)
 #: rooms whose classes a file may name before they were imported
 ROOMS = (
@@ -58,8 +71,8 @@ def name_of(cls: type) -> str:
 def storable(cls: Class) -> Class:
     """Objects of this class are stored by their parts and filled with them again, as they were.
 
-    For NamedTuples, dataclasses, and classes whose attributes are all there is. A dataclass whose parts go to compiled
-    loops has a method `check_stored`, which raises a ValueError where they do not fit together.
+    For NamedTuples, dataclasses, and classes whose attributes are all there is. A class whose parts go to compiled
+    loops or to libraries has a method `check_stored`, which raises a ValueError where they do not fit together.
     """
     return _register(Storing(cls, _parts, lambda parts: _filled(cls, parts)))
 
@@ -209,12 +222,13 @@ def _filled(cls: Any, parts: dict[str, Any]) -> Any:
         parts = {**_new_parts(cls, set(expected) - set(parts)), **parts}
     if expected is not None and set(expected) != set(parts):
         raise ValueError(f"not a stored value: {cls.__name__} has parts {sorted(expected)}, got {sorted(parts)}")
-    _check_arrays(cls, parts)
+    _check_parts(cls, parts)
     if hasattr(cls, "_fields"):
-        return cls(**parts)
-    value = object.__new__(cls)
-    for name, part in parts.items():
-        object.__setattr__(value, name, part)
+        value = cls(**parts)
+    else:
+        value = object.__new__(cls)
+        for name, part in parts.items():
+            object.__setattr__(value, name, part)
     if hasattr(cls, "check_stored"):
         value.check_stored()
     return value
@@ -227,12 +241,41 @@ def _new_parts(cls: Any, missing: set[str]) -> dict[str, Any]:
     return {f.name: f.default for f in fields(cls) if f.name in missing and f.default is not MISSING}
 
 
-def _check_arrays(cls: type, parts: Mapping[str, Any]) -> None:
-    """Parts that the class declares as arrays are arrays of numbers."""
-    for name, kind in getattr(cls, "__annotations__", {}).items():
-        text = str(getattr(kind, "__forward_arg__", kind))  # of a NamedTuple, of a dataclass
-        if name not in parts or not text.startswith(("Array", "NDArray", "Labels")) or "|" in text:
-            continue
-        part = parts[name]
-        if not isinstance(part, np.ndarray) or part.dtype.kind not in "biufc":
-            raise ValueError(f"not a stored value: {name} of {cls.__name__} must be an array of numbers")
+def _check_parts(cls: type, parts: Mapping[str, Any]) -> None:
+    """Parts are of the kinds that the class declares for them, where these are numbers, texts, arrays or classes."""
+    seen: set[str] = set()
+    for base in cls.__mro__:
+        names, own = vars(sys.modules[base.__module__]), vars(base).get("__annotations__", {})
+        for name in (set(own) & set(parts)) - seen:
+            kind = own[name]
+            text = str(getattr(kind, "__forward_arg__", kind))  # of a NamedTuple, of a dataclass
+            if not any(_is_a(parts[name], one.strip(), names) for one in _alternatives(text)):
+                raise ValueError(f"not a stored value: {name} of {cls.__name__} must be of the kind {text}")
+        seen |= set(own)
+
+
+def _alternatives(text: str) -> list[str]:
+    """The kinds that `a | b[c | d]` joins."""
+    pieces, depth = [""], 0
+    for mark in text:
+        depth += (mark == "[") - (mark == "]")
+        if mark == "|" and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += mark
+    return pieces
+
+
+def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:
+    """Whether a value is of a kind that is written so; kinds that cannot be told apart here are taken as they are."""
+    kind, _, inside = text.removesuffix("]").partition("[")
+    if kind in ARRAYS:
+        return isinstance(part, np.ndarray) and part.dtype.kind in "biufc"
+    if kind == "tuple" and inside.endswith(", ..."):
+        return isinstance(part, tuple) and all(_is_a(one, inside.removesuffix(", ..."), names) for one in part)
+    if kind in PLAIN:
+        return isinstance(part, PLAIN[kind]) and (kind == "bool" or not isinstance(part, bool))
+    found = names.get(kind)
+    if found is Any or not isinstance(found, type) or getattr(found, "_is_protocol", False):
+        return True
+    return isinstance(part, found)

@@ -1,7 +1,8 @@
 """HᵀΓH for sparse rows H on a fixed pattern, and h_nᵀZh_n from a Z on that pattern: pair of non-zeros by pair.
 
 Which entry a pair adds to is looked up once and kept, so that every new Γ costs one pass over the pairs. Rows with
-non-zeros in the same columns, such as the members of a group, share what was looked up.
+non-zeros in the same columns, such as the members of a group, share what was looked up. Columns that every row has,
+such as an intercept and covariates, need no look-up: their part is XᵀΓX.
 """
 
 from __future__ import annotations
@@ -9,36 +10,113 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.elimination import entry_of
-from latlin.numerics.sparse_cholesky import Analysis
 from latlin.numerics.threads import run_together, share_out, threads_for
 
 Index = NDArray[np.int64]
 #: nanoseconds per pair of non-zeros
 PAIR = 2.0
+#: rows from which on columns that all of them have are kept apart
+FEWEST = 32
 #: rows after which it is clear whether rows are alike
 TRIED = 20_000
 
 
+class ThinRows(NamedTuple):
+    """Rows taken apart: the columns that all of them have, and the few other non-zeros of each.
+
+    Attributes
+    ----------
+    full : ndarray of int
+        The columns without a zero, p of them.
+    X : ndarray of shape (n, p)
+        Their numbers.
+    indptr, columns, data : ndarray
+        Of the other non-zeros, row by row.
+    """
+
+    full: Index
+    X: Array
+    indptr: Index
+    columns: NDArray[np.integer]
+    data: Array
+
+    @classmethod
+    def of(cls, rows: sparse.csr_array) -> ThinRows:
+        n, indptr = rows.shape[0], rows.indptr.astype(np.int64)
+        counts = np.bincount(rows.indices, minlength=rows.shape[1]) if rows.nnz else np.zeros(rows.shape[1], int)
+        everywhere = (counts == n) & (n >= FEWEST)
+        full, mask = np.flatnonzero(everywhere), everywhere[rows.indices]
+        # a column may have as many numbers as there are rows and still be missing in some
+        within = np.concatenate([[0], np.cumsum(mask)])[indptr]
+        if len(full) and np.all(np.diff(within) == len(full)):
+            found = rows.indices[mask].reshape(n, -1)
+            if np.all(found == found[0]):
+                X = rows.data[mask].reshape(n, -1)
+                thin = indptr - within
+                return cls(found[0].astype(np.int64), X, thin, rows.indices[~mask], rows.data[~mask])
+        return cls(np.zeros(0, np.int64), np.zeros((n, 0)), indptr, rows.indices, rows.data)
+
+
+class Places(NamedTuple):
+    """Which entry every pair of non-zeros adds to.
+
+    Attributes
+    ----------
+    pairs, begin : ndarray
+        Those of pairs of thin columns, and where the pairs of each row begin.
+    border : ndarray of shape (dim, p)
+        Those of a thin column and a full one.
+    corner : ndarray of shape (p, p)
+        Those of two full ones.
+    """
+
+    pairs: NDArray[np.uint32]
+    begin: Index
+    border: NDArray[np.uint32]
+    corner: NDArray[np.uint32]
+
+
+class EntryPattern(Protocol):
+    """Where a symmetric matrix may be non-zero, as an `Analysis` says it: its lower triangle in some order."""
+
+    @property
+    def label(self) -> Index:
+        """The place of every coordinate in the order."""
+        ...
+
+    @property
+    def indptr(self) -> Index:
+        """Where the columns of the lower triangle begin."""
+        ...
+
+    @property
+    def indices(self) -> Index:
+        """The rows of its entries, rising in each column."""
+        ...
+
+
 @dataclass(frozen=True)
 class WeightedGram:
-    """Sums over the rows of H on the entries of an `Analysis` whose pattern has that of HᵀH.
+    """Sums over the rows of H on the entries of a pattern that has that of HᵀH.
 
     Parameters
     ----------
-    analysis : Analysis
+    analysis : Analysis, or another EntryPattern
     rows : csr_array of shape (n, dim)
         H.
     """
 
-    analysis: Analysis
+    analysis: Any
     rows: sparse.csr_array
 
     @cached_property
@@ -47,29 +125,35 @@ class WeightedGram:
         return sparse.csr_array(self.rows.T)
 
     @cached_property
-    def _indptr(self) -> Index:
-        return self.rows.indptr.astype(np.int64)
+    def _thin(self) -> ThinRows:
+        """The rows taken apart; those of the last rows stay with the analysis too."""
+        kept = vars(self.analysis).get("_last_thin")
+        if kept is None or kept[0] is not self.rows.data or kept[1] is not self.rows.indices:
+            kept = vars(self.analysis)["_last_thin"] = (self.rows.data, self.rows.indices, ThinRows.of(self.rows))
+        return kept[2]
 
     @cached_property
-    def _pairs(self) -> tuple[NDArray[np.int32], Index]:
-        """The entry of every pair of non-zeros of a row, and where the pairs of each row begin.
-
-        They stay with the analysis, where rows of the same pattern find them.
-        """
-        a = self.analysis
+    def _places(self) -> Places:
+        """The entries of the pairs; they stay with the analysis, where rows of the same pattern find them."""
+        a, thin = self.analysis, self._thin
         if self.looked_up:
             return vars(a)["_pairs_of_rows"][2]
-        first = alike_rows(self.rows)
+        first = _alike_rows(thin.indptr, thin.columns)
         begin = np.empty(len(first), np.int64)
-        pairs = entries_of_pairs(self._indptr, self.rows.indices, a.label, a.indptr, a.indices, first, begin)
-        vars(a)["_pairs_of_rows"] = (self._indptr, self.rows.indices, (pairs, begin))
-        return pairs, begin
+        pattern = (a.label, a.indptr, a.indices)
+        pairs = entries_of_pairs(thin.indptr, thin.columns, *pattern, first, begin)
+        seen = np.bincount(thin.columns, minlength=self.rows.shape[1]) > 0
+        border = entries_with(np.flatnonzero(seen), thin.full, *pattern, self.rows.shape[1])
+        corner = entries_with(thin.full, thin.full, *pattern, self.rows.shape[1])[thin.full]
+        places = Places(pairs, begin, border, corner)
+        vars(a)["_pairs_of_rows"] = (self.rows.indptr, self.rows.indices, places)
+        return places
 
     @cached_property
     def _count(self) -> int:
-        """Pairs of all rows."""
-        counts = np.diff(self._indptr)
-        return int(np.sum(counts * (counts + 1) // 2))
+        """Pairs of all rows that are looked up."""
+        counts = np.diff(self._thin.indptr)
+        return int(np.sum(counts * (counts + 1) // 2 + counts * len(self._thin.full)))
 
     @property
     def looked_up(self) -> bool:
@@ -93,19 +177,26 @@ class WeightedGram:
         return known[1]
 
     def _total(self, weights: Array) -> Array:
-        entries, count = len(self.analysis.indices), self.rows.shape[0]
+        entries, count, thin = len(self.analysis.indices), self.rows.shape[0], self._thin
         # each thread has a sum of its own
         threads = max(1, min(threads_for(count * self._row_time), self._count // (4 * entries + 1)))
         edges = [count * part // threads for part in range(threads + 1)]
         totals = np.zeros((threads, entries))
-        arrays = (self._indptr, self.rows.data, *self._pairs, weights)
+        arrays = (thin.indptr, thin.columns, thin.data, thin.X, *self._places[:3], weights)
         run_together(add_pairs, [(*edge, *arrays, totals[i]) for i, edge in enumerate(pairwise(edges))])
-        return totals[0] if threads == 1 else totals.sum(axis=0)
+        total = totals[0] if threads == 1 else totals.sum(axis=0)
+        if len(thin.full):
+            i, j = np.tril_indices(len(thin.full))
+            # XᵀΓX
+            total[self._places.corner[i, j]] += blas.dgemm(1.0, thin.X.T * weights, thin.X.T, trans_b=True)[i, j]
+        return total
 
     def squares(self, values: Array) -> Array:
         """h_nᵀZh_n of every row."""
-        found = np.empty(self.rows.shape[0])
-        share_out(pair_squares, len(found), self._row_time, self._indptr, self.rows.data, *self._pairs, values, found)
+        found, thin, places = np.empty(self.rows.shape[0]), self._thin, self._places
+        corner = values[places.corner]
+        arrays = (thin.indptr, thin.columns, thin.data, thin.X, *places[:3], values, corner, found)
+        share_out(pair_squares, len(found), self._row_time, *arrays)
         return found
 
 
@@ -152,7 +243,7 @@ def _same_columns(one: int, other: int, indptr: NDArray[np.integer], columns: ND
 def entries_of_pairs(
     indptr: Index, columns: NDArray[np.integer], label: Index, entry_indptr: Index, entry_indices: Index, first: Index,
     begin: Index,
-) -> NDArray[np.int32]:  # fmt: skip
+) -> NDArray[np.uint32]:  # fmt: skip
     """For every pair of non-zeros (later, earlier or same) of the rows of H, the entry of HᵀH that it adds to.
 
     `first` says which rows stand for others; where the pairs of every row begin is put into `begin`.
@@ -163,7 +254,7 @@ def entries_of_pairs(
         if first[n] == n:
             k = indptr[n + 1] - indptr[n]
             count += k * (k + 1) // 2
-    pairs = np.empty(count, np.int32)
+    pairs = np.empty(count, np.uint32)
     at = 0
     for n in range(len(indptr) - 1):
         if first[n] < n:
@@ -171,10 +262,22 @@ def entries_of_pairs(
         for a in range(indptr[n], indptr[n + 1]):
             for b in range(indptr[n], a + 1):
                 one, other = label[columns[a]], label[columns[b]]
-                i, j = max(one, other), min(one, other)
-                pairs[at] = entry_of(entry_indptr, entry_indices, i, j)
+                pairs[at] = entry_of(entry_indptr, entry_indices, max(one, other), min(one, other))
                 at += 1
     return pairs
+
+
+@njit(cache=True)
+def entries_with(
+    columns: Index, full: Index, label: Index, entry_indptr: Index, entry_indices: Index, dim: int
+) -> NDArray[np.uint32]:
+    """The entries of some columns with each of the full ones."""
+    found = np.zeros((dim, len(full)), np.uint32)
+    for c in columns:
+        for j in range(len(full)):
+            one, other = label[c], label[full[j]]
+            found[c, j] = entry_of(entry_indptr, entry_indices, max(one, other), min(one, other))
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -182,17 +285,25 @@ def add_pairs(
     first: int,
     last: int,
     indptr: Index,
+    columns: NDArray[np.integer],
     data: Array,
-    pairs: NDArray[np.int32],
+    X: Array,
+    pairs: NDArray[np.uint32],
     begin: Index,
+    border: NDArray[np.uint32],
     weights: Array,
     total: Array,
 ) -> None:
-    """total ← total + Σ_n weights_n h_n h_nᵀ over the rows first … last − 1, on the entries of its lower triangle."""
+    """total ← total + Σ_n weights_n h_n h_nᵀ over the rows first … last − 1, on the entries of its lower triangle.
+
+    Pairs of two full columns are left out.
+    """
     for n in range(first, last):
         at = begin[n]
         for a in range(indptr[n], indptr[n + 1]):
-            scaled = weights[n] * data[a]
+            scaled, c = weights[n] * data[a], columns[a]
+            for j in range(X.shape[1]):
+                total[border[c, j]] += scaled * X[n, j]
             for b in range(indptr[n], a + 1):
                 total[pairs[at]] += scaled * data[b]
                 at += 1
@@ -203,17 +314,29 @@ def pair_squares(
     first: int,
     last: int,
     indptr: Index,
+    columns: NDArray[np.integer],
     data: Array,
-    pairs: NDArray[np.int32],
+    X: Array,
+    pairs: NDArray[np.uint32],
     begin: Index,
+    border: NDArray[np.uint32],
     values: Array,
+    corner: Array,
     found: Array,
 ) -> None:
-    """h_nᵀZh_n of the rows first … last − 1, for a symmetric Z given on the entries."""
+    """h_nᵀZh_n of the rows first … last − 1, Z symmetric, given on the entries; `corner` is that of full columns."""
+    p = X.shape[1]
     for n in range(first, last):
         total, at = 0.0, begin[n]
-        for a in range(indptr[n], indptr[n + 1]):
+        for j in range(p):
             inner = 0.0
+            for k in range(j):
+                inner += corner[j, k] * X[n, k]
+            total += X[n, j] * (2.0 * inner + corner[j, j] * X[n, j])
+        for a in range(indptr[n], indptr[n + 1]):
+            inner, c = 0.0, columns[a]
+            for j in range(p):
+                inner += X[n, j] * values[border[c, j]]
             for b in range(indptr[n], a):
                 inner += data[b] * values[pairs[at]]
                 at += 1

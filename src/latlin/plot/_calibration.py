@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from latlin.diagnostics.calibration import Calibration
-from latlin.diagnostics.reliability import reliability_curve
+from latlin.diagnostics.calibration import Calibration, reliability_curve
 from latlin.numerics.options import float_array, whole
 from latlin.plot._axes import BLUE, GREY, Axes, checked, given_or_new
 

@@ -1,4 +1,4 @@
-"""Floor 1: scalar functions of projections, one family a file.
+"""Floor 1: scalar functions of projections, one family per file.
 
 Each potential is a block of sites φ_n(x_n) and answers for its log density, the expected log under a Gaussian,
 the moments of its product with a Gaussian, its derivatives, a quadratic lower bound, and the distribution of

@@ -6,14 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.inversion import invert, invert_whole
+from latlin.numerics.calculus import invert, invert_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.gaussian import Gaussian
-from latlin.potentials.predictive import ClassPredictive, CountPredictive, Predictive, _probabilities
+from latlin.potentials.predictive import (
+    ClassPredictive,
+    CountPredictive,
+    Predictive,
+    _probabilities,
+    quantile_of_counts,
+)
 
 
 class AveragedPredictive(Predictive):
@@ -65,7 +71,13 @@ class AveragedPredictive(Predictive):
             return np.asarray(np.sum(self._weights_of(below) * below, axis=0))
         return self._average(lambda part: part.cdf(y))
 
+    def _cdf_at(self, site: NDArray[np.int64], y: Array) -> Array:
+        return self._average(lambda part: part.cdf_at(site, y))
+
     def quantile(self, q: ArrayLike) -> Array:
+        parts = [part for part in self._parts if isinstance(part, CountPredictive)]
+        if len(parts) == len(self._parts):
+            return quantile_of_counts(q, self._shape, self.mean, self.variance, parts[0]._most, self._cdf_at)
         # the quantile of an average lies between those of its parts
         if (normals := self._normals()) is not None:
             z = ndtri(_probabilities(q))
@@ -73,7 +85,7 @@ class AveragedPredictive(Predictive):
         else:
             ends = np.stack([part.quantile(q) for _, part in self._pairs()])
         low, high = ends.min(axis=0), ends.max(axis=0)
-        if isinstance(self._parts[0], CountPredictive | ClassPredictive):
+        if isinstance(self._parts[0], ClassPredictive):
             return invert_whole(self.cdf, q, low, high)
         return invert(self.cdf, lambda y: np.exp(self.log_density(y)), q, low, high)
 

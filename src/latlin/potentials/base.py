@@ -17,12 +17,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.numerics import differences, quadrature
+from latlin.numerics import calculus, quadrature
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
@@ -35,6 +35,7 @@ from latlin.potentials.ranges import Range
 #: where a block keeps what it has made of its parameters
 MADE = "_made"
 SITES_PER_BLOCK = 256
+T = TypeVar("T")
 
 
 class Potential(ABC):
@@ -56,6 +57,8 @@ class Potential(ABC):
     location_scale: ClassVar[bool] = False
     #: ψ is concave
     log_concave: bool = False
+    #: ψ(x) = t x − A(x) + c with t of the observation and A that of all observations: x is the natural parameter
+    natural: bool = False
     #: ψ(x) − b x is convex and decreasing in (x − loc)² for some b, so that quadratic lower bounds exist
     super_gaussian: bool = False
     #: ψ has two continuous derivatives
@@ -76,7 +79,7 @@ class Potential(ABC):
     def derivatives(self, x: ArrayLike) -> Derivatives:
         """ψ′, ψ″ and ψ‴ at x of shape (..., sites); by central differences unless the family knows them."""
         x = np.asarray(x, dtype=float)
-        return Derivatives(*differences.three_derivatives(self.log_density, x, self.regions()[0][1]))
+        return Derivatives(*calculus.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
         """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one overrides it."""
@@ -165,6 +168,10 @@ class Potential(ABC):
         _, d_mean, d_var = self._expected_log(m, v)
         block: Any = self
         return np.asarray(-(1.0 + (m - block.loc) * d_mean + 2.0 * v * d_var) / block.scale)
+
+    def _sharpness(self) -> Array:
+        """Of counts: the square of how steeply P(new count ≤ the stored one | x) falls with x, at most."""
+        return np.asarray(self.observed + 1.0)
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         """One observation for each x of shape (..., sites): x plus noise unless the family says otherwise."""
@@ -329,6 +336,13 @@ class Potential(ABC):
         """What the block holds, without what it has made of that: copies, `select` among them, make it anew."""
         return {name: value for name, value in vars(self).items() if name != MADE}
 
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` makes of the parameters, which never change: made once and kept."""
+        kept: dict[str, T] = vars(self).setdefault(MADE, {})
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: make a new one instead of setting {name}")
 
@@ -349,7 +363,7 @@ class Potential(ABC):
         t, slope = span.to_free(value), span.slope(value)
 
         def along(direction: Array | float) -> Array:
-            return differences.central_slope(lambda h: f(self.replace(**{name: span.from_free(t + h * direction)})))
+            return calculus.central_slope(lambda h: f(self.replace(**{name: span.from_free(t + h * direction)})))
 
         if slope.ndim == value.ndim:
             return along(1.0) / slope
@@ -368,12 +382,15 @@ class Potential(ABC):
         """Check the arguments, spread them to one shape (..., sites), flatten them and the sites alike."""
         arrays = {name: np.asarray(value, dtype=float) for name, value in arguments.items()}
         for name, array in arrays.items():
-            if not np.all(np.isfinite(array)):
+            # where a sum of squares is finite, so are its parts
+            if not np.isfinite(np.vdot(array, array)) and not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}")
-            if name != "mean" and np.any(array < 0):
+            if name != "mean" and array.size and array.min() < 0:
                 raise ValueError(f"{name} must not be negative, got {array.min():g}")
         size = self.size
         sites = () if size is None else (size,)
+        if all(array.shape == sites for array in arrays.values()) and sites:
+            return self, [np.ascontiguousarray(array) for array in arrays.values()], sites
         try:
             shape = np.broadcast_shapes(*(array.shape for array in arrays.values()), sites)
         except ValueError as error:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, digamma, expit
+from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.special import log_sigmoid, stirling_rest
@@ -22,6 +22,9 @@ from latlin.potentials.mean_link import (
 )
 from latlin.potentials.predictive import UNIT, ContinuousPredictive, Predictive
 from latlin.potentials.ranges import Positive
+
+#: precisions up to which log Γ of the shapes keeps its digits
+MODERATE = 1e3
 
 
 class Beta(Potential):
@@ -77,6 +80,8 @@ class Beta(Potential):
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         x = np.asarray(x, dtype=float)
+        if x.ndim == 1 and self._is_moderate:
+            return Derivatives(*self._points(x)[1:4])
         s, one = self.precision, np.ones(())
         left, right = (gamma_slopes(one, s * expit(side * x)) for side in (1, -1))
         slopes = (
@@ -91,8 +96,27 @@ class Beta(Potential):
 
         if x.ndim != 1:
             return super()._expansion(x)
+        if self._is_moderate:
+            value, first, second = self._points(x)[:3]
+            return value + self._once("moderate constant", self._moderate_constant), first, second
         value, first, second = beta_points(x, *self._sites())
         return value + self._constant(), first, second
+
+    @property
+    def _is_moderate(self) -> bool:
+        """No precision is so large that log Γ of the shapes loses digits."""
+        return self._once("moderate", lambda: bool(np.all(self.precision <= MODERATE)))
+
+    def _points(self, x: Array) -> Array:
+        """ψ but for its constant, ψ′, ψ″ and ψ‴, and ∂ψ/∂s but for its constant with two slopes in x."""
+        from latlin.potentials.kernels.beta_sites import beta_points  # loads the compiler: when first needed
+
+        return beta_points(x, self.precision, self._once("odds", self._log_odds))
+
+    def _moderate_constant(self) -> Array:
+        """log Γ(s) + 2 log s + s log(1 − y) − log y(1 − y)."""
+        s, rest = self.precision, np.log1p(-self.y)
+        return np.asarray(gammaln(s) + 2.0 * np.log(s) + (s - 1.0) * rest - np.log(self.y))
 
     def _sites(self) -> tuple[Array, Array, Array, Array]:
         """The parameters that the compiled loop takes."""
@@ -103,6 +127,9 @@ class Beta(Potential):
 
     def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array]:
         """g = ∂ψ/∂s = F(s) + 2/s − μF(1 + a) − (1 − μ)F(1 + b) + μ log y + (1 − μ) log(1 − y) and its slopes in x."""
+        if x.ndim == 1 and self._is_moderate:
+            value, first, second = self._points(x)[4:]
+            return value + self._size_constant(), first, second
         s, p, q = self.precision, expit(x), expit(-x)
         (f, f1, f2), (h, h1, h2) = (gamma_slopes(np.ones(()), s * share) for share in (p, q))
         value = digamma(s) + 2.0 / s + p * (np.log(self.y) - f) + q * (np.log1p(-self.y) - h)
@@ -112,7 +139,26 @@ class Beta(Potential):
         w = p * q
         return value, one * w, two * w**2 + one * w * (q - p)
 
+    def _size_constant(self) -> Array:
+        """The derivative of `_moderate_constant` in s."""
+        return np.asarray(digamma(self.precision) + 2.0 / self.precision + np.log1p(-self.y))
+
+    def _expected_moderate(self, m: Array, v: Array) -> Array | None:
+        """⟨ψ⟩ with its slopes in m, v and s; None where a precision or the sd of a site is large."""
+        from latlin.potentials.kernels.beta_sites import expected_beta  # loads the compiler: when first needed
+
+        if not self._is_moderate:
+            return None
+        found = expected_beta(m, v, self.precision, self._once("odds", self._log_odds))
+        if np.any(np.isnan(found[0])):
+            return None
+        found[0] += self._once("moderate constant", self._moderate_constant)
+        found[3] += self._size_constant()
+        return found
+
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
+        if (known := self._expected_moderate(m, v)) is not None:
+            return known[3]
         found = expected_size_slope(m, v, BETA, *self._sites())
         # d/ds (½ log s + R(s)) = F(s) − log s + 1/s
         s = self.precision
@@ -122,6 +168,8 @@ class Beta(Potential):
         return ((np.zeros(()), np.ones(())), (self._log_odds(), 1 / np.sqrt(1 + self.precision)))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
+        if (known := self._expected_moderate(m, v)) is not None:
+            return ExpectedLog(*known[:3])
         return expected_log(self, m, v, self._constant(), BETA, *self._sites())
 
     def _predictive(self, m: Array, v: Array, shape: tuple[int, ...]) -> Predictive:

@@ -129,9 +129,7 @@ class BetaBinomial(Potential):
 
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ successes | x), summed count by count."""
-        most = int(np.max(self.successes))
-        total = np.zeros(np.broadcast_shapes(x.shape, self.successes.shape))
-        for k in range(most + 1):
-            mass = np.exp(self.observe(np.minimum(k, self.trials)).log_density(x))
-            total += np.where(k <= self.successes, mass, 0.0)
-        return np.where(self.successes >= self.trials, 1.0, np.minimum(total, 1.0))
+        from latlin.potentials.kernels.count_sums import beta_binomial_cdf  # loads the compiler: when first needed
+
+        s = self.precision
+        return beta_binomial_cdf(self.successes, self.trials, s * expit(x), s * expit(-x))

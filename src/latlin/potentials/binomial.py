@@ -57,13 +57,16 @@ class Binomial(Potential):
     def __init__(self, successes: ArrayLike, trials: ArrayLike, link: str = "logit") -> None:
         one_of("link", link, LINKS)
         y, n = check_trials(successes, trials)
-        self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit")
+        self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit", natural=link == "logit")
 
     def _log_choices(self) -> Array:
         return log_choices(self.successes, self.trials)
 
     def _form(self) -> Sigmoids | Walled:
         """ψ in a shape whose expectations are known; the probit link has none."""
+        return self._once("form", self._known_form)
+
+    def _known_form(self) -> Sigmoids | Walled:
         failures, zero, one = self.trials - self.successes, np.zeros(()), np.ones(())
         if self.link == "logit":
             return Sigmoids(self._log_choices(), self.successes, failures, zero, one)
@@ -86,6 +89,10 @@ class Binomial(Potential):
         k, n = self.successes, self.trials - self.successes
         up, down = log_ndtr_derivatives(x), log_ndtr_derivatives(-x)
         return Derivatives(k * up[0] - n * down[0], k * up[1] + n * down[1], k * up[2] - n * down[2])
+
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        form = None if self.link == "probit" else self._form()
+        return form.expansion(x)[:3] if isinstance(form, Sigmoids) else super()._expansion(x)
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         one = np.ones(())
@@ -133,6 +140,9 @@ class Binomial(Potential):
         # var y = n⟨p(1 − p)⟩ + n² var p
         spread = n * (first - second) + n * n * np.maximum(second - first * first, 0.0)
         return CountPredictive(self, m, v, shape, n * first, spread, n)
+
+    def _sharpness(self) -> Array:
+        return self.successes + 1.0 if self.link == "logit" else self.trials + 1.0
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         return rng.binomial(self.trials.astype(np.int64), self.probability(x)).astype(float)

@@ -26,13 +26,20 @@ def is_extreme(m: Array, v: Array) -> NDArray[np.bool_]:
     return (np.abs(m) > FAR) | (v > LARGE) | ((v > 0) & (v < 1.0 / LARGE))
 
 
+def _is_usual(m: Array, v: Array) -> bool:
+    """Whether a glance shows that no site is extreme: no part is larger than the root of a sum of squares."""
+    return bool(m.size and m @ m <= FAR**2 and v @ v <= LARGE**2 and v.min() >= 1.0 / LARGE)
+
+
 def answer(block: SiteBlock, closed: Any, panels: Any, *arrays: Array) -> Any:
     """The family's own answer; at extreme sites that of a parabola, and panels for what is not a number."""
     own = getattr(type(block), panels.__name__)
-    far = is_extreme(*arrays[:2])
-    if not np.any(far):
+    usual = _is_usual(*arrays[:2])
+    far = np.zeros(arrays[0].size, dtype=bool) if usual else is_extreme(*arrays[:2])
+    if usual or not np.any(far):
         found = own(block, *arrays)
-        if not any(np.isnan(part).any() for part in found):
+        # the least of some numbers is not a number if one of them is not
+        if not any(np.size(part) and np.isnan(np.min(part)) for part in found):
             return found
     out = np.full((3, arrays[0].size), np.nan)
     some = np.flatnonzero(far)

@@ -35,8 +35,7 @@ class Hurdle(AroundCounts):
     def __init__(self, base: Potential, probability: ArrayLike) -> None:
         super().__init__(base, probability)
         # a base whose natural parameter is x stays one of those when it is cut
-        natural = type(base).__name__ == "Poisson" or getattr(base, "link", "") == "logit"
-        object.__setattr__(self, "log_concave", bool(natural or np.all(self.counts == 0)))
+        object.__setattr__(self, "log_concave", bool(base.natural or np.all(self.counts == 0)))
 
     def log_density(self, x: ArrayLike) -> Array:
         x = np.asarray(x, dtype=float)

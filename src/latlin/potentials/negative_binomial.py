@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.options import one_of
-from latlin.numerics.special import by_count
+from latlin.numerics.special import by_count, log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
@@ -26,6 +26,8 @@ from latlin.potentials.sigmoids import Sigmoids
 
 VARIANCES = ("quadratic", "linear")
 SQUARE = ExponentialTerm(np.zeros(()), np.full((), 2.0))
+#: log σ(−t)
+LAST = Sigmoids(np.zeros(()), np.zeros(()), np.ones(()), np.zeros(()), np.ones(()))
 #: sizes from which Stirling's series has converged to rounding
 LARGE = 60.0
 
@@ -79,6 +81,9 @@ class NegativeBinomial(Potential):
         return np.asarray(-np.log(self.dispersion))
 
     def _form(self) -> Sigmoids:
+        return self._once("form", self._sigmoids)
+
+    def _sigmoids(self) -> Sigmoids:
         r = 1.0 / self.dispersion
 
         def constant(y: Array) -> Array:
@@ -105,6 +110,9 @@ class NegativeBinomial(Potential):
         form = self._form() if self.variance == "quadratic" else self._walled()
         return form.derivatives(np.asarray(x, dtype=float))
 
+    def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        return self._form().expansion(x)[:3] if self.variance == "quadratic" else super()._expansion(x)
+
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         one = np.ones(())
         if self.variance == "quadratic":
@@ -130,17 +138,16 @@ class NegativeBinomial(Potential):
         if self.variance == "linear":
             return None
         form = self._form()
-        t = form.place(x)
-        return self._by_dispersion(-np.logaddexp(0.0, t), form.derivatives(x).first)
+        return self._by_dispersion(log_sigmoid(-form.place(x)), form.derivatives(x).first)
 
     def _parameter_slopes(self, name: str, x: Array) -> tuple[Array, Array, Array] | None:
         if self.variance == "linear":
             return None
         form, r = self._form(), 1.0 / self.dispersion
-        t, (first, second, third) = form.place(x), form.derivatives(x)
-        p, q = expit(t), expit(-t)
-        value = self._by_dispersion(-np.logaddexp(0.0, t), first)
-        return value, r * second + r * r * p, r * third + r * r * p * q
+        _, first, second, third = form.expansion(x)
+        # log(1 − p) = log σ(−t), its slope −p and its curvature −p(1 − p)
+        rest = LAST._replace(shift=form.shift).expansion(x)
+        return self._by_dispersion(rest[0], first), r * second - r * r * rest[1], r * third - r * r * rest[2]
 
     def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array | None:
         from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from latlin.numerics.differences import central_slope
+from latlin.numerics.calculus import central_slope
 from latlin.numerics.options import one_of
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
@@ -186,7 +186,15 @@ class _ProbitLink:
     strip, curvature = 2.0, 1.0
 
     def log_mass(self, a: Array, b: Array, width: Array) -> Array:
-        return normal_interval(a, b, width).log_mass.reshape(a.shape)
+        from latlin.potentials.kernels import normal_sites  # loads the compiler: when first needed
+
+        found = normal_sites.log_mass(a, b, width)
+        # short intervals, and those that lie at infinity
+        hard = np.isnan(found) | np.broadcast_to(width < strip.SHORT, a.shape)
+        if np.any(hard):
+            short = np.broadcast_to(width, a.shape)[hard]
+            found[hard] = normal_interval(a[hard], b[hard], short).log_mass
+        return found
 
     def derivatives(self, a: Array, b: Array, width: Array) -> tuple[Array, Array, Array]:
         mass = normal_interval(a, b, width)

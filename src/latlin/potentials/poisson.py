@@ -39,6 +39,7 @@ class Poisson(Potential):
     arrays = ("y",)
     observation = ("y", 0.0)
     log_concave = True
+    natural = True
 
     y: Array
 

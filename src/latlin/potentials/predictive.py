@@ -13,14 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import LARGEST, Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import log_sigmoid
 
+#: counts beyond which whole numbers are no longer all numbers
+LARGEST_COUNT = 2.0**53
 LOG_LARGEST = float(np.log(LARGEST))
+#: reach of the nodes for distribution functions of counts and their distance, in standard deviations, and most of them
+CDF_REACH, CDF_STEP, CDF_NODES = 7.5, 0.5, 100
 #: doublings after which a bracket of a quantile is given up
 MOST_DOUBLINGS = 1000
 #: a potential; the families are built on this file, so it does not name them
@@ -85,7 +89,20 @@ def _between_zero_and_one(t: Array) -> Array:
 
 
 def _count_cdf(block: Block, m: Array, v: Array) -> tuple[Array]:
-    return (quadrature.gaussian_expectation(block._conditional_cdf, m, np.sqrt(v), block.regions()),)
+    """⟨P(new count ≤ y | x)⟩ by equidistant nodes, or by panels where these would be many.
+
+    As a function of x that probability is no steeper than Poisson's, whose slope is e^{(y+1)x − e^x}/y!, analytic in
+    |Im x| < π/2, with a width of 1/√(y + 1) (a binomial one is no steeper than trials allow).
+    """
+    s = np.sqrt(v)
+    # the width of the slope, seen in standard deviations
+    sharp = np.sqrt(1.0 + v * block._sharpness())
+    count = int(np.ceil(CDF_REACH / CDF_STEP * sharp.max(initial=1.0)))
+    if count > CDF_NODES:
+        return (quadrature.gaussian_expectation(block._conditional_cdf, m, s, block.regions()),)
+    z = np.linspace(-CDF_REACH, CDF_REACH, 2 * count + 1)[:, None]
+    w = np.exp(-0.5 * z[:, 0] ** 2)
+    return (w @ np.asarray(block._conditional_cdf(m + s * z)) / w.sum(),)
 
 
 class Support(NamedTuple):
@@ -255,19 +272,57 @@ class CountPredictive(Predictive):
         return np.where(y <= self._most, super().log_density(np.minimum(y, self._most)), -np.inf)
 
     def cdf(self, y: ArrayLike) -> Array:
-        k = np.floor(np.asarray(y, dtype=float))
-        block, m, v, shape = self._at(np.clip(k, 0.0, self._most))
-        (value,) = block._in_blocks(_count_cdf, m, v)
-        return np.where(np.broadcast_to(k, shape) < 0, 0.0, np.clip(value, 0.0, 1.0).reshape(shape))
+        k = np.asarray(y, dtype=float)
+        shape = np.broadcast_shapes(k.shape, self._shape)
+        site = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), shape).ravel()
+        return self.cdf_at(site, np.broadcast_to(k, shape).ravel()).reshape(shape)
+
+    def cdf_at(self, site: NDArray[np.int64], y: Array) -> Array:
+        """P(new observation ≤ y) of some sites, by their numbers."""
+        k = np.floor(y)
+        block = self._potential.select(site).observe(np.clip(k, 0.0, self._most.ravel()[site]))
+        (value,) = block._in_blocks(_count_cdf, self._m[site], self._v[site])
+        return np.where(k < 0, 0.0, np.clip(value, 0.0, 1.0))
 
     def quantile(self, q: ArrayLike) -> Array:
-        q = np.broadcast_to(_probabilities(q), np.broadcast_shapes(np.shape(q), self._shape))
-        # the smallest k with cdf(k) ≥ q is in (low, high]
-        low, high = np.full(q.shape, -1.0), np.ones(q.shape)
-        while np.any(short := self.cdf(high) < q):
-            low, high = np.where(short, high, low), np.where(short, 2 * high, high)
-        while np.any(high - low > 1):
-            middle = np.floor(0.5 * (low + high))
-            below = self.cdf(middle) < q
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return high
+        return quantile_of_counts(q, self._shape, self.mean, self.variance, self._most, self.cdf_at)
+
+
+def quantile_of_counts(
+    q: ArrayLike, shape: tuple[int, ...], mean: Array, variance: Array, most: Array, cdf_at: Callable[..., Array]
+) -> Array:
+    """The smallest k with cdf(k) ≥ q, sought between the ends that the first two moments leave (Cantelli, 1928).
+
+    Parameters
+    ----------
+    q : array_like of shape (..., sites)
+    shape : tuple of int
+        Of mean, variance and most, the largest count: (..., sites).
+    cdf_at : callable
+        (numbers of sites, counts) → P(new count ≤ count).
+    """
+    q = np.broadcast_to(_probabilities(q), np.broadcast_shapes(np.shape(q), shape))
+    site = np.broadcast_to(np.arange(mean.size).reshape(shape), q.shape).ravel()
+    p, centre, top = q.ravel(), mean.ravel()[site], most.ravel()[site]
+    with np.errstate(over="ignore", invalid="ignore"):
+        sd = np.sqrt(variance.ravel()[site])
+        low, high = centre - sd * np.sqrt((1.0 - p) / p), centre + sd * np.sqrt(p / (1.0 - p))
+        guess = centre + sd * ndtri(p)
+    # the quantile is in (low, high]; moments may be too large for numbers, or rounded
+    low = np.clip(np.where(np.isfinite(low), np.ceil(low) - 2.0, -1.0), -1.0, top - 1.0)
+    high = np.clip(np.where(np.isfinite(high) & (high < LARGEST_COUNT), np.floor(high) + 1.0, 1.0), low + 1.0, top)
+    left = np.flatnonzero((high < top) & ~(np.isfinite(centre + sd) & (centre + sd < LARGEST_COUNT)))
+    while left.size:
+        short = cdf_at(site[left], high[left]) < p[left]
+        left = left[short]
+        low[left], high[left] = high[left], np.minimum(2.0 * high[left], top[left])
+    left, first = np.flatnonzero(high - low > 1.0), True
+    while left.size:
+        halves = np.floor(0.5 * (low[left] + high[left]))
+        likely = np.nan_to_num(np.floor(guess[left]), nan=0.0, posinf=0.0, neginf=0.0)
+        inside = (likely > low[left]) & (likely < high[left])
+        k = np.where(inside, likely, halves) if first else halves
+        below = cdf_at(site[left], k) < p[left]
+        low[left], high[left] = np.where(below, k, low[left]), np.where(below, high[left], k)
+        left, first = left[high[left] - low[left] > 1.0], False
+    return high.reshape(q.shape)

@@ -32,6 +32,7 @@ class Sigmoids(NamedTuple):
             return np.clip(self.rate * x + self.shift, -1e305, 1e305)
 
     def log_density(self, x: Array) -> Array:
+        """ψ alone; with its derivatives from the same exponentials, see `expansion`."""
         t = self.place(x)
         # on either side the large part is a line: log σ(−|t|) = log σ(|t|) − |t|
         line = np.where(t < 0, self.up, self.down) * np.abs(t)
@@ -39,11 +40,18 @@ class Sigmoids(NamedTuple):
             return np.asarray(self.constant + (self.up + self.down) * log_sigmoid(np.abs(t)) - line)
 
     def derivatives(self, x: Array) -> Derivatives:
-        t = self.place(x)
-        p, q = expit(t), expit(-t)
-        bend = (self.up + self.down) * p * q
-        first = self.rate * (self.up * q - self.down * p)
-        return Derivatives(first, -(self.rate**2) * bend, self.rate**3 * bend * (p - q))
+        return Derivatives(*self.expansion(x)[1:])
+
+    def expansion(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        """ψ and its three derivatives, from one exponential per site."""
+        from latlin.potentials.kernels.sites import sigmoid_powers  # loads the compiler: when first needed
+
+        shape = np.broadcast_shapes(x.shape, *(np.shape(part) for part in self))
+        parts = [np.ascontiguousarray(np.broadcast_to(part, shape)).ravel() for part in (self.place(x), *self[:3])]
+        value, first, second, third = sigmoid_powers(*parts).reshape(4, *shape)
+        if np.all(self.rate == 1.0):
+            return value, first, second, third
+        return value, self.rate * first, self.rate**2 * second, self.rate**3 * third
 
     def expected_log(self, m: Array, v: Array) -> ExpectedLog:
         from latlin.potentials.kernels.sites import log_sigmoid_expectations  # loads the compiler: when first needed

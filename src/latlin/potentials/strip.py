@@ -7,6 +7,7 @@ a tilted density is not found at once, the panels of `Potential` take over.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -37,6 +38,25 @@ def expected_log(block: Potential, m: Array, v: Array, strip: Array | float) -> 
     rest = np.flatnonzero(tier == len(EXPECTED))
     out[:, rest] = Potential._expected_log(block.select(rest), m[rest], v[rest])
     return ExpectedLog(*out)
+
+
+def expectation(
+    block: Potential, g: Callable[[Potential, Array], Array], m: Array, v: Array, strip: Array | float
+) -> Array:
+    """⟨g(block, x)⟩ of a function that is analytic where ψ is; NaN where sd is too large for these nodes."""
+    ratio = np.sqrt(v) / strip
+    tier = np.sum([ratio > limit for _, limit in EXPECTED], axis=0)
+    out = np.full(m.size, np.nan)
+    for k, (n, _) in enumerate(EXPECTED):
+        some = np.flatnonzero(tier == k)
+        if some.size:
+            z, w = quadrature.trapezoid(n, REACH)
+
+            def averaged(part: Potential, m: Array, v: Array, z: Array = z, w: Array = w) -> tuple[Array]:
+                return (w @ g(part, m + np.sqrt(v) * z[:, None]),)
+
+            (out[some],) = block.select(some)._in_blocks(averaged, m[some], v[some])
+    return out
 
 
 def expected_log_mass(block: Potential, m: Array, v: Array, lower: Array, upper: Array, strip: float) -> ExpectedLog:

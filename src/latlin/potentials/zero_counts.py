@@ -80,6 +80,9 @@ class AroundCounts(Potential):
                 out[:, some] = ask(some)
         return out
 
+    def _sharpness(self) -> Array:
+        return self.base._sharpness()
+
     def _base_moments(self, m: Array, v: Array) -> tuple[Array, Array]:
         """⟨y⟩ and ⟨y²⟩ of the base under N(x|m, v)."""
         described = self.base._predictive(m, v, m.shape)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -47,11 +50,21 @@ class ZeroInflated(AroundCounts):
     centre: Array
     width: Array
 
+    def observe(self, y: ArrayLike) -> Self:
+        if not np.any(self.counts == 0):
+            return super().observe(y)
+        # where zeros bend does not depend on the counts
+        block, base = copy.copy(self), self.base.observe(y)
+        object.__setattr__(block, "base", base)
+        object.__setattr__(block, "log_concave", base.log_concave and bool(np.all(block.counts > 0)))
+        return block
+
     def _bend(self) -> tuple[Array, Array]:
         """Where the base's zero and the other are about as likely, and how far from the line both cancel."""
-        zero = self._zero()
+        # one place for all sites unless their parameters differ
+        zero = self.base.observe(np.zeros(()))
         wanted = np.log(self.probability) - np.log1p(-self.probability)
-        shape = np.broadcast_shapes(self.counts.shape, self.probability.shape)
+        shape = np.broadcast_shapes((zero.size,) if zero.size else (), self.probability.shape)
         target = np.broadcast_to(np.minimum(wanted, -0.5), shape)
         low, high = np.full(shape, -200.0), np.full(shape, 200.0)
         for _ in range(60):
@@ -102,6 +115,35 @@ class ZeroInflated(AroundCounts):
             return strip.expected_log(block, m[some], v[some], np.broadcast_to(CAUTION * block.width, some.shape))
 
         return ExpectedLog(*self._split(m, zero, rest))
+
+    def _parameter_derivative(self, name: str, x: Array) -> Array:
+        """∂ψ/∂probability is (1 − e^b)/φ at a zero, b the base's ψ, else −1/(1 − probability); its own by its share."""
+        value, share = self._logs(x)
+        if name == "probability":
+            own, rest = -np.expm1(self._zero().log_density(x)) * np.exp(-value), -1.0 / (1.0 - self.probability)
+        else:
+            own, rest = share * self._zero().parameter_derivative(name, x), self.base.parameter_derivative(name, x)
+        return np.where(self.counts == 0, own, rest)
+
+    def _expected_parameter_derivative(self, name: str, m: Array, v: Array) -> Array:
+        def rest(some: Array) -> Array:
+            block = self.select(some)
+            if name == "probability":
+                return np.broadcast_to(-1.0 / (1.0 - block.probability), some.shape)
+            return block.base.expected_parameter_derivative(name, m[some], v[some])
+
+        def zero(some: Array) -> Array:
+            block, (m_, v_) = self.select(some), (m[some], v[some])
+            found = strip.expectation(
+                block, lambda part, x: part._parameter_derivative(name, x), m_, v_, CAUTION * block.width
+            )
+            left = np.flatnonzero(np.isnan(found))
+            if left.size:
+                other, at = block.select(left), (m_[left], v_[left])
+                found[left] = other._difference(name, lambda each: each._expected_log(*at).value)
+            return found
+
+        return self._split(m, zero, rest)[0]
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         def rest(some: Array) -> tuple[Array, Array, Array]:

@@ -4,10 +4,11 @@ Each is a density of one number, normalised unless it says otherwise, and answer
 derivative, the same for the logarithm of the number, quantiles and draws.
 """
 
-from latlin.priors.base import Flat, Prior
-from latlin.priors.bounded import Beta, Correlation, Uniform
-from latlin.priors.positive import (
+from latlin.priors.base import (
+    Beta,
+    Correlation,
     Exponential,
+    Flat,
     Gamma,
     HalfCauchy,
     HalfNormal,
@@ -15,6 +16,8 @@ from latlin.priors.positive import (
     InverseGamma,
     LogNormal,
     PenalisedComplexity,
+    Prior,
+    Uniform,
 )
 
 __all__ = [

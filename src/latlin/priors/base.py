@@ -1,4 +1,4 @@
-"""What a prior of one number is."""
+"""What a prior of one number is: those of positive numbers, and those on an interval."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import betaincinv, betaln, gammainccinv, gammaincinv, gammaln, ndtri, stdtrit
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
@@ -123,3 +124,299 @@ class Flat(Prior):
 
     def _quantile(self, p: Array) -> Array:
         raise ValueError("Flat is not normalised, so it has no quantiles and no draws; choose another prior for those")
+
+
+# --- Densities of positive numbers.
+#
+# For standard deviations (Gelman, 2006) half densities, which fall from zero on: one of the size that the scale may
+# have lets it be nothing at all and does not let it run away. The exponential penalises the distance from a simpler
+# model at a constant rate (Simpson, Rue, Riebler, Martins and Sørbye, 2017). The inverse gamma keeps a scale or a
+# length away from zero, and in its square is conjugate to a normal variance.
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class HalfNormal(Prior):
+    """p(x) = 2 N(x | 0, scale²), x > 0.
+
+    Examples
+    --------
+    >>> HalfNormal(2.0).quantile(0.5).round(3)
+    np.float64(1.349)
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("HalfNormal scale", self.scale))
+
+    def _log_density(self, x: Array) -> Array:
+        return 0.5 * np.log(2.0 / np.pi) - np.log(self.scale) - 0.5 * (x / self.scale) ** 2
+
+    def _slope(self, x: Array) -> Array:
+        return -x / self.scale**2
+
+    def _quantile(self, p: Array) -> Array:
+        return self.scale * ndtri(0.5 * (1.0 + p))
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class HalfStudentT(Prior):
+    """p(x) ∝ (1 + x²/(df scale²))^{−(df + 1)/2}, x > 0: like `HalfNormal` with a heavier tail."""
+
+    df: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "df", positive("HalfStudentT df", self.df))
+        object.__setattr__(self, "scale", positive("HalfStudentT scale", self.scale))
+
+    def _log_density(self, x: Array) -> Array:
+        constant = gammaln(0.5 * (self.df + 1.0)) - gammaln(0.5 * self.df) - 0.5 * np.log(0.25 * np.pi * self.df)
+        return constant - np.log(self.scale) - 0.5 * (self.df + 1.0) * np.log1p((x / self.scale) ** 2 / self.df)
+
+    def _slope(self, x: Array) -> Array:
+        z = x / self.scale
+        return -(self.df + 1.0) * z / (self.df + z**2) / self.scale
+
+    def _quantile(self, p: Array) -> Array:
+        return self.scale * stdtrit(self.df, 0.5 * (1.0 + p))
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class HalfCauchy(Prior):
+    """p(x) = 2 / (π scale (1 + x²/scale²)), x > 0; it has no mean."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("HalfCauchy scale", self.scale))
+
+    def _log_density(self, x: Array) -> Array:
+        return np.log(2.0 / np.pi) - np.log(self.scale) - np.log1p((x / self.scale) ** 2)
+
+    def _slope(self, x: Array) -> Array:
+        z = x / self.scale
+        return -2.0 * z / (1.0 + z**2) / self.scale
+
+    def _quantile(self, p: Array) -> Array:
+        return self.scale * np.tan(0.5 * np.pi * p)
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class Exponential(Prior):
+    """p(x) = exp(−x/scale)/scale, x > 0; its mean is `scale`."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("Exponential scale", self.scale))
+
+    def _log_density(self, x: Array) -> Array:
+        return -np.log(self.scale) - x / self.scale
+
+    def _slope(self, x: Array) -> Array:
+        return np.full_like(x, -1.0 / self.scale)
+
+    def _quantile(self, p: Array) -> Array:
+        return -self.scale * np.log1p(-p)
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class PenalisedComplexity(Prior):
+    """The exponential density with P(x > upper) = probability.
+
+    Examples
+    --------
+    >>> prior = PenalisedComplexity(upper=1.0, probability=0.01)
+    >>> prior.quantile(0.99).round(6)
+    np.float64(1.0)
+    """
+
+    upper: float
+    probability: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "upper", positive("PenalisedComplexity upper", self.upper))
+        share = positive("PenalisedComplexity probability", self.probability)
+        if share >= 1.0:
+            raise ValueError(f"PenalisedComplexity probability must lie strictly between 0 and 1, got {share:g}")
+        object.__setattr__(self, "probability", share)
+
+    @property
+    def rate(self) -> float:
+        """λ with exp(−λ upper) = probability."""
+        return float(-np.log(self.probability) / self.upper)
+
+    def _log_density(self, x: Array) -> Array:
+        return np.log(self.rate) - self.rate * x
+
+    def _slope(self, x: Array) -> Array:
+        return np.full_like(x, -self.rate)
+
+    def _quantile(self, p: Array) -> Array:
+        return -np.log1p(-p) / self.rate
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class Gamma(Prior):
+    """p(x) = rate^shape x^{shape − 1} exp(−rate x)/Γ(shape), x > 0."""
+
+    shape: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", positive("Gamma shape", self.shape))
+        object.__setattr__(self, "rate", positive("Gamma rate", self.rate))
+
+    def _log_density(self, x: Array) -> Array:
+        return self.shape * np.log(self.rate) - gammaln(self.shape) + (self.shape - 1.0) * np.log(x) - self.rate * x
+
+    def _slope(self, x: Array) -> Array:
+        return (self.shape - 1.0) / x - self.rate
+
+    def _quantile(self, p: Array) -> Array:
+        return gammaincinv(self.shape, p) / self.rate
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class InverseGamma(Prior):
+    """p(x) = scale^shape x^{−shape − 1} exp(−scale/x)/Γ(shape), x > 0."""
+
+    shape: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", positive("InverseGamma shape", self.shape))
+        object.__setattr__(self, "scale", positive("InverseGamma scale", self.scale))
+
+    def _log_density(self, x: Array) -> Array:
+        constant = self.shape * np.log(self.scale) - gammaln(self.shape)
+        with np.errstate(over="ignore"):  # next to zero there is no mass at all
+            return constant - (self.shape + 1.0) * np.log(x) - self.scale / x
+
+    def _slope(self, x: Array) -> Array:
+        return (self.scale / x - self.shape - 1.0) / x
+
+    def _quantile(self, p: Array) -> Array:
+        return self.scale / gammainccinv(self.shape, p)
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class LogNormal(Prior):
+    """log x ~ N(mean, sd²), x > 0: `mean` and `sd` are those of the logarithm."""
+
+    mean: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", number("LogNormal mean", self.mean))
+        object.__setattr__(self, "sd", positive("LogNormal sd", self.sd))
+
+    def _log_density(self, x: Array) -> Array:
+        z = (np.log(x) - self.mean) / self.sd
+        return -0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - np.log(self.sd) - np.log(x)
+
+    def _slope(self, x: Array) -> Array:
+        return -((np.log(x) - self.mean) / self.sd**2 + 1.0) / x
+
+    def _quantile(self, p: Array) -> Array:
+        return np.exp(self.mean + self.sd * ndtri(p))
+
+
+# --- Densities on an interval: uniform, beta, and that of a correlation.
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class Uniform(Prior):
+    """p(x) = 1/(high − low), low < x < high."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high = number("Uniform low", self.low), number("Uniform high", self.high)
+        if not low < high:
+            raise ValueError(f"Uniform low must lie below high, got {low:g} and {high:g}")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return (self.low, self.high)
+
+    def _log_density(self, x: Array) -> Array:
+        return np.full_like(x, -np.log(self.high - self.low))
+
+    def _slope(self, x: Array) -> Array:
+        return np.zeros_like(x)
+
+    def _quantile(self, p: Array) -> Array:
+        return self.low + (self.high - self.low) * p
+
+
+@storable_by_arguments
+@dataclass(frozen=True, repr=False)
+class Beta(Prior):
+    """p(x) = x^{a − 1}(1 − x)^{b − 1}/B(a, b), 0 < x < 1."""
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", positive("Beta a", self.a))
+        object.__setattr__(self, "b", positive("Beta b", self.b))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return (0.0, 1.0)
+
+    def _log_density(self, x: Array) -> Array:
+        return (self.a - 1.0) * np.log(x) + (self.b - 1.0) * np.log1p(-x) - betaln(self.a, self.b)
+
+    def _slope(self, x: Array) -> Array:
+        return (self.a - 1.0) / x - (self.b - 1.0) / (1.0 - x)
+
+    def _quantile(self, p: Array) -> Array:
+        return betaincinv(self.a, self.b, p)
+
+
+@dataclass(frozen=True, repr=False)
+class Correlation(Prior):
+    """p(r) ∝ (1 − r²)^{shape − 1}, −1 < r < 1: uniform for shape 1, and near zero for larger shapes.
+
+    For one pair of numbers this is the prior that Lewandowski, Kurowicka and Joe give to correlation matrices.
+
+    Examples
+    --------
+    >>> Correlation(1.0).log_density(0.3).round(4).tolist()
+    -0.6931
+    """
+
+    shape: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", positive("Correlation shape", self.shape))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return (-1.0, 1.0)
+
+    def _log_density(self, x: Array) -> Array:
+        # u = ½(1 + r) is Beta(shape, shape), and du/dr = ½
+        a = self.shape
+        return (a - 1.0) * (np.log1p(x) + np.log1p(-x) - 2.0 * np.log(2.0)) - betaln(a, a) - np.log(2.0)
+
+    def _slope(self, x: Array) -> Array:
+        return -2.0 * (self.shape - 1.0) * x / ((1.0 - x) * (1.0 + x))
+
+    def _quantile(self, p: Array) -> Array:
+        return 2.0 * betaincinv(self.shape, self.shape, p) - 1.0

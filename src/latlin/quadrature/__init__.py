@@ -3,9 +3,8 @@
 from latlin.quadrature.bayesian import BayesianQuadrature, integrate
 from latlin.quadrature.gradient import GaussianQuadratureGradient, GradientEstimate, score_gradient
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Reweighted, Uniform
-from latlin.quadrature.monte_carlo import importance_sampling, monte_carlo
+from latlin.quadrature.monte_carlo import Subsample, importance_sampling, monte_carlo, subsample
 from latlin.quadrature.result import Evaluations, Integral, IntegrandError, Trace
-from latlin.quadrature.subsampling import Subsample, subsample
 from latlin.quadrature.surrogate import Hyperparameters
 from latlin.quadrature.vbmc_adapter import VBMCPosterior, vbmc
 

@@ -9,16 +9,13 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.quadrature.acquisition import resolve_score
 from latlin.quadrature.belief import Belief, BeliefModel, ManyKernels, Plain, Warped
-from latlin.quadrature.embeddings import check_closed_form, has_closed_form
-from latlin.quadrature.hyperparameters import HyperparameterFit, resolve_fit
-from latlin.quadrature.kernels import RBF, Kernel, resolve_kernel
+from latlin.quadrature.kernels import RBF, Kernel, check_closed_form, has_closed_form, resolve_kernel
 from latlin.quadrature.log_warp import LogWarped
 from latlin.quadrature.measures import Measure, Reweighted
 from latlin.quadrature.result import Evaluations, Integral
-from latlin.quadrature.sequential import EvaluationPlan, Integrand, Scale, check_start, run
-from latlin.quadrature.surrogate import Basis, Hyperparameters, constant, nothing
+from latlin.quadrature.sequential import EvaluationPlan, Integrand, Scale, check_start, resolve_score, run
+from latlin.quadrature.surrogate import Basis, HyperparameterFit, Hyperparameters, constant, nothing, resolve_fit
 
 MEANS: dict[str, Basis] = {"constant": constant, "zero": nothing}
 WARPS = {"wsabi-l": False, "wsabi-m": True}

@@ -14,18 +14,25 @@ import numpy as np
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
-from latlin.quadrature.embeddings import (
+from latlin.quadrature.kernels import (
+    Kernel,
+    Standard,
     kernel_double_mean,
     kernel_mean,
     product_double_mean,
     product_mean,
     square_double_mean,
 )
-from latlin.quadrature.hyperparameters import Ensemble, HyperparameterFit
-from latlin.quadrature.kernels import Kernel
 from latlin.quadrature.result import ResultMoments, pooled
-from latlin.quadrature.standard import Standard
-from latlin.quadrature.surrogate import Basis, Hyperparameters, Surrogate, condition, nothing
+from latlin.quadrature.surrogate import (
+    Basis,
+    Ensemble,
+    HyperparameterFit,
+    Hyperparameters,
+    Surrogate,
+    condition,
+    nothing,
+)
 
 ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
 

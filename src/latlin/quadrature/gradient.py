@@ -18,14 +18,11 @@ from numpy.typing import ArrayLike
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import function, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.quadrature.acquisition import spread
-from latlin.quadrature.hyperparameters import HyperparameterMode
-from latlin.quadrature.kernels import KERNELS
+from latlin.quadrature.kernels import KERNELS, Components
 from latlin.quadrature.measures import Gaussian
 from latlin.quadrature.result import Evaluations
-from latlin.quadrature.sequential import Scale, check_start, evaluate
-from latlin.quadrature.standard import Components
-from latlin.quadrature.surrogate import Surrogate, condition
+from latlin.quadrature.sequential import Scale, check_start, evaluate, spread
+from latlin.quadrature.surrogate import HyperparameterMode, Surrogate, condition
 
 REACH = 5.0  # evaluations further than this many standard deviations from q's mean are left out
 

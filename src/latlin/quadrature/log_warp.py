@@ -19,11 +19,9 @@ from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
 from latlin.quadrature.belief import Belief, fitted
-from latlin.quadrature.hyperparameters import Ensemble, HyperparameterFit
-from latlin.quadrature.kernels import Kernel
+from latlin.quadrature.kernels import HALF, Box, Kernel, Standard, normal_logpdf
 from latlin.quadrature.result import ResultMoments, pooled
-from latlin.quadrature.standard import HALF, Box, Standard, normal_logpdf
-from latlin.quadrature.surrogate import Basis, Surrogate, condition
+from latlin.quadrature.surrogate import Basis, Ensemble, HyperparameterFit, Surrogate, condition
 
 #: nodes of the measure, and as many of the Gaussian at the peak
 NODES = 4096

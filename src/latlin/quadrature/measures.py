@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array, function, real_array, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.quadrature.standard import HALF, Box, Components, Standard
+from latlin.quadrature.kernels import HALF, Box, Components, Standard
 
 
 class Frame(NamedTuple):

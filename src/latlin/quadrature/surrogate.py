@@ -9,9 +9,12 @@ n − |b| degrees of freedom; the length scales ℓ and the nugget η are all th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
@@ -181,3 +184,210 @@ class SurrogateLikelihood(NamedTuple):
         square = max(fit.square, np.finfo(float).tiny)
         inner = 0.0 if fit.basis_chol is None else fit.basis_chol.log_det
         return -0.5 * (chol.log_det + inner + free * np.log(square)), square, k, chol, fit
+
+
+# --- Length scales and nugget from the evaluations: a point, an ensemble around it, or as given.
+#
+# "ml" takes the most probable length scales under a weak log-normal prior (which keeps those of a few points
+# finite; with many it does not matter). "marginal" adds importance-weighted draws from a Laplace approximation
+# there, so that what is not known about the length scales widens the integral's error bar. A fit costs O(n³) for each
+# of its steps; once there are many evaluations it is kept until their number has doubled.
+
+
+SHORTEST, LONGEST = 0.02, 30.0  # length scales, in standard coordinates
+PRIOR_SPREAD = 1.5  # of log ℓ, around ½ log d
+MANY = 100  # evaluations from which on a fit is kept until they have doubled, and begins at one place only
+DRAWS, DRAWS_OF_MANY = 16, 4  # of length scales; of many evaluations they are known well
+
+
+class WeightedHyperparameters(NamedTuple):
+    """Hyperparameters and the share of belief in them."""
+
+    weight: float
+    hyperparameters: Hyperparameters
+
+
+class Ensemble(NamedTuple):
+    """What a fit found."""
+
+    members: tuple[WeightedHyperparameters, ...]  # the first is the mode
+    log_posterior: float  # of the mode, by which kernels can be compared; up to a constant that they share
+    size: int  # evaluations that were seen
+
+    @property
+    def mode(self) -> Hyperparameters:
+        """The most probable hyperparameters."""
+        return self.members[0].hyperparameters
+
+    @property
+    def weights(self) -> Array:
+        """Shares of belief in the members."""
+        return np.array([w for w, _ in self.members])
+
+    def serves(self, n: int) -> bool:
+        """Whether it will do for n evaluations."""
+        return self.size >= MANY and n < 2 * self.size
+
+
+class HyperparameterFit(Protocol):
+    """A way to hyperparameters."""
+
+    def __call__(
+        self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
+    ) -> Ensemble: ...
+
+
+class Given(NamedTuple):
+    """Hyperparameters that were given."""
+
+    hyperparameters: Hyperparameters
+
+    def __call__(
+        self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
+    ) -> Ensemble:
+        h = self.hyperparameters
+        value = SurrogateLikelihood(kernel, basis(points), points, values).value(h.lengths, h.nugget)
+        return Ensemble((WeightedHyperparameters(1.0, h),), value, len(points))
+
+
+class HyperparameterMode(NamedTuple):
+    """The mode alone."""
+
+    noisy: bool
+
+    def __call__(
+        self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
+    ) -> Ensemble:
+        if np.ptp(values) == 0.0:
+            return _default(points)
+        posterior = HyperparameterPosterior(SurrogateLikelihood(kernel, basis(points), points, values), self.noisy)
+        theta, height = _mode(posterior, previous)
+        return Ensemble((WeightedHyperparameters(1.0, posterior.unpack(theta)),), height, len(points))
+
+
+class DrawnHyperparameters(NamedTuple):
+    """The mode and draws around it."""
+
+    noisy: bool
+
+    def __call__(
+        self, kernel: Kernel, basis: Basis, points: Array, values: Array, previous: Ensemble | None
+    ) -> Ensemble:
+        if np.ptp(values) == 0.0:
+            return _default(points)
+        posterior = HyperparameterPosterior(SurrogateLikelihood(kernel, basis(points), points, values), self.noisy)
+        theta, height = _mode(posterior, previous)
+        draws, weights = _draws(posterior, theta)
+        members = (WeightedHyperparameters(float(w), posterior.unpack(t)) for w, t in zip(weights, draws, strict=True))
+        return Ensemble(tuple(members), height, len(points))
+
+
+def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> HyperparameterFit:
+    """The way of this name, or the given numbers."""
+    if isinstance(hyperparameters, Hyperparameters):
+        return Given(_check(hyperparameters, dim))
+    ways: dict[str, HyperparameterFit] = {"ml": HyperparameterMode(noisy), "marginal": DrawnHyperparameters(noisy)}
+    if hyperparameters not in ways:
+        raise ValueError(f"hyperparameters must be 'marginal', 'ml' or a Hyperparameters, got {hyperparameters!r}")
+    return ways[hyperparameters]
+
+
+def _default(points: Array) -> Ensemble:
+    """A constant says nothing about length scales: a fit that saw nothing."""
+    d = points.shape[1]
+    return Ensemble((WeightedHyperparameters(1.0, Hyperparameters(np.full(d, np.sqrt(d)))),), 0.0, 0)
+
+
+def _check(h: Hyperparameters, dim: int) -> Hyperparameters:
+    lengths = np.broadcast_to(np.asarray(h.lengths, dtype=float), (dim,)).copy()
+    variance_is_good = h.variance is None or h.variance > 0.0
+    if not (np.all(lengths > 0.0) and h.nugget >= 0.0 and variance_is_good):
+        raise ValueError(f"hyperparameters must have positive lengths and variance and nugget ≥ 0, got {h}")
+    return Hyperparameters(lengths, max(h.nugget, SMALLEST_NUGGET), h.variance)
+
+
+class HyperparameterPosterior(NamedTuple):
+    """Of θ = (log ℓ, and log η where there is noise), given evaluations; without its constant."""
+
+    likelihood: SurrogateLikelihood
+    noisy: bool
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.likelihood.points.shape[1]
+
+    @property
+    def bounds(self) -> Array:
+        """Lowest and highest of every θ, of shape (|θ|, 2)."""
+        noise = [(SMALLEST_NUGGET, 10.0)] if self.noisy else []
+        return np.log([(SHORTEST, LONGEST)] * self.dim + noise)
+
+    def unpack(self, theta: Array) -> Hyperparameters:
+        """θ as hyperparameters."""
+        nugget = float(np.exp(theta[self.dim])) if self.noisy else SMALLEST_NUGGET
+        return Hyperparameters(np.exp(theta[: self.dim]), nugget)
+
+    def value(self, theta: Array) -> float:
+        """log p(θ | y)."""
+        h, away = self.unpack(theta), self._away(theta)
+        return self.likelihood.value(h.lengths, h.nugget) - 0.5 * float(away @ away)
+
+    def with_slopes(self, theta: Array) -> tuple[float, Array]:
+        """log p(θ | y) and its gradient."""
+        h, away = self.unpack(theta), self._away(theta)
+        value, slopes = self.likelihood.with_slopes(h.lengths, h.nugget)
+        gradient = slopes[: len(theta)]
+        gradient[: self.dim] -= away / PRIOR_SPREAD
+        return value - 0.5 * float(away @ away), gradient
+
+    def _away(self, theta: Array) -> Array:
+        return (theta[: self.dim] - 0.5 * np.log(self.dim)) / PRIOR_SPREAD
+
+
+def _mode(posterior: HyperparameterPosterior, previous: Ensemble | None) -> tuple[Array, float]:
+    """The most probable θ, and log p(θ | y) there."""
+
+    def downhill(theta: Array) -> tuple[float, Array]:
+        value, gradient = posterior.with_slopes(theta)
+        return -value, -gradient
+
+    starts = _starts(posterior, previous)
+    if len(posterior.likelihood.values) >= MANY:
+        starts = [max(starts, key=posterior.value)]
+    options = {"maxiter": 60}
+    fits = [
+        minimize(downhill, start, jac=True, method="L-BFGS-B", bounds=posterior.bounds, options=options)
+        for start in starts
+    ]
+    best = min(fits, key=lambda fit: fit.fun)
+    return best.x, -float(best.fun)
+
+
+def _starts(posterior: HyperparameterPosterior, previous: Ensemble | None) -> list[Array]:
+    d, nugget = posterior.dim, 1e-4
+    scales = [np.full(d, np.log(s * np.sqrt(d))) for s in (0.3, 1.0, 3.0)]
+    if previous is not None:
+        scales = [np.log(previous.mode.lengths), scales[1]]
+        nugget = previous.mode.nugget
+    return [np.append(s, np.log(nugget)) for s in scales] if posterior.noisy else scales
+
+
+def _draws(posterior: HyperparameterPosterior, theta: Array) -> tuple[Array, Array]:
+    """Draws from the Laplace approximation at `theta` (itself the first) and their importance weights."""
+    precision, axes = np.linalg.eigh(-_hessian(posterior, theta))
+    precision = np.maximum(precision, 0.25)
+    count = DRAWS if len(posterior.likelihood.values) < MANY else DRAWS_OF_MANY
+    sobol = qmc.Sobol(len(theta), seed=np.random.default_rng(0)).random(count)
+    white = ndtri(np.clip(sobol, 1e-6, 1.0 - 1e-6))
+    white[0] = 0.0
+    draws = np.clip(theta + (white / np.sqrt(precision)) @ axes.T, *posterior.bounds.T)
+    log_weights = np.array([posterior.value(draw) for draw in draws]) + 0.5 * np.sum(white**2, axis=1)
+    return draws, np.exp(log_weights - logsumexp(log_weights))
+
+
+def _hessian(posterior: HyperparameterPosterior, theta: Array, step: float = 0.02) -> Array:
+    ways = step * np.eye(len(theta))
+    rows = [(posterior.with_slopes(theta + e)[1] - posterior.with_slopes(theta - e)[1]) / (2.0 * step) for e in ways]
+    hessian = np.array(rows)
+    return 0.5 * (hessian + hessian.T)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.report.additive_words import AdditiveFacts, describe_additive, response_words
+from latlin.report.additive_words import AdditiveFacts, describe_additive, readable, response_words
 from latlin.report.charts import Chart, strip
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
@@ -16,6 +16,7 @@ from latlin.version import __version__
 
 #: levels of a term shown at most
 MOST = 40
+LEVELS = "The line of a level shows its difference from the first level of its column."
 
 
 def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts | None = None) -> str:
@@ -34,7 +35,9 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     if "fixed" in model.term_names_:
         family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
         meaning = coefficient_words(family, response_words(model), "the second class")
-        parts.append(section("Coefficients", paragraph(meaning), _effects(model.effects().rows)))
+        rows = model.effects().rows
+        levels = LEVELS if any("[T." in row["name"] for row in rows) else ""
+        parts.append(section("Coefficients", paragraph(f"{meaning} {levels}".strip()), _effects(rows)))
     parts += [_term(model, name) for name in model.term_names_ if name != "fixed"]
     if facts.checks.checks:
         parts.append(section(f"Model: {facts.checks.verdict}", checks_table(facts.checks.checks)))
@@ -58,13 +61,17 @@ def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
 
 
 def _effects(rows: list[dict[str, Any]]) -> str:
-    ends = (min([0.0, *(row["low"] for row in rows)]), max([0.0, *(row["high"] for row in rows)]))
+    """One line per effect, on one axis; that of an intercept is no effect, and would only make it long."""
+    drawn = [row for row in rows if row["name"] != "Intercept"]
+    ends = (min([0.0, *(row["low"] for row in drawn)]), max([0.0, *(row["high"] for row in drawn)]))
     headings = [("effect", ""), ("mean", "num mean"), ("interval", "bar"), ("90 %", "num ends"), ("P(> 0)", "num sign")]
     lines = [
         (
-            text(row["name"]),
+            text(readable(row["name"])),
             number(row["mean"]),
-            strip(row["low"], row["mean"], row["high"], ends, f"{row['name']} {row['mean']:.4g}"),
+            strip(row["low"], row["mean"], row["high"], ends, f"{row['name']} {row['mean']:.4g}")
+            if row["name"] != "Intercept"
+            else "",
             f"{number(row['low'], 3)} … {number(row['high'], 3)}",
             number(row["p_positive"], 3),
         )

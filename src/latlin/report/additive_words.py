@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
 from latlin.numerics.arrays import Array
 from latlin.report.markup import number
+from latlin.report.words import compared_words
 
 #: families with two outcomes per row, and families of whole numbers
 BINARY, WHOLE = ("bernoulli", "logistic", "probit", "cloglog"), ("poisson", "binomial", "negative-binomial")
@@ -73,8 +74,8 @@ def describe_additive(model: Any, frame: Any = None) -> AdditiveFacts:
         total, error = loo.compare(baseline.loo())
         rows = len(loo.pointwise)
         check = check_baseline(total / rows, error / rows)
-        better = "better than" if check.passed else "not clearly better than"
-        sentences.append(f"Rows that are left out one by one are predicted {better} by a model without these terms.")
+        said = f"predicted {compared_words(total, error)} than by a model without these terms"
+        sentences.append(f"Rows that are left out one by one are {said}.")
         checks.append(check)
     return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model))
 

@@ -14,8 +14,11 @@ from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.poisson import Poisson
 from latlin.report.held_out import RunningMoments
+
+#: rows from which on the parameters of a family without features are known well: they are not averaged over
+KNOWN = 300
 
 
 class Baseline(Protocol):
@@ -116,21 +119,38 @@ class Same:
         return Same(self.estimator, np.concatenate([self.y, other.y]))
 
     def log_density(self, y: NDArray[Any]) -> Array:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # a feature that is the same everywhere, and next to no room for its coefficient
-            fitted = (
-                clone(self.estimator).set_params(prior_scale=1e-6, ard=False).fit(np.zeros((len(self.y), 1)), self.y)
-            )
-        return np.asarray(fitted.log_predictive_density(np.zeros((len(y), 1)), y))
+        return density_without_features(self.estimator, (self.y, {}), (y, {}))
+
+
+def density_without_features(
+    estimator: Any, seen: tuple[NDArray[Any], dict[str, Any]], new: tuple[NDArray[Any], dict[str, Any]]
+) -> Array:
+    """Log predictive density of new observations by the same family without features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not fitted here.
+    seen, new : (ndarray, dict)
+        Observations, and their offsets where they have such: exposures are part of a baseline too.
+    """
+    (y, more), (others, beside) = seen, new
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # a feature that is the same everywhere, and next to no room for its coefficient
+        held: dict[str, Any] = {"prior_scale": 1e-6, "ard": False}
+        if len(y) > KNOWN:
+            held["hyperparameters"] = "maximise"
+        bare = clone(estimator)
+        # a user's own family may lack some of these
+        bare.set_params(**{name: value for name, value in held.items() if name in bare.get_params()})
+        fitted = bare.fit(np.zeros((len(y), 1)), y, **more)
+    return np.asarray(fitted.log_predictive_density(np.zeros((len(others), 1)), others, **beside))
 
 
 def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
-    if not hasattr(estimator, "family_name"):
+    family = estimator.response_family() if hasattr(estimator, "response_family") else None
+    if family is None or family.link == "identity":
         return Bell.of
-    name = estimator.family_name()
-    if name == "poisson":
-        return MeanRate.of
-    family = FAMILIES.get(name)
-    return Bell.of if family is None or family.link == "identity" else partial(Same, estimator)
+    return MeanRate.of if isinstance(family.template, Poisson) else partial(Same, estimator)

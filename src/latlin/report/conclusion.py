@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from latlin.report.facts import Facts, is_intercept
+from latlin.report.words import compared_words
 
 NAMED = 6
 
@@ -53,7 +54,7 @@ def count_words(facts: Facts) -> str:
     if facts.evidence_kind == "none" or not found.total:
         return ""
     levels = ", a column of levels counted once" if facts.factors else ""
-    weak = any(check.name == "baseline" and not check.passed for check in facts.checks)
+    weak = any(check.name == "baseline" and check.remedy for check in facts.checks)
     but = ", but together they do not clearly predict held-out rows better" if weak and found.n_clear else ""
     return (
         f"{found.n_clear} of {found.total} features {'has' if found.n_clear == 1 else 'have'} a clear effect "
@@ -95,7 +96,7 @@ def _predicted(facts: Facts) -> list[str]:
     seen = facts.assessment
     if seen is None:
         return []
-    better = "better than" if seen.log_density - seen.baseline > 2.0 * seen.gain_error else "not clearly better than"
+    better = compared_words(seen.log_density - seen.baseline, seen.gain_error)
     if "accuracy" in seen.scores:
         how = f"the most probable class is right in {100 * seen.scores['accuracy']:.0f} % of them"
     else:
@@ -103,7 +104,7 @@ def _predicted(facts: Facts) -> list[str]:
             f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "
             f"{max(0.0, 100 * seen.scores['R²']):.0f} % of the variance"
         )
-    return [f"Rows that were held out are predicted {better} without features: {how}."]
+    return [f"Rows that were held out are predicted {better} than without features: {how}."]
 
 
 def _verdicts(facts: Facts) -> list[str]:

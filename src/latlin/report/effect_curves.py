@@ -10,14 +10,15 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.asymmetric_laplace import AsymmetricLaplace
+from latlin.potentials.families import Family
+from latlin.potentials.logit import Logit
+from latlin.potentials.probit import Probit
 from latlin.report.charts import Chart
 from latlin.report.markup import figure, paragraph, section
 
 #: features drawn, places of a curve, and coverage of its band; fewer different values are levels
 MOST, PLACES, COVERAGE, FEWEST = 4, 41, 0.9, 5
-IDENTITY = ("linear", "robust", "sparse")
-INVERSE: dict[str, Callable[[Array], Array]] = {"logistic": expit, "probit": ndtr}
 
 
 def effect_curves(estimator: Any, X: Any) -> list[dict[str, Any]]:
@@ -38,7 +39,7 @@ def effect_curves(estimator: Any, X: Any) -> list[dict[str, Any]]:
     >>> curve["name"], [round(curve["mean"][k], 1) for k in (0, -1)]
     ('x0', [0.0, 2.0])
     """
-    inverse = _inverse_link(estimator.family_name())
+    inverse = _inverse_link(estimator.response_family())
     try:
         rows = np.asarray(X, float)
     except (TypeError, ValueError):
@@ -52,11 +53,15 @@ def effect_curves(estimator: Any, X: Any) -> list[dict[str, Any]]:
     return [{"name": str(names[j]), **_curve(estimator, X, rows, j, inverse)} for j in islice(numeric, MOST)]
 
 
-def _inverse_link(family: str) -> Callable[[Array], Array] | None:
-    if family in INVERSE:
-        return INVERSE[family]
-    link = "identity" if family in IDENTITY else FAMILIES[family].link if family in FAMILIES else ""
-    return np.asarray if link == "identity" else np.exp if link == "log" else None
+def _inverse_link(family: Family) -> Callable[[Array], Array] | None:
+    """The mean of an observation by its linear predictor; None for classes in order, shares and quantiles."""
+    if isinstance(family.template, Logit):
+        return expit
+    if isinstance(family.template, Probit):
+        return ndtr
+    if isinstance(family.template, AsymmetricLaplace):
+        return None
+    return np.asarray if family.link == "identity" else np.exp if family.link == "log" else None
 
 
 def _curve(estimator: Any, X: Any, rows: Array, j: int, inverse: Callable[[Array], Array]) -> dict[str, list[float]]:

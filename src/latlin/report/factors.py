@@ -6,16 +6,31 @@ from typing import Any
 
 import numpy as np
 
+from latlin.factor import (
+    BinaryFactorAnalysis,
+    FactorAnalysis,
+    GroupFactorAnalysis,
+    MatrixFactorization,
+    MixedFactorAnalysis,
+    NoisyICA,
+)
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart, strip
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.technical import technical_part
 from latlin.version import __version__
 
-#: estimators whose factors have no unit variance
-OTHER_SCALES = ("BinaryFactorAnalysis", "NoisyICA")
 #: rows drawn, and columns named per factor, at most; correlation from which on a column belongs to a factor
 MOST_ROWS, MOST_NAMED, CLEAR = 1500, 5, 0.4
+
+FACTORS = (
+    FactorAnalysis,
+    MixedFactorAnalysis,
+    GroupFactorAnalysis,
+    BinaryFactorAnalysis,
+    NoisyICA,
+    MatrixFactorization,
+)
 
 
 def render_factors(model: Any, X: Any, title: str = "Factors") -> str:
@@ -47,7 +62,7 @@ def correlations(model: Any, scores: Array | None = None) -> tuple[list[str], Ar
     are on or off and independent components, are measured by the standard deviations of their `scores`.
     """
     loadings = np.asarray(model.components_).T if hasattr(model, "components_") else np.asarray(model.mixing_)
-    if type(model).__name__ in OTHER_SCALES and scores is not None:
+    if isinstance(model, BinaryFactorAnalysis | NoisyICA) and scores is not None:
         loadings = loadings * scores.std(axis=0)
     if hasattr(model, "table_"):
         names, noise = _mixed(model)
@@ -121,7 +136,7 @@ def _head(title: str, rows: int, loadings: Array, found: list[str]) -> str:
 
 def _meaning(model: Any) -> str | None:
     """Of plain factor analysis: its loadings are a point estimate, so that the number is no marginal likelihood."""
-    if type(model).__name__ != "FactorAnalysis":
+    if not isinstance(model, FactorAnalysis):
         return None
     return (
         "The number is the log likelihood of the rows at the fitted loadings and noise, the factors integrated out: "

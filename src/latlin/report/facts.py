@@ -54,7 +54,7 @@ class Facts:
         name, mean, sd, low, high, p_positive, and effect: what mean, low and high are multiplied by to get the change
         for one standard deviation of the feature.
     diagnosis : list of [label, text]
-        The verdict on the approximation, if one was asked for.
+        The verdict on the approximation, if it was diagnosed.
     engines : list of dict
         Engines beside each other, if they were compared: texts by column.
     assessment : Assessment or None
@@ -250,7 +250,7 @@ def _written(family: str) -> str:
 
 def _findings(estimator: Any) -> list[str]:
     """What the fit says of its family: which was chosen and why, and whether the observations vary more."""
-    return [words for name in ("choice_", "finding_") if (words := getattr(estimator, name, ""))]
+    return [words for name in ("choice_", "finding_", "modelled_") if (words := getattr(estimator, name, ""))]
 
 
 def _learnt(estimator: Any) -> list[tuple[str, float]]:

@@ -25,7 +25,7 @@ from latlin.numerics.alerts import ConvergenceWarning, MisfitWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import real_array
 from latlin.numerics.rng import generator
-from latlin.report.baselines import Baseline, Frequencies
+from latlin.report.baselines import Baseline, Frequencies, density_without_features
 from latlin.report.held_out import Densities, HeldOut
 from latlin.report.tasks import Task, checked_folds
 
@@ -98,7 +98,11 @@ def hold_out(
         fitted = fit_quietly(estimator, _rows(X, train), y[train], **_offsets(offset, train))
         unconverged += not fitted.converged_
         density[test] = fitted.log_predictive_density(_rows(X, test), y[test], **_offsets(offset, test))
-        baseline[test] = task.baseline(y[train]).log_density(y[test])
+        if offset is None:
+            baseline[test] = task.baseline(y[train]).log_density(y[test])
+        else:
+            seen, new = ((y[some], _offsets(offset, some)) for some in (train, test))
+            baseline[test] = density_without_features(estimator, seen, new)
         for name, values in task.ask(fitted, _rows(X, test), y[test], **_offsets(offset, test)).items():
             answers.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
         advance()

@@ -9,21 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.numerics.atomic import write_text
-from latlin.report import additive, additive_words, classes, clusters, curve, factors, sections
+from latlin.report import additive, additive_words, classes, clusters, curve, sections
 from latlin.report.assess import assess
 from latlin.report.effect_curves import effect_curves, effects_section
 from latlin.report.facts import Facts, gather
 from latlin.report.markup import page_of
-
-#: estimators of factors
-FACTORS = (
-    "FactorAnalysis",
-    "MixedFactorAnalysis",
-    "GroupFactorAnalysis",
-    "BinaryFactorAnalysis",
-    "NoisyICA",
-    "MatrixFactorization",
-)
 
 
 def render(facts: Facts) -> str:
@@ -90,18 +80,25 @@ def write_report(
 
 def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, Any]) -> str | None:
     """The page of a model that is no regression or classification of `latlin.linear`."""
-    kind, title = type(estimator).__name__, options.get("title")
-    if kind == "AdditiveModel":
+    # when first needed: the pages of regressions and classifications do without
+    from latlin.additive import AdditiveModel
+    from latlin.factor import TrilinearFactorization
+    from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+    from latlin.mixture import BayesianGaussianMixture
+    from latlin.report import factors
+
+    title = options.get("title")
+    if isinstance(estimator, AdditiveModel):
         return additive.render_additive(estimator, title, additive_words.describe_additive(estimator, X))
-    if kind == "BayesianGaussianMixture":
+    if isinstance(estimator, BayesianGaussianMixture):
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
-    if kind == "TrilinearFactorization":
+    if isinstance(estimator, TrilinearFactorization):
         raise ValueError("write_report has no page for tables with three indices, got a TrilinearFactorization")
-    if kind in FACTORS:
+    if isinstance(estimator, factors.FACTORS):
         return factors.render_factors(estimator, X, title or "Factors")
-    if kind == "GaussianProcessClassifier":
+    if isinstance(estimator, GaussianProcessClassifier):
         return classes.render_classes(estimator, X, y, str(options.get("target", "y")), title, folds)
-    if kind == "GaussianProcessRegressor":
+    if isinstance(estimator, GaussianProcessRegressor):
         names, target = column_names(estimator, X), str(options.get("target", "y"))
         curves = curve.curves_of_process(estimator, X, names)
         rows = np.asarray(X, float)[:, 0], np.asarray(y, float)

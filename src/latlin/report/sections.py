@@ -32,8 +32,9 @@ def head(facts: Facts) -> str:
 
 
 def _checked(facts: Facts) -> str:
-    failed = len(facts.model_checks.failed)
-    return f"{len(facts.checks) - failed} of {len(facts.checks)} checks passed"
+    found = facts.model_checks
+    cautions = f", {len(found.cautions)} with a caution" if found.cautions else ""
+    return f"{len(facts.checks) - len(found.failed)} of {len(facts.checks)} checks passed{cautions}"
 
 
 def checks(facts: Facts) -> str:
@@ -50,6 +51,8 @@ def checks_table(checks: Iterable[Check]) -> str:
 
 
 def _outcome(check: Check) -> str:
+    if check.is_caution:
+        return '<span class="failed">caution</span>'
     return "passed" if check.passed else '<span class="failed">failed</span>'
 
 

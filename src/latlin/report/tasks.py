@@ -11,8 +11,8 @@ from scipy.special import ndtr
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from latlin.diagnostics.calibration import reliability_curve
 from latlin.diagnostics.model_checks import check_calibration, check_coverage
-from latlin.diagnostics.reliability import reliability_curve
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.report.baselines import Baseline, Frequencies, baseline_of

@@ -17,7 +17,7 @@ from torch import nn
 
 from latlin.factor.analysis.online import ScaledGradient
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StreamRule
-from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.linalg import LowRankNormal
 
 # --- Between a module's parameters and one long float32 vector.
 

@@ -12,8 +12,7 @@ from scipy.special import logsumexp
 from torch import nn
 
 from latlin.numerics.rng import RandomState, generator
-from latlin.swag._predict import Activation
-from latlin.swag.factor_posterior import FactorPosterior
+from latlin.swag.factor_posterior import Activation, FactorPosterior
 
 
 class MultiFactorPosterior:

@@ -1,13 +1,9 @@
 """Base densities of affine-independent densities, one family a file."""
 
-from latlin.densities.bases.base import Base
+from latlin.densities.bases.base import Base, Stacked
 from latlin.densities.bases.gaussian_mixture import GaussianMixture
-from latlin.densities.bases.generalised_normal import GeneralisedNormal
-from latlin.densities.bases.logistic import Logistic
-from latlin.densities.bases.normal import Normal
 from latlin.densities.bases.skew_normal import SkewNormal
-from latlin.densities.bases.stacked import Stacked
-from latlin.densities.bases.student_t import StudentT
+from latlin.densities.bases.symmetric import GeneralisedNormal, Logistic, Normal, StudentT
 
 #: name → family
 FAMILIES: dict[str, type[Base]] = {

@@ -12,12 +12,17 @@ parameters out on the whole real line for an optimiser; every derivative with re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.stored import storable
 
 ComplexArray = NDArray[np.complex128]
 
@@ -118,3 +123,121 @@ def shape_rows(name: str, value: ArrayLike) -> Array:
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
     return array
+
+
+# --- Characteristic functions without a closed form: a Chebyshev series in the shape at every frequency.
+#
+# A family gives φ and dφ/ds of one shape on a grid of frequencies, by quadrature. That is done once, at the Chebyshev
+# points of the shape's range; any number of other shapes, and the derivative with respect to the shape, are then small
+# matrix products.
+
+
+Sampler = Callable[[float, Array], tuple[Array, Array]]
+
+
+def chebyshev_sum(coefficients: Array, x: Array) -> Array:
+    """Σ_k c_k T_k(x) for x of shape (rows,) and c of shape (degree + 1, …): T_k(cos θ) = cos kθ, one product."""
+    angle = np.arccos(np.clip(x, -1.0, 1.0))
+    return np.cos(angle[:, None] * np.arange(len(coefficients))) @ coefficients
+
+
+class ShapeSeries(NamedTuple):
+    """Coefficients over a shape in [low, high]; each of shape (degree + 1, frequencies)."""
+
+    low: float
+    high: float
+    value: Array
+    slope: Array
+
+    def at(self, shape: Array) -> tuple[Array, Array]:
+        """φ and dφ/ds, each of shape (rows, frequencies)."""
+        unit = self._unit(shape)
+        return chebyshev_sum(self.value, unit), chebyshev_sum(self.slope, unit)
+
+    def derivative(self, shape: Array) -> Array:
+        """∂φ/∂shape, of shape (rows, frequencies)."""
+        reduced = np.asarray(chebyshev.chebder(self.value, scl=2.0 / (self.high - self.low)), float)
+        return chebyshev_sum(reduced, self._unit(shape))
+
+    def _unit(self, shape: Array) -> Array:
+        return np.clip((2.0 * shape - self.low - self.high) / (self.high - self.low), -1.0, 1.0)
+
+
+@lru_cache(maxsize=8)
+def _fitted(sampler: Sampler, low: float, high: float, points: int, key: bytes) -> ShapeSeries:
+    s = np.frombuffer(key)
+    nodes = chebyshev.chebpts1(points)
+    pairs = [sampler(0.5 * (low + high) + 0.5 * (high - low) * x, s) for x in nodes]
+    # discrete orthogonality of T_k at its own points
+    weights = chebyshev.chebvander(nodes, points - 1).T * (2.0 / points)
+    weights[0] *= 0.5
+    value, slope = (weights @ np.array([pair[i] for pair in pairs]) for i in range(2))
+    return ShapeSeries(low, high, value, slope)
+
+
+def shape_series(sampler: Sampler, low: float, high: float, points: int, s: Array) -> ShapeSeries:
+    """The series of `sampler(shape, s)` over shapes in [low, high]; kept for the next call with the same grid."""
+    return _fitted(sampler, low, high, points, np.ascontiguousarray(s, float).tobytes())
+
+
+# --- Different families for different coordinates.
+
+
+@storable
+class Stacked(Base):
+    """The first coordinates of one family, the next of another.
+
+    Parameters
+    ----------
+    parts : sequence of (Base, int)
+        Each base with the number of coordinates it serves. The shapes are fixed.
+    """
+
+    name = "stacked"
+
+    def __init__(self, parts: Sequence[tuple[Base, int]]) -> None:
+        for base, count in parts:
+            if base.rows not in (1, count):
+                raise ValueError(f"a base of {base.rows} shapes cannot serve {count} coordinates")
+        self.parts = tuple(parts)
+        ends = np.cumsum([0, *(count for _, count in parts)])
+        self._spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        self.rows = int(ends[-1])
+        self.free = np.zeros((self.rows, 0))
+        self.has_gaussian = all(base.has_gaussian for base, _ in parts)  # type: ignore[misc]
+
+    def logpdf(self, v: ArrayLike) -> Array:
+        v = np.asarray(v, float)
+        return np.concatenate([base.logpdf(v[..., span]) for base, span in self._each()], axis=-1)
+
+    def cdf(self, v: ArrayLike) -> Array:
+        v = np.asarray(v, float)
+        return np.concatenate([base.cdf(v[..., span]) for base, span in self._each()], axis=-1)
+
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return np.concatenate([base.sample((*shape[:-1], count), rng) for base, count in self.parts], axis=-1)
+
+    def entropy(self) -> Array:
+        return self._rows([base.entropy() for base, _ in self.parts])
+
+    def characteristic(self, s: Array) -> Characteristic:
+        found = [base.characteristic(s) for base, _ in self.parts]
+        return Characteristic(self._rows([c.value for c in found]), self._rows([c.slope for c in found]))
+
+    def third_and_fourth(self) -> tuple[Array, Array]:
+        found = [base.third_and_fourth() for base, _ in self.parts]
+        return self._rows([pair[0] for pair in found]), self._rows([pair[1] for pair in found])
+
+    def reach(self) -> Array:
+        return self._rows([base.reach() for base, _ in self.parts])
+
+    def cutoff(self) -> float:
+        return max(base.cutoff() for base, _ in self.parts)
+
+    def _each(self) -> list[tuple[Base, slice]]:
+        return [(base, span) for (base, _), span in zip(self.parts, self._spans, strict=True)]
+
+    def _rows(self, arrays: list[Any]) -> Any:
+        """One row per coordinate."""
+        spread = [np.broadcast_to(a, (count, *a.shape[1:])) for a, (_, count) in zip(arrays, self.parts, strict=True)]
+        return np.concatenate(spread)

@@ -8,6 +8,7 @@ every component but the first, its log weight, its mean and its log scale relati
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,12 @@ from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArra
 from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.stored import storable
 
-#: entropy by the trapezoidal rule on ±REACH with this many nodes
+#: entropy by the trapezoidal rule on ±REACH with at most this many nodes
 REACH, NODES = 16.0, 1601
+#: nodes per scale of the narrowest part
+FINENESS = 8.0
+#: parts that differ by more are not begun by their cumulants
+FARTHEST_START = 0.3
 #: smallest weight of a part
 LEAST = 1e-300
 #: most that scales of one coordinate may differ, as a logarithm
@@ -98,8 +103,15 @@ class GaussianMixture(Base):
 
     @classmethod
     def starting(cls, rows: int, third: Array, fourth: Array) -> GaussianMixture:
-        shift = 0.8 * np.where(third < 0.0, -1.0, 1.0)
-        return cls(np.full((rows, 2), 0.5), np.stack([0.0 * shift, shift], axis=1), np.tile([1.0, 1.6], (rows, 1)))
+        """The halves that have these cumulants; where these ask for much, halves that lie and stretch apart."""
+        shift, stretch = _halves(third, fourth)
+        locs = np.stack([-shift, shift], axis=1)
+        squares = 1.0 - shift**2 + np.multiply.outer([-1.0, 1.0], stretch)
+        far = shift**2 + np.abs(stretch) > FARTHEST_START
+        apart = 0.8 * np.where(third < 0.0, -1.0, 1.0)
+        locs = np.where(far[:, None], np.stack([0.0 * apart, apart], axis=1), locs)
+        scales = np.where(far[:, None], [1.0, 1.6], np.sqrt(np.where(far, 1.0, squares)).T)
+        return cls(np.full((rows, 2), 0.5), locs, scales)
 
     def logpdf(self, v: ArrayLike) -> Array:
         return np.logaddexp.reduce(self._log_parts(np.asarray(v, float)[..., None]), axis=-1)
@@ -115,19 +127,29 @@ class GaussianMixture(Base):
         return self.locs[row, chosen] + self.scales[row, chosen] * rng.standard_normal(shape)
 
     def entropy(self) -> Array:
-        v, step = np.linspace(-REACH, REACH, NODES, retstep=True)
-        log_q = np.logaddexp.reduce(self._log_parts(np.broadcast_to(v[:, None, None], (NODES, self.rows, 1))), axis=-1)
-        return -step * np.sum(np.exp(log_q) * log_q, axis=0)
+        _, step, parts, log_q = self._nodes
+        return -step * np.sum(parts.sum(axis=-1) * log_q, axis=0)
 
     def entropy_gradient(self) -> Array:
         # ∂H = −∫ ∂q log q (∫ ∂q = 0); ∂q/∂(π, m, σ) of each component
-        v, step = np.linspace(-REACH, REACH, NODES, retstep=True)
-        log_parts = self._log_parts(np.broadcast_to(v[:, None, None], (NODES, self.rows, 1)))
-        log_q = np.logaddexp.reduce(log_parts, axis=-1)[..., None]
-        part = np.exp(log_parts)
+        v, step, parts, log_q = self._nodes
         z = (v[:, None, None] - self.locs) / self.scales
-        d_parts = (part / self.weights, part * z / self.scales, part * (z * z - 1.0) / self.scales)
-        return self._chain(*(-step * np.sum(d * log_q, axis=0)[..., None] for d in d_parts))[..., 0]
+        weighted = parts * log_q[..., None]
+        pushed = weighted * z
+        sums = weighted.sum(axis=0), pushed.sum(axis=0), np.sum(pushed * z, axis=0)
+        d_parts = sums[0] / self.weights, sums[1] / self.scales, (sums[2] - sums[0]) / self.scales
+        return self._chain(*(-step * d[..., None] for d in d_parts))[..., 0]
+
+    @cached_property
+    def _nodes(self) -> tuple[Array, float, Array, Array]:
+        """Nodes, their distance, the parts (nodes, rows, components) and log q (nodes, rows) there."""
+        count = min(NODES, 1 + 2 * int(np.ceil(REACH * FINENESS / self.scales.min())))
+        v, step = np.linspace(-REACH, REACH, count, retstep=True)
+        log_parts = self._log_parts(np.broadcast_to(v[:, None, None], (count, self.rows, 1)))
+        top = log_parts.max(axis=-1)
+        parts = np.exp(log_parts - top[..., None])
+        log_q = top + np.log(parts.sum(axis=-1))
+        return v, float(step), parts * np.exp(top)[..., None], log_q
 
     def characteristic(self, s: Array) -> Characteristic:
         part = self._waves(s)
@@ -172,3 +194,16 @@ class GaussianMixture(Base):
         by_logit = w * (by_w - np.sum(w * by_w, axis=1, keepdims=True))
         by_log = by_s * raw_s * (1.0 - (np.log(raw_s) / SPREAD) ** 2)
         return np.concatenate([by_logit[:, 1:], by_m[:, 1:], by_log[:, 1:]], axis=1)
+
+
+def _halves(third: Array, fourth: Array) -> tuple[Array, Array]:
+    """a and e of ½N(−a, c − e) + ½N(a, c + e), c = 1 − a², whose cumulants are κ₃ = 3ae and κ₄ = 3e² − 2a⁴."""
+    kappa = np.where(np.abs(third) < 1e-6, np.where(third < 0.0, -1e-6, 1e-6), third)
+    low, high = np.full_like(kappa, -20.0), np.full_like(kappa, 2.0)
+    # κ₃²/(3a²) − 2a⁴ falls in a: bisection of log a
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        above = kappa**2 / 3.0 * np.exp(-2.0 * middle) - 2.0 * np.exp(4.0 * middle) > fourth
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    a = np.exp(0.5 * (low + high))
+    return a, kappa / (3.0 * a)

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.special import dawsn, owens_t
 from scipy.special import ndtr as normal_cdf
 
-from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, shape_rows
-from latlin.densities.bases.shape_series import chebyshev_sum
+from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, chebyshev_sum, shape_rows
 from latlin.numerics.special import LOG_SQRT_2PI, log_ndtr
 from latlin.numerics.stored import storable
 

@@ -15,8 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.compiling import INNER
-from latlin.numerics.threads import run_together, threads_for
+from latlin.numerics.threads import INNER, run_together, threads_for
 
 Index = NDArray[np.integer]
 #: pieces, and so copies of a transposed product, at most

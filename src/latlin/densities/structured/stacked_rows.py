@@ -10,8 +10,15 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.densities.structured.patterns import Pattern
-from latlin.densities.structured.rows import DenseRows, LoadingsByProducts, ProjectionRows, SparseRows, Terms, row_dots
+from latlin.densities.structured.rows import (
+    DenseRows,
+    LoadingsByProducts,
+    Pattern,
+    ProjectionRows,
+    SparseRows,
+    Terms,
+    row_dots,
+)
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 

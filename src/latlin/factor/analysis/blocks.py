@@ -16,17 +16,24 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from latlin.distributed.blocks import Block, Blocks, Summand, slices, widened
-from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
-from latlin.factor.analysis.batch_gradient import batch_gradient_fit
-from latlin.factor.analysis.missing import FactorParameters, Units, climb_missing, expected_sums, principal_start
-from latlin.factor.analysis.moments import DENSE_UP_TO, DenseMoments, SampleMoments, leading
+from latlin.factor.analysis.batch import batch_gradient_fit, complete_em_fit, ml_fit, rules_of
+from latlin.factor.analysis.moments import (
+    DENSE_UP_TO,
+    DenseMoments,
+    FactorParameters,
+    SampleMoments,
+    Units,
+    climb_missing,
+    expected_sums,
+    leading,
+    principal_start,
+)
 from latlin.factor.analysis.online import feed, open_stream
 from latlin.factor.analysis.stream import FactorStream
 from latlin.factor.fit import FactorFit
 from latlin.numerics.arrays import summable
 from latlin.numerics.ascent import Checkpoint
-from latlin.numerics.linalg import Array, symmetrise
-from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.linalg import Array, LowRankNormal, symmetrise
 from latlin.numerics.progress import progress
 from latlin.numerics.rng import generator
 

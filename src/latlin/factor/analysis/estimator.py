@@ -12,21 +12,17 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from latlin.distributed.answers import remember_columns
 from latlin.distributed.blocks import Blocks, with_dense_rows
-from latlin.distributed.checkpoints import digest_of, refuse_checkpoint, signature
-from latlin.distributed.opening import is_blocked, open_blocks
-from latlin.factor.analysis.batch import complete_em_fit, ml_fit, rules_of
-from latlin.factor.analysis.batch_gradient import batch_gradient_fit, log_prior
+from latlin.distributed.checkpoints import digest_of, signature
+from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
+from latlin.factor.analysis.batch import batch_gradient_fit, complete_em_fit, log_prior, ml_fit, rules_of
 from latlin.factor.analysis.blocks import BLOCK_METHODS, RememberedBlocks, read_columns
 from latlin.factor.analysis.choice import ComponentChoice, choose_components, heywood_features, warn_heywood
-from latlin.factor.analysis.missing import missing_fit
-from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, moments
+from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, missing_fit, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
-from latlin.factor.draws import LatentDraws
-from latlin.factor.fit import FactorFit, NamedEvidence, canonical, parameter_count
-from latlin.numerics.archived import Archived
+from latlin.factor.fit import FactorFit, LatentDraws, NamedEvidence, canonical, parameter_count
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array

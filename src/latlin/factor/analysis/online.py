@@ -37,7 +37,7 @@ from latlin.factor.analysis.stream import (
     scratch,
 )
 from latlin.factor.fit import FactorFit
-from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.linalg import LowRankNormal
 from latlin.numerics.progress import progress
 
 Floats = NDArray[np.floating]

@@ -9,12 +9,11 @@ from scipy.special import chdtr
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.distributed.answers import rowwise
-from latlin.factor.analysis.missing import BLOCK, posterior
+from latlin.distributed.opening import rowwise
+from latlin.factor.analysis.moments import BLOCK, posterior
 from latlin.factor.fit import fix_signs
 from latlin.numerics.arrays import summable, visible
-from latlin.numerics.linalg import Array
-from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.linalg import Array, LowRankNormal
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 

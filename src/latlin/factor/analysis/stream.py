@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from latlin.factor.analysis.kernels import em_chunks, gram_chunks, n_runs, project_chunks
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import cholesky, solve_upper, symmetrise
-from latlin.numerics.low_rank import LowRankNormal, blocks
+from latlin.numerics.linalg import LowRankNormal, blocks, cholesky, solve_upper, symmetrise
 
 Floats = NDArray[np.floating]
 #: coordinates of the warm-up that are taken in double precision at once
@@ -324,7 +323,7 @@ class FactorStream:
         if self.state is not None:
             return self.rule.density(self.state)
         if self._waiting is None or self.count < 2:
-            raise ValueError(f"a density needs at least 2 observations, {self.count} came")
+            raise ValueError(f"a density needs at least 2 observations, got {self.count}")
         loadings, mean, noise = (np.empty(shape, self.dtype) for shape in ((self.rank, self.dim), self.dim, self.dim))
         early = start(self._waiting.rows, loadings, mean, noise)
         return LowRankNormal(early.mean, early.loadings, early.noise)

@@ -11,9 +11,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.factor.binary.fit import STARTS, BinaryOptions, binary_fit
 from latlin.factor.binary.latents import MOST_ENUMERATED, BernoulliField, Enumeration, LatentEngine
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
-from latlin.factor.draws import LatentDraws
-from latlin.factor.fit import NamedEvidence
-from latlin.numerics.archived import Archived
+from latlin.factor.fit import LatentDraws, NamedEvidence
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array

@@ -36,8 +36,7 @@ from latlin.factor.group.data import (
     packed,
     scaling_of,
 )
-from latlin.factor.group.kernels import multiply_by_label, outer_sums
-from latlin.factor.group.rows import SPARE, Labels, LatentSums, principal_axes, product
+from latlin.factor.group.rows import SPARE, Labels, LatentSums, multiply_by_label, outer_sums, principal_axes, product
 from latlin.numerics.linalg import Array
 
 Kinds = dict[bytes, int]

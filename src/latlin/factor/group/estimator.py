@@ -13,12 +13,10 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.utils.validation import validate_data
 
-from latlin.distributed.answers import remember_columns
 from latlin.distributed.blocks import with_dense_rows
-from latlin.distributed.checkpoints import CheckpointFiles, digest_of, refuse_checkpoint, signature
-from latlin.distributed.opening import is_blocked, open_blocks
-from latlin.factor.draws import LatentDraws
-from latlin.factor.fit import NamedEvidence
+from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
+from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
+from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.factor.group.blocks import RowsInBlocks, prepare_blocks
 from latlin.factor.group.data import (
     GroupData,
@@ -39,7 +37,7 @@ from latlin.factor.group.queries import FactorActivity, GroupPosterior, GroupQue
 from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance, Relevance
 from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GroupModel, GroupState, bound
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy.linalg import expm, inv
 
 from latlin.distributed.checkpoints import CheckpointFiles
-from latlin.factor.group.kernels import outer_sums, truncated_step, weighted_sums
 from latlin.factor.group.relevance import Relevance
-from latlin.factor.group.rows import LatentSums, positive_signs, product
+from latlin.factor.group.rows import LatentSums, outer_sums, positive_signs, product, truncated_step, weighted_sums
 from latlin.factor.group.updates import (
     GroupModel,
     GroupState,

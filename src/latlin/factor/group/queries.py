@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.distributed.answers import rowwise
-from latlin.factor.analysis.missing import posterior as plug_in_posterior
+from latlin.distributed.opening import rowwise
+from latlin.factor.analysis.moments import posterior as plug_in_posterior
 from latlin.factor.group.data import Labels, Name, Patterns, Views, find_patterns, is_views
-from latlin.factor.group.kernels import multiply_by_label, outer_sums, weighted_sums
-from latlin.factor.group.rows import product
+from latlin.factor.group.rows import multiply_by_label, outer_sums, product, weighted_sums
 from latlin.factor.group.updates import row_precisions
 from latlin.numerics.arrays import summable, visible
-from latlin.numerics.linalg import Array
-from latlin.numerics.low_rank import LowRankNormal
+from latlin.numerics.linalg import Array, LowRankNormal
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable

@@ -19,14 +19,15 @@ from scipy.special import digamma
 
 from latlin.densities.conjugate import gamma_kl
 from latlin.factor.group.data import GroupData, Labels
-from latlin.factor.group.kernels import (
+from latlin.factor.group.relevance import Relevance
+from latlin.factor.group.rows import (
+    LatentSums,
     loading_step,
     outer_sums,
+    product,
     squared_errors,
     weighted_sums,
 )
-from latlin.factor.group.relevance import Relevance
-from latlin.factor.group.rows import LatentSums, product
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 

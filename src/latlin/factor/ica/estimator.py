@@ -9,12 +9,11 @@ from scipy.special import digamma
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.factor.draws import LatentDraws
-from latlin.factor.fit import NamedEvidence
+from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
 from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, RateOneSource, SourceModel
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array

@@ -58,7 +58,7 @@ class Cells(NamedTuple):
         return Cells(self.column, self.row)
 
 
-class Pull(NamedTuple):
+class EnergyPull(NamedTuple):
     """The energies of all rows, their slopes in m, and −2 times their slopes in S, the precision that they ask for."""
 
     value: Array
@@ -78,7 +78,7 @@ class Energy(Protocol):
         """⟨ψ⟩, or its bound, of every cell."""
         ...
 
-    def pull(self, cells: Cells, rows: Side, columns: Side) -> Pull:
+    def pull(self, cells: Cells, rows: Side, columns: Side) -> EnergyPull:
         """The energies' sums over the cells of every row, as functions of the rows' Gaussians."""
         ...
 
@@ -128,7 +128,7 @@ class MomentEnergy:
     def values(self, cells: Cells, rows: Side, columns: Side) -> Array:
         return self.at(*product_moments(cells, rows, columns))[0]
 
-    def pull(self, cells: Cells, rows: Side, columns: Side) -> Pull:
+    def pull(self, cells: Cells, rows: Side, columns: Side) -> EnergyPull:
         value, d_mean, d_var = self.at(*product_moments(cells, rows, columns))
         shape, where = (len(rows.mean), len(columns.mean)), (cells.row, cells.column)
         first, second = csr_array((d_mean, where), shape=shape), csr_array((d_var, where), shape=shape)
@@ -136,7 +136,7 @@ class MomentEnergy:
         # ∂/∂m = Σ ψ_μ n + 2ψ_v Rm, ∂/∂S = Σ ψ_v (R + nnᵀ)
         slope = first @ columns.mean + 2.0 * np.einsum("nde,ne->nd", spread, rows.mean)
         precision = -2.0 * (second @ columns.moments).reshape(rows.cov.shape)
-        return Pull(np.bincount(cells.row, value, shape[0]).astype(np.float64), slope, precision)
+        return EnergyPull(np.bincount(cells.row, value, shape[0]).astype(np.float64), slope, precision)
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ class ExponentialEnergy:
     def values(self, cells: Cells, rows: Side, columns: Side) -> Array:
         return self._sum(cells, rows, columns, None)
 
-    def pull(self, cells: Cells, rows: Side, columns: Side) -> Pull:
+    def pull(self, cells: Cells, rows: Side, columns: Side) -> EnergyPull:
         n, d = rows.mean.shape
-        found = Pull(np.zeros(n), np.zeros((n, d)), np.zeros((n, d, d)))
+        found = EnergyPull(np.zeros(n), np.zeros((n, d)), np.zeros((n, d, d)))
         value = self._sum(cells, rows, columns, found)
         found.value[:] = np.bincount(cells.row, value, n)
         return found
 
-    def _sum(self, cells: Cells, rows: Side, columns: Side, into: Pull | None) -> Array:
+    def _sum(self, cells: Cells, rows: Side, columns: Side, into: EnergyPull | None) -> Array:
         """The energy of every cell; slopes and precisions of the rows are added to `into`."""
         value = np.empty(len(cells.row))
         root = _roots(columns.cov)

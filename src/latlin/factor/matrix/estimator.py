@@ -8,21 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.draws import LatentDraws, draw_gaussians
-from latlin.factor.fit import NamedEvidence
+from latlin.factor.fit import LatentDraws, NamedEvidence, draw_gaussians
+from latlin.factor.matrix.cells import CellUnits, codes_of, positions
 from latlin.factor.matrix.energies import Cells, Side, product_moments
-from latlin.factor.matrix.fit import MatrixProblem, MatrixState, Prior, begin, climb, place_rows
-from latlin.factor.matrix.units import REAL, CellUnits, codes_of
-from latlin.factor.mixed.sites import ObservedColumn
-from latlin.numerics.archived import Archived
+from latlin.factor.matrix.fit import MatrixProblem, MatrixState, SidePrior, begin, climb, place_rows
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, summable, visible
-from latlin.numerics.ascent import Rules
-from latlin.numerics.options import number
-from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.rng import generator
 from latlin.potentials.predictive import Predictive
 
 
@@ -95,42 +91,14 @@ class MatrixFactorization(
         "feature_names_in_?[M]",
     )
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        *,
-        family: str = "gaussian",
-        energy: str = "bound",
-        tol: float = 1e-5,
-        max_iter: int = 1000,
-        random_state: RandomState = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.family = family
-        self.energy = energy
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
     def fit(self, X: Any, y: Any = None) -> MatrixFactorization:
         """Fit to a table of shape (rows, columns); NaN marks missing cells."""
         self._check_options()
         X = self._validated(X, True)
-        seen = ~np.isnan(X)
-        if not seen.any():
-            raise ValueError("X must have at least one observed cell, got only NaN")
-        self._learn_units(X[seen])
-        values = self._encode(X)
-        family = self._family
-        column = ObservedColumn(values[seen])
-        parameters = family.first(column, share=1.0)
+        seen, values, parameters = self._learn_cells(X)
         problem = self._problem(values)
-        start = begin(problem, codes_of(values, family), parameters, generator(self.random_state))
-        remedy = "raise max_iter or tol, or use fewer components"
-        rules = Rules(self.tol, np.inf, self.max_iter, True, remedy)
-        found = climb(problem, start, rules, self.verbose)
+        start = begin(problem, codes_of(values, self._family), parameters, generator(self.random_state))
+        found = climb(problem, start, self._rules(), self.verbose)
         self._store(found.state, problem.energy(found.state.parameters).kind, int(seen.sum()))
         self.trace_, self.n_iter_, self.converged_ = found.trace - self._shift(seen), found.n_iter, found.converged
         self.message_ = found.message
@@ -182,24 +150,15 @@ class MatrixFactorization(
         rows, columns : array-like of int, of one length
             Positions in the fitted table.
         """
-        mean, std = self._moments(self._predictive(self._cells(rows, columns), self._rows))
-        return (mean, std) if return_std else mean
+        return self._answer(self._predictive(self._cells(rows, columns), self._rows), return_std)
 
     def predict_cell_interval(self, rows: ArrayLike, columns: ArrayLike, coverage: float = 0.9) -> Array:
         """Central predictive intervals of cells of the fitted table: columns low and high."""
-        coverage = number("coverage", coverage, above=0.0, below=1.0)
-        found = self._predictive(self._cells(rows, columns), self._rows)
-        ends = [found.quantile(0.5 * (1.0 + sign * coverage)) for sign in (-1.0, 1.0)]
-        return np.column_stack([self._decode(end) for end in ends])
+        return self._interval(self._predictive(self._cells(rows, columns), self._rows), coverage)
 
     def log_density_of_cells(self, rows: ArrayLike, columns: ArrayLike, y: ArrayLike) -> Array:
         """Log predictive density (or probability) of values y of cells of the fitted table."""
-        values = self._encode(np.asarray(y, dtype=float))
-        return self._predictive(self._cells(rows, columns), self._rows).log_density(values) - np.log(self.scale_)
-
-    def _shift(self, seen: NDArray[np.bool_]) -> float:
-        """log |dy/dcode| of all observed cells."""
-        return float(seen.sum()) * float(np.log(self.scale_))
+        return self._log_density(self._predictive(self._cells(rows, columns), self._rows), y)
 
     # --- rows, columns, cells
 
@@ -223,23 +182,17 @@ class MatrixFactorization(
     @property
     def _state(self) -> MatrixState:
         columns = Side(self.column_mean_, self.column_cov_)
-        row_prior = Prior(np.zeros_like(self.row_variance_), self.row_variance_)
-        column_prior = Prior(self.column_prior_mean_, self.column_variance_)
+        row_prior = SidePrior(np.zeros_like(self.row_variance_), self.row_variance_)
+        column_prior = SidePrior(self.column_prior_mean_, self.column_variance_)
         return MatrixState(self._rows, columns, row_prior, column_prior, self.likelihood_, 0.0)
 
     def _cells(self, rows: ArrayLike, columns: ArrayLike) -> Cells:
         check_is_fitted(self, "row_mean_")
-        pairs = np.broadcast_arrays(np.atleast_1d(rows), np.atleast_1d(columns))
-        for name, index, most in zip(
-            ("rows", "columns"), pairs, (len(self.row_mean_), len(self.column_mean_)), strict=True
-        ):
-            if index.dtype.kind not in "iu" or index.ndim != 1 or np.any((index < 0) | (index >= most)):
-                raise ValueError(f"{name} must be whole numbers from 0 to {most - 1}, got {index!r:.80}")
-        return Cells(*pairs)
+        sizes = (len(self.row_mean_), len(self.column_mean_))
+        return Cells(*positions(("rows", "columns"), (rows, columns), sizes))
 
     def _predictive(self, cells: Cells, rows: Side) -> Predictive:
-        mean, var = product_moments(cells, rows, Side(self.column_mean_, self.column_cov_))
-        return self._family.kind(self.likelihood_).predictive(mean, var)
+        return self._predictive_of(*product_moments(cells, rows, Side(self.column_mean_, self.column_cov_)))
 
     def _store(self, state: MatrixState, kind: str, cells: int) -> None:
         self.row_mean_, self.row_cov_ = state.rows
@@ -258,9 +211,7 @@ class MatrixFactorization(
         self.components_std_ = np.sqrt(np.einsum("nkk->kn", self.column_cov_)[:k]) * self.scale_
         self.column_intercepts_ = self.column_mean_[:, k + 1] * self.scale_ + self.centre_
         self.relevances_ = self.column_variance_[:k] * self.scale_**2
-        self.parameters_ = dict(self.likelihood_)
-        if "scale" in self.parameters_ and self.family in REAL:
-            self.parameters_["scale"] *= self.scale_
+        self._describe_parameters()
 
     def _after_loading(self) -> None:
         self._describe()
@@ -282,8 +233,3 @@ class MatrixFactorization(
             ensure_min_samples=least,
         )
         return np.asarray(summable("X", found))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-from latlin.factor.matrix.energies import Cells, Energy, Pull, Side, energy_of, product_moments
+from latlin.factor.matrix.energies import Cells, Energy, EnergyPull, Side, energy_of, product_moments
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.potentials.base import Potential
@@ -34,7 +34,7 @@ NOISE_FLOOR = 1e-4
 FIRST_SPREAD = 1e-2
 
 
-class Prior(NamedTuple):
+class SidePrior(NamedTuple):
     """Means and variances of the free coordinates of a side."""
 
     mean: Array
@@ -46,8 +46,8 @@ class MatrixState(NamedTuple):
 
     rows: Side
     columns: Side
-    row_prior: Prior
-    column_prior: Prior
+    row_prior: SidePrior
+    column_prior: SidePrior
     parameters: dict[str, Any]
     bound: float
 
@@ -103,7 +103,7 @@ def column_free(rank: int) -> list[int]:
     return [*range(rank), rank + 1]
 
 
-def negative_divergence(side: Side, prior: Prior, free: list[int]) -> Array:
+def negative_divergence(side: Side, prior: SidePrior, free: list[int]) -> Array:
     """−KL(q‖p) of every row: −½ Σ(log τ + (S_kk + (m_k − μ_k)²)/τ − 1) + ½ log det S."""
     mean, cov = side.mean[:, free], side.cov[np.ix_(range(len(side.cov)), free, free)]
     spread = np.einsum("nkk->nk", cov) + (mean - prior.mean) ** 2
@@ -111,7 +111,9 @@ def negative_divergence(side: Side, prior: Prior, free: list[int]) -> Array:
     return np.asarray(0.5 * (np.linalg.slogdet(cov)[1] - loss.sum(axis=1)))
 
 
-def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior, free: list[int]) -> tuple[Side, Array]:
+def improve(
+    energy: Energy, cells: Cells, side: Side, other: Side, prior: SidePrior, free: list[int]
+) -> tuple[Side, Array]:
     """One natural-gradient step of every row of a side, and the rows' parts of the bound."""
     block = np.ix_(range(len(side.cov)), free, free)
     here = energy.pull(cells, side, other)
@@ -143,7 +145,7 @@ def improve(energy: Energy, cells: Cells, side: Side, other: Side, prior: Prior,
     return Side(mean, cov), value
 
 
-def natural_gradient(pull: Pull, side: Side, prior: Prior, free: list[int]) -> tuple[Array, Array]:
+def natural_gradient(pull: EnergyPull, side: Side, prior: SidePrior, free: list[int]) -> tuple[Array, Array]:
     """The precision that the bound asks for, and its slope in the mean."""
     target = pull.precision[np.ix_(range(len(side.cov)), free, free)] + np.diag(1.0 / prior.variance)
     return target, pull.slope[:, free] - (side.mean[:, free] - prior.mean) / prior.variance
@@ -173,18 +175,18 @@ def rotate(rows: Side, columns: Side, rank: int) -> tuple[Side, Side]:
     )
 
 
-def learn_row_prior(rows: Side, rank: int) -> Prior:
+def learn_row_prior(rows: Side, rank: int) -> SidePrior:
     """The variance of the rows' intercepts; u keeps its unit variance."""
     second = np.mean(rows.mean[:, rank] ** 2 + rows.cov[:, rank, rank])
-    return Prior(np.zeros(rank + 1), np.append(np.ones(rank), max(float(second), LEAST)))
+    return SidePrior(np.zeros(rank + 1), np.append(np.ones(rank), max(float(second), LEAST)))
 
 
-def learn_column_prior(columns: Side, rank: int) -> Prior:
+def learn_column_prior(columns: Side, rank: int) -> SidePrior:
     """Relevances r_k, and mean and variance of the columns' intercepts."""
     free = column_free(rank)
     mean, spread = columns.mean[:, free], np.einsum("nkk->nk", columns.cov)[:, free]
     centre = np.append(np.zeros(rank), mean[:, rank].mean())
-    return Prior(centre, np.maximum(np.mean((mean - centre) ** 2 + spread, axis=0), LEAST))
+    return SidePrior(centre, np.maximum(np.mean((mean - centre) ** 2 + spread, axis=0), LEAST))
 
 
 class CellProblem(Protocol):

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.inference_data import inference_data
-from latlin.factor.draws import draw_gaussians
-from latlin.factor.fit import NamedEvidence
+from latlin.factor.fit import NamedEvidence, draw_gaussians
+from latlin.factor.matrix.cells import CellUnits, codes_of, positions
 from latlin.factor.matrix.energies import Cells, Index, Side, product_moments
 from latlin.factor.matrix.trilinear_fit import (
     MODES,
@@ -24,12 +24,9 @@ from latlin.factor.matrix.trilinear_fit import (
     climb_from_starts,
     product_of_others,
 )
-from latlin.factor.matrix.units import REAL, CellUnits, codes_of
-from latlin.factor.mixed.sites import ObservedColumn
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, summable
-from latlin.numerics.ascent import Rules
-from latlin.numerics.options import number, whole
+from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.predictive import Predictive
 
@@ -114,35 +111,30 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        self.n_components = n_components
-        self.family = family
-        self.energy = energy
+        super().__init__(
+            n_components,
+            family=family,
+            energy=energy,
+            tol=tol,
+            max_iter=max_iter,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.n_init = n_init
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> TrilinearFactorization:
         """Fit to a table of shape (first, second, third); NaN marks missing cells."""
         self._check_options()
         whole("n_init", self.n_init, 1)
         X = three_indices(X)
-        seen = ~np.isnan(X)
-        if not seen.any():
-            raise ValueError("X must have at least one observed cell, got only NaN")
-        self._learn_units(X[seen])
-        values, family = self._encode(X), self._family
-        at = np.nonzero(seen)
-        parameters = family.first(ObservedColumn(values[seen]), share=1.0)
-        below = self.energy == "bound"
-        problem = TrilinearProblem(at, values[seen], family, X.shape, self.n_components, below)
+        seen, values, parameters = self._learn_cells(X)
+        family, below = self._family, self.energy == "bound"
+        problem = TrilinearProblem(np.nonzero(seen), values[seen], family, X.shape, self.n_components, below)
         rng, codes = generator(self.random_state), codes_of(values, family)
         kinds = [None, *(rng for _ in range(self.n_init - 1))]
         starts = [begin(problem, codes, parameters, kind) for kind in kinds]
-        rules = Rules(self.tol, np.inf, self.max_iter, True, "raise max_iter or tol, or use fewer components")
-        found = climb_from_starts(problem, starts, rules, self.verbose)
-        shift = float(seen.sum()) * float(np.log(self.scale_))
+        found = climb_from_starts(problem, starts, self._rules(), self.verbose)
+        shift = self._shift(seen)
         self.evidence_kind_ = problem.energy(found.state.parameters).kind
         self.trace_, self.n_iter_, self.converged_ = found.trace - shift, found.n_iter, found.converged
         self.message_, self.lower_bound_ = found.message, found.state.bound - shift
@@ -174,22 +166,17 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         first, second, third : array-like of int, of one length
             Positions in the fitted table.
         """
-        mean, std = self._moments(self._predictive(self._positions(first, second, third)))
-        return (mean, std) if return_std else mean
+        return self._answer(self._predictive(self._positions(first, second, third)), return_std)
 
     def predict_cell_interval(
         self, first: ArrayLike, second: ArrayLike, third: ArrayLike, coverage: float = 0.9
     ) -> Array:
         """Central predictive intervals of cells of the fitted table: columns low and high."""
-        coverage = number("coverage", coverage, above=0.0, below=1.0)
-        found = self._predictive(self._positions(first, second, third))
-        ends = [found.quantile(0.5 * (1.0 + sign * coverage)) for sign in (-1.0, 1.0)]
-        return np.column_stack([self._decode(end) for end in ends])
+        return self._interval(self._predictive(self._positions(first, second, third)), coverage)
 
     def log_density_of_cells(self, first: ArrayLike, second: ArrayLike, third: ArrayLike, y: ArrayLike) -> Array:
         """Log predictive density (or probability) of values y of cells of the fitted table."""
-        found = self._predictive(self._positions(first, second, third))
-        return found.log_density(self._encode(np.asarray(y, dtype=float))) - np.log(self.scale_)
+        return self._log_density(self._predictive(self._positions(first, second, third)), y)
 
     def impute(self, X: Any, *, return_std: bool = False) -> Any:
         """The fitted table with its missing cells filled by their predictive means.
@@ -216,17 +203,12 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         return [Side(getattr(self, f"{name}_mean_"), getattr(self, f"{name}_cov_")) for name in NAMES]
 
     def _positions(self, *given: ArrayLike) -> tuple[Index, ...]:
-        index = np.broadcast_arrays(*(np.atleast_1d(positions) for positions in given))
-        for name, found, side in zip(NAMES, index, self._sides, strict=True):
-            most = len(side.mean)
-            if found.dtype.kind not in "iu" or found.ndim != 1 or np.any((found < 0) | (found >= most)):
-                raise ValueError(f"{name} must be whole numbers from 0 to {most - 1}, got {found!r:.80}")
-        return tuple(index)
+        return tuple(positions(NAMES, given, [len(side.mean) for side in self._sides]))
 
     def _predictive(self, at: tuple[Index, ...]) -> Predictive:
         sides = self._sides
-        mean, var = product_moments(Cells(at[0], np.arange(len(at[0]))), sides[0], product_of_others(at, sides, 0))
-        return self._family.kind(self.likelihood_).predictive(mean, var)
+        cells = Cells(at[0], np.arange(len(at[0])))
+        return self._predictive_of(*product_moments(cells, sides[0], product_of_others(at, sides, 0)))
 
     def _store(self, state: TrilinearState) -> None:
         for name, side in zip(NAMES, state.sides, strict=True):
@@ -246,13 +228,10 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         self.intercepts_ = [side.mean[:, k + mode] * self.scale_ for mode, side in enumerate(sides)]
         self.intercepts_[-1] = self.intercepts_[-1] + self.centre_
         self.relevances_ = self.third_variance_[:k] * self.scale_**2
-        self.parameters_ = dict(self.likelihood_)
-        if "scale" in self.parameters_ and self.family in REAL:
-            self.parameters_["scale"] *= self.scale_
+        self._describe_parameters()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.factor.matrix.energies import Cells, Energy, Index, MomentEnergy, Side
-from latlin.factor.matrix.fit import FIRST_SPREAD, LEAST, Prior, improve, learn_likelihood, negative_divergence
+from latlin.factor.matrix.fit import FIRST_SPREAD, LEAST, SidePrior, improve, learn_likelihood, negative_divergence
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.potentials.families import Family
@@ -36,7 +36,7 @@ class TrilinearState(NamedTuple):
     """Gaussians and priors of the three modes, the parameters of the likelihood, and the bound."""
 
     sides: tuple[Side, ...]
-    priors: tuple[Prior, ...]
+    priors: tuple[SidePrior, ...]
     parameters: dict[str, Any]
     bound: float
 
@@ -122,7 +122,7 @@ def stretched(side: Side, size: Array) -> Side:
     return Side(side.mean * full, side.cov * np.outer(full, full))
 
 
-def learn_priors(sides: list[Side], rank: int) -> tuple[Prior, ...]:
+def learn_priors(sides: list[Side], rank: int) -> tuple[SidePrior, ...]:
     """Variances of all intercepts; relevances r_k of the last mode and the mean of its intercepts."""
     priors = []
     for mode, side in enumerate(sides):
@@ -134,7 +134,7 @@ def learn_priors(sides: list[Side], rank: int) -> tuple[Prior, ...]:
         variance = np.maximum(np.mean((mean - centre) ** 2 + spread, axis=0), LEAST)
         if not last:
             variance[:rank] = 1.0
-        priors.append(Prior(centre, variance))
+        priors.append(SidePrior(centre, variance))
     return tuple(priors)
 
 

@@ -7,17 +7,157 @@ stay as they are; a categorical column becomes L binary ones, one against the re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 
-from latlin.factor.mixed.sites import TYPES, Index, family_of
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
-from latlin.potentials.families import AMOUNTS, COUNTS
+from latlin.potentials.base import ExpectedLog, Potential
+from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, Family, Ordered
+
+# --- The columns of a mixed table as sites: one potential per column, on η = b + fᵀw.
+#
+# Every expectation, tilted moment, draw and derivative is the potential's own (`latlin.potentials`). Columns of one
+# family whose parameters are single numbers are evaluated together, cell by cell; others column by column.
+
+
+#: the family of a column by its type; an ordinal one also has its number of levels
+TYPES = {
+    "real": "gaussian",
+    "binary": "logit",
+    "count": "poisson",
+    "ordinal": "ordinal",
+    "categorical": "logit",
+    **{name: name for name in ("student-t", "beta", *COUNTS, *AMOUNTS)},
+}
+Index = NDArray[np.int64]
+
+
+@storable
+class ColumnSites(NamedTuple):
+    """The columns' parameters: families, loadings (columns × K), intercepts, and what each family has learnt."""
+
+    families: tuple[str, ...]
+    loading: Array
+    intercept: Array
+    parameters: tuple[dict[str, Any], ...]
+
+    def potential(self, column: int, y: Array) -> Potential:
+        """The sites of observations of one column."""
+        return family_of(self.families[column]).potential(y, self.parameters[column])
+
+
+class ObservedCells(NamedTuple):
+    """Observed cells of some columns: where they stand, and their sites."""
+
+    row: Index
+    column: Index
+    potential: Potential
+
+
+class ObservedColumn:
+    """What a family asks of the observed entries of a column."""
+
+    def __init__(self, y: Array) -> None:
+        self.y = y
+
+    def mean(self) -> float:
+        return float(self.y.mean())
+
+    def residual_moments(self) -> tuple[float, float]:
+        return float(self.y.mean()), float(self.y.std())
+
+    def log_exposure(self) -> float | None:
+        return None
+
+    def class_weights(self, count: int) -> Array:
+        return np.bincount(self.y.astype(int), minlength=count).astype(np.float64)
+
+
+def local_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
+    """The best quadratic bound on ⟨ψ⟩ under N(m, v), with its slopes: ξ² = ⟨(η − middle)²⟩ makes it stationary in ξ."""
+    if potential.gaussian:
+        return potential.expected_log(m, v)
+    a, b, c = potential.quadratic_bound(np.sqrt((m - potential.middle) ** 2 + v))
+    return ExpectedLog(c - 0.5 * a * (m * m + v) + b * m, b - a * m, -0.5 * a)
+
+
+def exact_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
+    """⟨ψ⟩ itself."""
+    return potential.expected_log(m, v)
+
+
+def family_of(name: str) -> Family:
+    """The family of a name; ordered classes are logistic in η."""
+    return FAMILIES[name].fixed(link="logit") if name == "ordinal" else FAMILIES[name]
+
+
+def first_sites(rows: Array, families: tuple[str, ...], levels: Index, rank: int) -> ColumnSites:
+    """Columns that depend on no latents, with intercepts and parameters that match their margins."""
+    seen = [column[~np.isnan(column)] for column in rows.T]
+    found = [
+        _margin(name, ObservedColumn(y), int(count)) for name, y, count in zip(families, seen, levels, strict=True)
+    ]
+    intercept = np.array([start for start, _ in found])
+    return ColumnSites(families, np.zeros((len(families), rank)), intercept, tuple(values for _, values in found))
+
+
+def _margin(name: str, column: ObservedColumn, levels: int) -> tuple[float, dict[str, Any]]:
+    """Intercept and parameters of a column that depends on no latents."""
+    family = family_of(name)
+    if isinstance(family, Ordered):
+        return 0.0, replace(family, n_classes=levels).first(column)
+    if family.link == "share":
+        return float(logit(np.clip(column.mean(), 1e-3, 1.0 - 1e-3))), family.first(column)
+    return family.intercept(column)[0], family.first(column, share=1.0)
+
+
+def gather(rows: Array, sites: ColumnSites) -> list[ObservedCells]:
+    """The observed cells of a table, rows in order, with their sites."""
+    seen = ~np.isnan(rows)
+    cells = []
+    for columns in _together(sites.families):
+        row, place = np.nonzero(seen[:, columns])
+        if not len(row):
+            continue
+        column = columns[place]
+        family = family_of(sites.families[columns[0]])
+        if len(columns) == 1:
+            values = sites.parameters[columns[0]]
+        else:
+            table = {name: np.array([sites.parameters[c][name] for c in columns]) for name in family.parameters}
+            values = {name: numbers[place] for name, numbers in table.items()}
+        cells.append(ObservedCells(row, column, family.potential(rows[row, column], values)))
+    return cells
+
+
+def restrict(cells: list[ObservedCells], index: Index, n: int) -> list[ObservedCells]:
+    """The cells of some rows, which are counted anew from zero."""
+    if len(index) == n:
+        return cells
+    position = np.full(n, -1)
+    position[index] = np.arange(len(index))
+    kept = [(position[part.row], part) for part in cells]
+    return [
+        ObservedCells(at[at >= 0], part.column[at >= 0], part.potential.select(at >= 0))
+        for at, part in kept
+        if np.any(at >= 0)
+    ]
+
+
+def _together(families: tuple[str, ...]) -> list[Index]:
+    """Columns that one potential serves: of one family, whose parameters may be one number per site."""
+    groups: dict[Any, list[int]] = {}
+    for column, name in enumerate(families):
+        template = family_of(name).template
+        shared = set(template.free) <= set(template.arrays)
+        groups.setdefault(name if shared else column, []).append(column)
+    return [np.array(columns) for columns in groups.values()]
+
 
 #: types of columns that have levels; of numbers with a unit of their own; of counts
 LEVELLED, STANDARDISED, COUNTED = ("binary", "ordinal", "categorical"), ("real", "student-t"), ("count", *COUNTS)

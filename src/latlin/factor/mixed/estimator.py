@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.draws import LatentDraws
-from latlin.factor.fit import NamedEvidence
+from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.factor.mixed.columns import Column, Prediction, draw_column, is_frame, make_table, predict_column
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, unit_student_t
-from latlin.numerics.archived import Archived
+from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number, one_of, whole

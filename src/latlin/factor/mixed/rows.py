@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.mixed.sites import ColumnSites, Index, ObservedCells, exact_expectation, gather, restrict
+from latlin.factor.mixed.columns import ColumnSites, Index, ObservedCells, exact_expectation, gather, restrict
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.threads import thread_count
 from latlin.potentials.base import ExpectedLog, Potential
@@ -62,7 +62,7 @@ class ClimbingRows:
         values = np.empty(len(rows))
 
         def climb(at: slice) -> None:
-            climbing = Climb(gather(rows[at], sites), sites, self, means[at], covs[at])
+            climbing = RowClimb(gather(rows[at], sites), sites, self, means[at], covs[at])
             values[at] = climbing.run(max_iter, tol)
 
         in_chunks(climb, len(rows))
@@ -77,7 +77,7 @@ class Weighed(NamedTuple):
     precision: Array
 
 
-class Climb:
+class RowClimb:
     """Rows on their way up; means and covariances are changed in place."""
 
     def __init__(

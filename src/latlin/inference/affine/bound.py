@@ -27,6 +27,10 @@ from latlin.potentials.base import Potential
 FARTHEST = 1e4
 
 
+#: curvatures in a shape that are believed
+BENDS = 1e-2, 1.0
+
+
 class AffineParameters(NamedTuple):
     """L (unit lower), U (upper), b and the free shapes."""
 
@@ -81,6 +85,21 @@ class AffineBound:
     def linear(self) -> Array:
         """l = Mᵀ(b̃ − Λ̃u₀)."""
         return self.root.T @ (self.form.linear - self.form.times_quadratic(self.solution.u))
+
+    @cached_property
+    def inverse(self) -> Array:
+        """A diagonal guess of the inverse of minus the Hessian: one but for shapes, which bend −κ₃²/12 − κ₄²/48."""
+        guess = np.ones_like(self.start())
+        if self.optimise_shape:
+            bend = np.zeros_like(self.base.free)
+            for parameter in range(bend.shape[1]):
+                move = np.zeros_like(bend)
+                move[:, parameter] = 1e-4
+                ends = [self.base.with_free(self.base.free + side * move).third_and_fourth() for side in (1.0, -1.0)]
+                third, fourth = ((after - before) / 2e-4 for after, before in zip(*ends, strict=True))
+                bend[:, parameter] = self.rank // self.base.rows * (third**2 / 6.0 + fourth**2 / 24.0)
+            guess[len(guess) - bend.size :] = (1.0 / np.clip(bend, *BENDS)).ravel()
+        return guess
 
     @cached_property
     def constant(self) -> float:
@@ -160,7 +179,7 @@ class AffineBound:
         alpha = np.ascontiguousarray(blas.dgemm(1.0, a, self.rows.T, trans_a=1).T)
         beta = self.solution.x + self.rows @ b
         value, d_beta, d_alpha = 0.0, np.zeros_like(beta), np.zeros_like(alpha)
-        d_table = np.zeros((1, len(table.values), 2, table.values.shape[2]))
+        d_free = np.zeros_like(base.free)
         for span, potential in sites.blocks:
             weight, at = sites.weight[span], beta[span] + sites.offset[span]
             if potential.gaussian:
@@ -181,16 +200,9 @@ class AffineBound:
             )
             value += float(found.value.sum())
             d_beta[span], d_alpha[span] = found.d_beta, found.d_alpha
-            d_table = d_table + found.d_table.sum(axis=0) if self.optimise_shape else d_table
+            d_free = d_free + found.d_free
         d_a = blas.dgemm(1.0, self.rows, d_alpha, trans_a=1)
-        return value, d_a, self.rows.T @ d_beta, self._shape_gradient(base, table, d_table)
-
-    def _shape_gradient(self, base: Base, table: CharacteristicTable, d_table: Array) -> Array:
-        if not self.optimise_shape or not base.n_free:
-            return np.zeros_like(base.free)
-        folded = table.fold(d_table)
-        phi = base.characteristic_gradient(table.s)
-        return np.einsum("rk,rpk->rp", folded[:, 0], phi.real) + np.einsum("rk,rpk->rp", folded[:, 1], phi.imag)
+        return value, d_a, self.rows.T @ d_beta, d_free
 
 
 def _weighted(potential: Potential, weight: Array) -> Callable[[Array], Array]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr, svd
 
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
+from latlin.inference.affine.start import AffineStart, best_starts, cumulants
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import AffineEvidence
 from latlin.inference.forms.dense import dense_form
@@ -30,146 +30,30 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.optimise import ascent_direction, backtrack, remember
 from latlin.numerics.options import number
-from latlin.numerics.quadrature import gaussian_nodes
-from latlin.numerics.quasi_newton import ascent_direction, backtrack, remember
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
-
-# --- Where an affine-independent ascent starts: a rotation of the Gaussian KL optimum that its bases can use.
-#
-# A Gaussian looks the same from every rotation, an affine-independent density does not. To first order in the third
-# and fourth cumulants (κ₃, κ₄) of a base along the unit vector r, in coordinates where the Gaussian KL optimum is
-# standard,
-#
-#     B ≈ B_G + ⅙κ₃ T₃(r) − κ₃²/12 + κ₄ T₄(r)/24 − κ₄²/48,   T_k(r) = Σ_n τ_kn (g_nᵀr)^k
-#
-# with τ_kn = ⟨He_k(z) ψ_n(m_n + s_n z)⟩ and g_n the projections at unit length (Gram–Charlier). The best κ_k is T_k
-# itself, and the gain Σ_d T₃²/12 + T₄²/48 is maximised over rotations by polar steps from several places.
-
-
-STEPS = 60
-#: cumulants beyond these are out of the families' reach
-CAPS = {3: 0.9, 4: 3.0}
-#: share of an order's square in the gain
-SHARES = {3: 1.0 / 12.0, 4: 1.0 / 48.0}
-
-
-class AffineStart(NamedTuple):
-    """A rotation, and the cumulants that the posterior asks for along its columns."""
-
-    rotation: Array
-    third: Array
-    fourth: Array
-
-
-class Cumulants(NamedTuple):
-    """Unit projections g_n (sites, rank) and their coefficients τ_k."""
-
-    directions: Array
-    coefficients: dict[int, Array]
-
-    def along(self, rotation: Array, order: int) -> Array:
-        """T_k of every column."""
-        return self.coefficients[order] @ _power(self.directions @ rotation, order)
-
-    def gain(self, rotation: Array, orders: tuple[int, ...]) -> float:
-        """What the bound can gain to first order, cumulants kept within reach."""
-        total = 0.0
-        for k in orders:
-            t = self.along(rotation, k)
-            kept = np.clip(t, -CAPS[k], CAPS[k])
-            total += SHARES[k] * float(np.sum(2.0 * t * kept - kept * kept))
-        return total
-
-    def slope(self, rotation: Array, orders: tuple[int, ...]) -> Array:
-        """Derivative of Σ_k share_k Σ_d T_k² with respect to the columns."""
-        inner = self.directions @ rotation
-        total = np.zeros_like(rotation)
-        for k in orders:
-            t, lower = self.coefficients[k], _power(inner, k - 1)
-            weights = 2.0 * SHARES[k] * k * (t @ (lower * inner))
-            total += (self.directions.T @ (t[:, None] * lower)) * weights
-        return total
-
-
-def best_start(form: SiteForm, solution: Solution, orders: tuple[int, ...]) -> AffineStart:
-    """The rotation of the largest first-order gain for bases that move cumulants of these orders."""
-    found = _cumulants(form, solution)
-    if not orders or form.rank == 1:
-        rotation = np.eye(form.rank)
-    else:
-        climbed = [_climb(found, first, orders) for first in _firsts(found, orders)]
-        rotation = max(climbed, key=lambda r: found.gain(r, orders))
-    return AffineStart(rotation, found.along(rotation, 3), found.along(rotation, 4))
-
-
-def _cumulants(form: SiteForm, solution: Solution) -> Cumulants:
-    """Projections whitened by the Gaussian KL optimum, and ⟨He_k ψ⟩ of each site under it."""
-    root = solution.precision.unwhiten(np.eye(form.rank))
-    rows = np.stack([form.projections.times(np.ascontiguousarray(column)) for column in root.T], axis=1)
-    sd = np.maximum(np.linalg.norm(rows, axis=1), 1e-150)
-    coefficients = {3: np.zeros(len(sd)), 4: np.zeros(len(sd))}
-    for span, potential in form.sites.blocks:
-        centre = solution.x[span] + form.sites.offset[span]
-        x, z, w = gaussian_nodes(centre, sd[span], potential.regions())
-        psi = form.sites.weight[span] * w * (potential.log_density(x) - potential.log_density(centre))
-        square = z * z
-        coefficients[3][span] = np.sum(psi * z * (square - 3.0), axis=0)
-        coefficients[4][span] = np.sum(psi * (square * (square - 6.0) + 3.0), axis=0)
-    return Cumulants(rows / sd[:, None], coefficients)
-
-
-def _firsts(found: Cumulants, orders: tuple[int, ...]) -> list[Array]:
-    """The Cholesky basis, one that follows the least Gaussian sites, and a random one."""
-    rank = found.directions.shape[1]
-    size = np.sum([np.abs(found.coefficients[k]) for k in orders], axis=0)
-    leading = found.directions[np.argsort(-size)[:rank]]
-    random = qr(np.random.default_rng(0).standard_normal((rank, rank)))[0]
-    return [np.eye(rank), _polar(np.concatenate([leading, 1e-3 * np.eye(rank)])[:rank].T), random]
-
-
-def _climb(found: Cumulants, rotation: Array, orders: tuple[int, ...]) -> Array:
-    best, top = rotation, found.gain(rotation, orders)
-    for _ in range(STEPS):
-        slope = found.slope(rotation, orders)
-        size = float(np.linalg.norm(slope))
-        if size == 0.0:
-            break
-        # the inertia keeps a step from overshooting
-        rotation = _polar(slope + size / np.sqrt(len(slope)) * rotation)
-        gain = found.gain(rotation, orders)
-        if gain > top:
-            best, top, rose = rotation, gain, gain - top
-            if rose < 1e-9 * (1.0 + top):
-                break
-    return best
-
-
-def _power(x: Array, order: int) -> Array:
-    """x^order by products: NumPy's own power of an array takes a hundred times as long beyond squares."""
-    return x if order == 1 else x * _power(x, order - 1)
-
-
-def _polar(a: Array) -> Array:
-    """The orthogonal matrix closest to a."""
-    left, _, right = svd(a)
-    return left @ right
-
 
 MEMORY = 20
 #: finest grid that is tried
 LAST_LEVEL = 5
+#: of the tolerance: a step that promises less is the last, since a quasi-Newton model promises too little
+SHARE = 0.1
+#: a family is left out where so many times its promise would not be enough
+MARGIN = 10.0
 #: what base="auto" tries: skew, tails, and both at once
 AUTO = ("skew-normal", "generalised-normal", "gaussian-mixture")
 REMEDY = "raise max_iter or tol, or choose another base"
 
 
 class AffineState(NamedTuple):
-    """A point, its bound and gradient on a grid, steps on this grid, and the memory of the quasi-Newton steps."""
+    """A point, its bound and gradient on a grid, the bound on the next grid (NaN until it is asked for), steps on this
+    grid, and the memory of the quasi-Newton steps."""
 
     point: Array
     bound: float
+    finer: float
     gradient: Array
     level: int
     taken: int
@@ -199,8 +83,8 @@ class AffineKL:
     optimise_shape : bool
         Optimise the shapes together with A and b; otherwise they stay as the base object has them.
     tol : float
-        In nat: the ascent ends when a step promises to gain less, and the frequency grid is refined until the bound
-        moves by less.
+        In nat: the ascent ends when a step promises to gain less than a tenth of it, and the frequency grid is refined
+        until the bound moves by less.
     max_iter : int
 
     Notes
@@ -244,39 +128,51 @@ class AffineKL:
         if form.sites.gaussian:
             return replace(gaussian, engine=self.name, elapsed=time.perf_counter() - started)
         families: tuple[str | Base, ...] = AUTO if self.base == "auto" else (self.base,)
-        fits: list[AffineFit] = []
-        for family in families:
+        kinds = {family: FAMILIES[family] if isinstance(family, str) else type(family) for family in families}
+        starts = best_starts(cumulants(form, solution), {kind.cumulants for kind in kinds.values()})
+        promised = {family: starts[kind.cumulants].gain for family, kind in kinds.items()}
+        best: AffineFit | None = None
+        gains: list[tuple[float, float]] = []
+        # fewer cumulants first: more of them can only add to what one gains
+        for family in sorted(families, key=lambda name: (len(kinds[name].cumulants), -promised[name])):
+            if self._adds_nothing(promised[family], gains):
+                continue
             # the first has the very name that was given, where another model or engine finds that it is not its own
-            path = checkpoint if checkpoint is None or not fits else f"{os.fspath(checkpoint)}.{family}"
+            path = checkpoint if checkpoint is None or best is None else f"{os.fspath(checkpoint)}.{family}"
             saved = checkpoint_for(path, model, self)
-            fits.append(self._fit(self._bound(form, solution, family), verbose, saved))
-        best = max(fits, key=lambda fit: fit.log_evidence - fit.error)
+            fit = self._fit(self._bound(form, solution, family, starts[kinds[family].cumulants]), verbose, saved)
+            gains.append((promised[family], fit.log_evidence - fit.error - gaussian.log_evidence))
+            best = fit if best is None or fit.log_evidence - fit.error > best.log_evidence - best.error else best
+        assert best is not None  # the first family is always climbed
         return self._posterior(model, gaussian, best, started)
 
-    def _bound(self, form: SiteForm, solution: Solution, family: str | Base) -> AffineBound:
+    def _adds_nothing(self, promised: float, gains: list[tuple[float, float]]) -> bool:
+        """To first order a family gains far less than was found, or hardly more; promises have held until now."""
+        return any(MARGIN * promised < gain and 0.5 * told <= gain <= 2.0 * told for told, gain in gains) or any(
+            promised < gain + 10.0 * self.tol and 0.98 * told <= gain <= 1.02 * told for told, gain in gains
+        )
+
+    def _bound(self, form: SiteForm, solution: Solution, family: str | Base, begin: AffineStart) -> AffineBound:
         """The bound of one family, from a rotation and shapes that suit it."""
         kind = FAMILIES[family] if isinstance(family, str) else type(family)
         steep = [type(p).__name__ for p in form.sites.potentials if kind.polynomial_tails and _is_steep(p)]
         if steep:
             raise ValueError(f"{', '.join(steep)} sites have no expectation under a base with tails like {kind.name}")
-        begin = best_start(form, solution, kind.cumulants)
         base = family if isinstance(family, Base) else kind.starting(form.rank, begin.third, begin.fourth)
         return AffineBound(form, solution, begin.rotation, base, self.optimise_shape and base.n_free > 0)
 
     def _fit(self, bound: AffineBound, verbose: bool, checkpoint: Checkpoint | None) -> AffineFit:
-        rules = Rules(gradient_tol=self.tol, objective_tol=self.tol, max_iter=self.max_iter, remedy=REMEDY)
+        rules = Rules(gradient_tol=SHARE * self.tol, objective_tol=self.tol, max_iter=self.max_iter, remedy=REMEDY)
 
         def step(state: AffineState) -> tuple[AffineState, Measure]:
             reached = _climbed(bound, state)
             # half the product of step and gradient is what the quadratic model promises
-            promised = 0.5 * float(
-                ascent_direction(reached.gradient, reached.steps, reached.changes) @ reached.gradient
-            )
-            if promised > self.tol or reached.level >= LAST_LEVEL:
+            promised = 0.5 * float(_direction(bound, reached) @ reached.gradient)
+            if promised > SHARE * self.tol or reached.level >= LAST_LEVEL:
                 return reached, Measure(reached.bound, promised)
             finer = _state(bound, reached.point, reached.level + 1)
             if abs(finer.bound - reached.bound) <= self.tol:
-                return reached, Measure(reached.bound, promised)
+                return reached._replace(finer=finer.bound), Measure(reached.bound, promised)
             # bounds on two grids are not comparable to the last digit: the trace begins again
             finer = finer._replace(taken=1, steps=reached.steps, changes=reached.changes)
             return finer, Measure(finer.bound, 2.0 * self.tol)
@@ -287,7 +183,7 @@ class AffineKL:
         )
         last = ascent.state
         ascent = replace(ascent, trace=ascent.trace[len(ascent.trace) - max(last.taken, 1) :])
-        finest = bound.evaluate(last.point, last.level + 1)[0]
+        finest = last.finer if np.isfinite(last.finer) else bound.evaluate(last.point, last.level + 1)[0]
         # of two grids that disagree the lower value is stated: a bound may lose by its errors, not win
         return AffineFit(bound, ascent, min(finest, last.bound), abs(finest - last.bound) + rounding(finest))
 
@@ -333,12 +229,16 @@ def _is_steep(potential: Potential) -> bool:
 def _state(bound: AffineBound, point: Array, level: int) -> AffineState:
     value, gradient = bound.evaluate(point, level)
     empty = np.zeros((0, len(point)))
-    return AffineState(point, value, gradient, level, 0, empty, empty)
+    return AffineState(point, value, np.nan, gradient, level, 0, empty, empty)
+
+
+def _direction(bound: AffineBound, state: AffineState) -> Array:
+    return ascent_direction(state.gradient, state.steps, state.changes, bound.inverse)
 
 
 def _climbed(bound: AffineBound, state: AffineState) -> AffineState:
     """One quasi-Newton step; along the gradient when the memory misleads; the same state when nothing helps."""
-    return _along(bound, state, ascent_direction(state.gradient, state.steps, state.changes)) or (
+    return _along(bound, state, _direction(bound, state)) or (
         _along(bound, state._replace(steps=state.steps[:0], changes=state.changes[:0]), state.gradient) or state
     )
 
@@ -362,7 +262,7 @@ def _along(bound: AffineBound, state: AffineState, direction: Array) -> AffineSt
         return None
     point, value, gradient = found[2]
     steps, changes = remember(state.steps, state.changes, point - state.point, state.gradient - gradient, MEMORY)
-    return AffineState(point, value, gradient, state.level, state.taken + 1, steps, changes)
+    return AffineState(point, value, np.nan, gradient, state.level, state.taken + 1, steps, changes)
 
 
 def _density(bound: AffineBound, point: Array) -> AffineIndependent:

@@ -14,11 +14,11 @@ from numbers import Integral
 
 import numpy as np
 
+from latlin.densities.density import PointMass
+from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
-from latlin.densities.point import PointMass
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.diagnostics.moments import CorrectedMoments, corrected_moments, response
 from latlin.diagnostics.verdict import (
     FEWEST_EFFECTIVE,
     Findings,
@@ -29,9 +29,19 @@ from latlin.diagnostics.verdict import (
     judge,
     moment_gap,
 )
-from latlin.diagnostics.weights import LARGEST_K, DefendedEvidence, WeightSummary, defended_evidence, summarise_weights
+from latlin.diagnostics.weights import (
+    LARGEST_K,
+    CorrectedMoments,
+    DefendedEvidence,
+    WeightSummary,
+    corrected_moments,
+    defended_evidence,
+    response,
+    summarise_weights,
+)
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.diagnosis.proposals import DiagnosedPosterior, ProposalDraws, draws_for
+from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
@@ -53,7 +63,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a posterior is worth.
+    """How accurate a posterior is.
 
     Attributes
     ----------
@@ -260,18 +270,16 @@ FULL, AFFINE = 2000, 60
 
 def next_engine(posterior: DiagnosedPosterior) -> str:
     """A short name, with a word on options where they matter."""
-    dim, engine = posterior.model.dim, posterior.engine
-    if engine in ("map", "lvb", "laplace", "mean-field"):
+    dim, term = posterior.model.dim, posterior.evidence_term
+    if isinstance(posterior.density, PointMass) or isinstance(term, CurvedEvidence | BoundEvidence | FreeFormEvidence):
         return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
-    if engine == "gkl" and not _is_full(posterior):
+    if not isinstance(posterior.density, Gaussian | Mixture):
+        return "ai-kl with another base, or more draws"
+    if not _is_full(posterior):
         return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
-    if engine in ("gkl", "ep") and dim <= AFFINE:
+    if dim <= AFFINE:
         return "ai-kl"
-    if engine == "gkl":
-        return "ep"
-    if engine == "ep":
-        return "gkl, whose bound is proven"
-    return "ai-kl with another base, or more draws"
+    return "ep" if isinstance(term, ExpectedEvidence) else "gkl, whose bound is proven"
 
 
 def _is_full(posterior: DiagnosedPosterior) -> bool:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from latlin.densities.density import Density
-from latlin.densities.factorised import Factorised
+from latlin.densities.density import Density, Factorised
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.mixture import Mixture
-from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, Whitening
+from latlin.densities.precision import CovarianceWhitening, DiagonalWhitening, Whitening
+from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.prior import gaussian_part, needs_sparse, prior_gaussian
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -51,7 +51,7 @@ class DiagnosedPosterior(Protocol):
     def bound_error(self) -> float: ...
 
     @property
-    def engine(self) -> str: ...
+    def evidence_term(self) -> EvidenceTerm | None: ...
 
     @property
     def converged(self) -> bool: ...

@@ -21,7 +21,7 @@ from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import PROPER, SiteParameters
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, mix, rounding
-from latlin.numerics.quasi_newton import ascent_direction, backtrack, remember
+from latlin.numerics.optimise import ascent_direction, backtrack, remember
 
 #: past steps that the outer and the inner loop remember
 OUTER_MEMORY, INNER_MEMORY = 8, 20

@@ -1,6 +1,6 @@
 """Compiled loops that visit sites one after the other: expectation propagation and free-form mean field.
 
-A site's moments under a Gaussian are taken on nodes laid beforehand (`latlin.inference.forms.nodes`), so that any
+A site's moments under a Gaussian are taken on nodes laid beforehand (`latlin.inference.forms.free`), so that any
 potential, also one written in Python, can be visited from compiled code. A kernel stops at the first site whose
 Gaussian has moved out of the range its nodes serve and says how far it came; the caller lays new nodes there.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.inference.ep.kernels import FIXED, visit_sites
-from latlin.inference.forms.nodes import NodeTarget, site_nodes
+from latlin.inference.forms.free import NodeTarget, site_nodes
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
 from latlin.numerics.arrays import Array

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from latlin.densities.density import Density
-from latlin.densities.point import PointMass
+from latlin.densities.density import Density, PointMass
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.evidence.terms import EvidenceTerm, FittedPosterior, Movement, SiteTerm

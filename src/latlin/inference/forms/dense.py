@@ -11,8 +11,15 @@ from scipy.linalg import blas, lapack, qr
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import KernelPrecision, MarginalCovariance, kernel_weights
-from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening, PrecisionWhitening, Whitening
+from latlin.densities.precision import (
+    CovarianceWhitening,
+    DiagonalWhitening,
+    KernelPrecision,
+    MarginalCovariance,
+    PrecisionWhitening,
+    Whitening,
+    kernel_weights,
+)
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, reference_point
 from latlin.inference.forms.projections import (
     DenseProjections,

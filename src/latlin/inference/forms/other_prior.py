@@ -14,8 +14,7 @@ from scipy.linalg import blas
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import Whitening
+from latlin.densities.precision import PrecisionCovariance, Whitening
 from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, needs_sparse
 from latlin.inference.forms.sites import Start

@@ -15,13 +15,13 @@ import numpy as np
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.sparse_precision import SparsePrecisionCovariance, condition
-from latlin.densities.whitening import (
+from latlin.densities.precision import (
     CovarianceWhitening,
     DiagonalWhitening,
     PrecisionWhitening,
     Whitening,
 )
+from latlin.densities.sparse_precision import SparsePrecisionCovariance, condition
 from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground

@@ -21,8 +21,7 @@ from latlin.inference.forms.sparse import may_be_sparse, uses_sparse
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.conjugate_gradients import solve
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack, solve
 
 #: smaller of the numbers of rows and dimensions from which on products are quicker than a dense factorisation
 LARGE = 500

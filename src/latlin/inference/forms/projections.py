@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from latlin.densities.whitening import DiagonalWhitening, Whitening
+from latlin.densities.precision import DiagonalWhitening, Whitening
 from latlin.inference.arguments import dense_operator
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array

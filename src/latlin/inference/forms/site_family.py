@@ -17,8 +17,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
-from latlin.densities.whitening import Whitening
+from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance, Whitening
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.arrays import LOG_2PI, Array

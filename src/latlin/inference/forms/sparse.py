@@ -24,15 +24,15 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from latlin.densities.gaussian import Gaussian
+from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
-from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
 from latlin.inference.forms.site_family import Expansion, LocalGaussian, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
-from latlin.numerics import conjugate_gradients
+from latlin.numerics import optimise
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import ground
 from latlin.numerics.linalg import Cholesky, dot
@@ -211,7 +211,7 @@ class SparseForm(SiteForm):
         def times(v: Array) -> Array:
             return self.prior.precision @ v + self.projections.summed(gamma * (self.rows @ v))
 
-        x = conjugate_gradients.solve_near(times, known.solve, at.gradient / scale, NEAR, STEPS)
+        x = optimise.solve_near(times, known.solve, at.gradient / scale, NEAR, STEPS)
         return None if x is None else x / scale
 
     def precision(self, gamma: Array) -> Array:
@@ -326,7 +326,7 @@ def _analysed(
         return known
     if optional and (key in _FILLED or _meets_everything(rows)):
         return None
-    pattern = _pattern(prior.precision, rows)
+    pattern = pattern_of(prior.precision, rows)
     plan = plan_elimination(pattern)
     if optional and _fills(plan, model.dim):
         _FILLED.append(key)
@@ -343,7 +343,7 @@ def filling_plan(model: LatentLinearModel) -> Plan | None:
     prior, rows = quadratic_of(model), _site_rows(model)
     if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
         return None
-    plan = plan_elimination(_pattern(prior.precision, rows))
+    plan = plan_elimination(pattern_of(prior.precision, rows))
     return plan if plan.entries > ENTRIES or plan.flops > OPERATIONS else None
 
 
@@ -362,7 +362,7 @@ def _fills(plan: Plan, dim: int) -> bool:
     return not (thin and plan.flops < min(LIGHT * dim**3 / 3.0, OPERATIONS))
 
 
-def _pattern(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
+def pattern_of(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
     """Where P may be non-zero."""
     if rows.nnz == rows.shape[0] and np.all(np.diff(rows.indptr) == 1):
         # rows of one entry each add to the diagonal, which is always there

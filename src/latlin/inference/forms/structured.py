@@ -17,10 +17,10 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from latlin.densities.precision import CovarianceWhitening, DiagonalWhitening
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.rows import ProjectionRows
 from latlin.densities.structured.stacked_rows import StackedRows, as_rows
-from latlin.densities.whitening import CovarianceWhitening, DiagonalWhitening
 from latlin.distributed.blocks import Block, Blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.forms.prior import product_of, refuse_sparse

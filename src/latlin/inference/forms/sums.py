@@ -15,8 +15,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import Whitening
+from latlin.densities.precision import PrecisionCovariance, Whitening
 from latlin.distributed.blocks import Block, add, tree
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.forms.dense import dense_form

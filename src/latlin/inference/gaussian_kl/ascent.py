@@ -16,7 +16,7 @@ import numpy as np
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, mix, rounding
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack
 
 #: past points that steps are extrapolated from; where a point has more than MANY numbers, of which copies are dear, FEW
 MEMORY, MANY, FEW = 8, 500_000, 3

@@ -32,7 +32,7 @@ FLOOR = 1e-30
 TINY = 1e-12
 
 
-class ClassPlace(NamedTuple):
+class ClassSitesPlace(NamedTuple):
     """γ, ν, means and variances of all classes, each (n, K), and the γ̂, ν̂ to which the natural-gradient step leads."""
 
     gamma: Array
@@ -68,7 +68,7 @@ class ClassSites:
     spread: Array
     first: float = HALF
 
-    def at(self, gamma: Array, nu: Array) -> Reached[ClassPlace] | None:
+    def at(self, gamma: Array, nu: Array) -> Reached[ClassSitesPlace] | None:
         """The Gaussians of some site parameters; None where one is improper."""
         found = [self.form.solve(parameters) for parameters in _by_class(gamma, nu)]
         solutions = [solution for solution in found if solution is not None]
@@ -84,7 +84,7 @@ class ClassSites:
         gamma_hat, slope = np.einsum("nkk->nk", curvature).copy(), pull - nu + gamma * x
         gradient = self._gradient(solutions, variance, gamma - gamma_hat, slope)
         nu_hat = self._joint_target(solutions, gamma, nu, x, curvature, gamma_hat, slope)
-        return reached(ClassPlace(gamma, nu, x, variance, gamma_hat, nu_hat), bound, gradient, 2 * x.size)
+        return reached(ClassSitesPlace(gamma, nu, x, variance, gamma_hat, nu_hat), bound, gradient, 2 * x.size)
 
     def _gradient(self, solutions: list[Solution], variance: Array, excess: Array, slope: Array) -> float:
         """Largest entry in the whitened means; once these are small, also in the covariances."""
@@ -141,28 +141,28 @@ class ClassSites:
             axis=1,
         )
 
-    def evaluate(self, place: ClassPlace) -> Reached[ClassPlace] | None:
+    def evaluate(self, place: ClassSitesPlace) -> Reached[ClassSitesPlace] | None:
         return self.at(place.gamma, place.nu)
 
-    def encode(self, place: ClassPlace) -> tuple[Array, Array]:
+    def encode(self, place: ClassSitesPlace) -> tuple[Array, Array]:
         return self._vector(place.gamma, place.nu), self._vector(place.gamma_hat, place.nu_hat)
 
     def _vector(self, gamma: Array, nu: Array) -> Array:
         logs = self.weight * np.log(np.maximum(gamma, FLOOR))
         return np.concatenate([logs.ravel(), (self.spread * nu).ravel()])
 
-    def decode(self, point: Array) -> Reached[ClassPlace] | None:
+    def decode(self, point: Array) -> Reached[ClassSitesPlace] | None:
         logs, nu = (part.reshape(self.label.shape) for part in np.split(point, 2))
         return self.at(np.exp(np.minimum(logs / self.weight, 300.0)), nu / self.spread)
 
-    def move(self, place: ClassPlace, length: float) -> Reached[ClassPlace] | None:
+    def move(self, place: ClassSitesPlace, length: float) -> Reached[ClassSitesPlace] | None:
         gamma = place.gamma + length * (place.gamma_hat - place.gamma)
         return self.at(gamma, place.nu + length * (place.nu_hat - place.nu))
 
-    def newton(self, now: Reached[ClassPlace]) -> None:
+    def newton(self, now: Reached[ClassSitesPlace]) -> None:
         return None
 
-    def deviation(self, place: ClassPlace) -> float:
+    def deviation(self, place: ClassSitesPlace) -> float:
         excess = place.gamma_hat - place.gamma
         shift = (place.nu_hat - place.nu - excess * place.x) * np.sqrt(place.variance)
         return max(float(np.abs(part).max(initial=0.0)) for part in (shift, excess * place.variance))
@@ -171,7 +171,7 @@ class ClassSites:
 class ClassSitesFit(NamedTuple):
     """The ascent, and the site parameters of every class."""
 
-    ascent: Ascent[Reached[ClassPlace]]
+    ascent: Ascent[Reached[ClassSitesPlace]]
     sites: tuple[SiteParameters, ...]
 
 

@@ -14,25 +14,20 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
-from latlin.inference.gaussian_kl.classes import Classes
+from latlin.inference.gaussian_kl.classes import ClassBound
 from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
-from latlin.numerics.quasi_newton import backtrack
-from latlin.potentials.class_links import ClassLink
 from latlin.potentials.softmax import ClassExpectation
 
 #: how well the joint step of the means is solved for, and in how many products at most
 SOLVED, MOST = 1e-3, 100
-#: steps towards the mode at most, and the gain per unknown, in nat, at which it is near
-NEWTON, NEAR = 30, 0.01
 
 
-class ClassPlace(NamedTuple):
+class ClassSumsPlace(NamedTuple):
     """One Gaussian N(m_k, P_k⁻¹) per class, the bound's slopes in the means, P̂_k, and the curvatures W of every row."""
 
     m: Array
@@ -43,61 +38,41 @@ class ClassPlace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClassSums:
-    """The bound in coordinates whitened by the prior, as the ascent asks for it.
+class ClassSums(ClassBound):
+    """The bound of one Gaussian per class in coordinates whitened by the prior, as the ascent asks for it.
 
     Parameters
     ----------
-    link : ClassLink
-    data : Classes
-        Offsets hold the prior mean as well.
-    projections : Projections
-        Whitened rows.
     units : tuple of ndarray of shape (dim, dim)
         U_k with U_kᵀU_k the first precision of a class.
     """
 
-    link: ClassLink
-    data: Classes
-    projections: Projections
     units: tuple[Array, ...] = ()
     first: float = HALF
 
-    def at(self, m: Array, precision: Array) -> Reached[ClassPlace] | None:
+    def at(self, m: Array, precision: Array) -> Reached[ClassSumsPlace] | None:
         """The Gaussians of some means and precisions; None where one is improper."""
         chols = [chol for chol in map(definite, precision) if chol is not None]
         if len(chols) < len(precision):
             return None
-        found = self.expected(m, [chol.factor for chol in chols])
-        bound = float(np.sum(self.data.weight[:, 0] * found.value))
+        found = self.expected(m, self.covariances([chol.factor for chol in chols]))
+        bound = self.energy(found)
         for each, chol in zip(m, chols, strict=True):
             # −KL(q ‖ N(0, I))
             bound -= 0.5 * float(each @ each + np.trace(chol.inverse()) - len(each) + chol.log_det)
         if not np.isfinite(bound):
             return None
-        slope, hat = self._pulled(found.slope) - m, self._precisions(found.curvature)
+        slope, hat = self.pulled(found.slope) - m, self._precisions(found.curvature)
         gradient = float(np.abs(slope).max(initial=0.0))
         for chol, now, then in zip(chols, precision, hat, strict=True):
             gradient = max(gradient, float(np.abs(chol.whiten(symmetrise(now - then))).max(initial=0.0)))
         size = len(m) * m.shape[1] * (m.shape[1] + 3) // 2
-        return reached(ClassPlace(m, precision, slope, hat, found.curvature), bound, gradient, size)
+        return reached(ClassSumsPlace(m, precision, slope, hat, found.curvature), bound, gradient, size)
 
-    def latents(self, m: Array) -> Array:
-        """Means of f, (n, K)."""
-        return np.stack([self.projections.times(each) for each in m], axis=1) + self.data.offset
-
-    def expected(self, m: Array, factors: list[Array] | None) -> ClassExpectation:
-        """What the link makes of the means and of the factors of the precisions; None for no variance at all."""
-        x, count = self.latents(m), self.data.label.shape[1]
-        v = np.zeros_like(x)
-        if factors is not None:
-            v = np.stack([self.projections.variances(factor) for factor in factors], axis=1) + self.data.extra
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.link.expected_log(x, v[:, :, None] * np.eye(count), self.data.label)
-
-    def _pulled(self, slope: Array) -> Array:
-        pull = (self.data.weight * slope).T
-        return np.stack([self.projections.transposed_times(np.ascontiguousarray(g)) for g in pull])
+    def covariances(self, factors: list[Array]) -> Array:
+        """Covariances of f, (n, K, K), diagonal, from the factors of the precisions."""
+        v = np.stack([self.projections.variances(factor) for factor in factors], axis=1) + self.data.extra
+        return v[:, :, None] * np.eye(self.count)
 
     def _precision(self, gamma: Array) -> Array:
         total = np.triu(self.projections.gram(gamma))
@@ -106,25 +81,13 @@ class ClassSums:
 
     def near_mode(self) -> tuple[Array, Array]:
         """Means near the mode, by Newton's method, and the precisions there."""
-        m = np.zeros((self.data.label.shape[1], self.projections.shape[1]))
-        weight = self.data.weight[:, 0]
 
-        def joint(m: Array) -> tuple[float, ClassExpectation]:
-            found = self.expected(m, None)
-            return float(np.sum(weight * found.value)) - 0.5 * float(np.sum(m * m)), found
-
-        value, found = joint(m)
-        for _ in range(NEWTON):
+        def step(m: Array, found: ClassExpectation) -> Array:
             hat = self._precisions(found.curvature)
-            place = ClassPlace(m, hat, self._pulled(found.slope) - m, hat, found.curvature)
-            step = self._joint_step(place, [cholesky(p) for p in hat])
-            moved = backtrack(lambda t, m=m, step=step: joint(m + t * step), value, 0.0, max_halvings=30)  # type: ignore[misc]
-            if moved is None:
-                break
-            m, gained = m + moved[0] * step, moved[1] - value
-            value, found = moved[1], moved[2]
-            if gained < NEAR * m.size:
-                break
+            place = ClassSumsPlace(m, hat, self.pulled(found.slope) - m, hat, found.curvature)
+            return self._joint_step(place, [cholesky(p) for p in hat])
+
+        m, found = self.climb_to_mode(step)
         return m, self._precisions(found.curvature)
 
     def _precisions(self, curvature: Array) -> Array:
@@ -132,10 +95,10 @@ class ClassSums:
         own = self.data.weight * np.einsum("nkk->nk", curvature)
         return np.stack([self._precision(np.ascontiguousarray(g)) for g in own.T])
 
-    def evaluate(self, place: ClassPlace) -> Reached[ClassPlace] | None:
+    def evaluate(self, place: ClassSumsPlace) -> Reached[ClassSumsPlace] | None:
         return self.at(place.m, place.precision)
 
-    def encode(self, place: ClassPlace) -> tuple[Array, Array] | None:
+    def encode(self, place: ClassSumsPlace) -> tuple[Array, Array] | None:
         targets = [definite(hat) for hat in place.precision_hat]
         known = [target for target in targets if target is not None]
         if len(known) < len(targets):
@@ -145,14 +108,14 @@ class ClassSums:
         there = [packed(*each) for each in zip(self.units, m_hat, place.precision_hat, strict=True)]
         return np.concatenate(here), np.concatenate(there)
 
-    def _joint_step(self, place: ClassPlace, targets: list[Cholesky]) -> Array:
+    def _joint_step(self, place: ClassSumsPlace, targets: list[Cholesky]) -> Array:
         """A⁻¹ slope for all means together, A = I + Σ_n W_n ⊗ h̃_n h̃_nᵀ."""
         shape, projections = place.m.shape, self.projections
 
         def times(flat: Array) -> Array:
             d = flat.reshape(shape)
             x = np.stack([projections.times(each) for each in d], axis=1)
-            return (d + self._pulled(np.einsum("nkj,nj->nk", place.curvature, x))).ravel()
+            return (d + self.pulled(np.einsum("nkj,nj->nk", place.curvature, x))).ravel()
 
         def solve(flat: Array) -> Array:
             return np.concatenate([t.solve(part) for t, part in zip(targets, flat.reshape(shape), strict=True)])
@@ -164,28 +127,28 @@ class ClassSums:
         step = cg(operator, place.slope.ravel(), rtol=SOLVED, maxiter=MOST, M=preconditioner)[0]
         return np.asarray(step.reshape(shape))
 
-    def decode(self, point: Array) -> Reached[ClassPlace] | None:
+    def decode(self, point: Array) -> Reached[ClassSumsPlace] | None:
         parts = [unpacked(*pair) for pair in zip(self.units, np.split(point, len(self.units)), strict=True)]
         return self.at(np.stack([m for m, _ in parts]), np.stack([precision for _, precision in parts]))
 
-    def move(self, place: ClassPlace, length: float) -> Reached[ClassPlace] | None:
+    def move(self, place: ClassSumsPlace, length: float) -> Reached[ClassSumsPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
         chols = [chol for chol in (definite(p) for p in precision) if chol is not None]
         if len(chols) < len(precision):
             return None
         return self.at(place.m + length * self._joint_step(place, chols), precision)
 
-    def newton(self, now: Reached[ClassPlace]) -> None:
+    def newton(self, now: Reached[ClassSumsPlace]) -> None:
         return None
 
-    def deviation(self, place: ClassPlace) -> float:
+    def deviation(self, place: ClassSumsPlace) -> float:
         shifts = [cholesky(p).whiten(g) for p, g in zip(place.precision, place.slope, strict=True)]
         return max(float(np.abs(shift).max(initial=0.0)) for shift in shifts)
 
 
 def climb_classes(
-    bound: ClassSums, first: Reached[ClassPlace] | None, rules: Rules, verbose: bool = False
-) -> tuple[ClassSums, Ascent[Reached[ClassPlace]]]:
+    bound: ClassSums, first: Reached[ClassSumsPlace] | None, rules: Rules, verbose: bool = False
+) -> tuple[ClassSums, Ascent[Reached[ClassSumsPlace]]]:
     """The ascent from a first place, and the bound in its units."""
     if first is None:
         raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
@@ -193,9 +156,7 @@ def climb_classes(
     return bound, maximise_bound(bound, first, rules, verbose)
 
 
-def stand_ins_at(bound: ClassSums, place: ClassPlace) -> tuple[SiteParameters, ...]:
+def stand_ins_at(bound: ClassSums, place: ClassSumsPlace) -> tuple[SiteParameters, ...]:
     """γ and ν of each class with respect to x = hᵀw."""
-    found = bound.expected(place.m, [cholesky(p).factor for p in place.precision])
-    gamma = bound.data.weight * np.einsum("nkk->nk", found.curvature)
-    nu = bound.data.weight * found.slope + gamma * (bound.latents(place.m) - bound.data.offset)
-    return tuple(SiteParameters(*pair) for pair in zip(gamma.T, nu.T, strict=True))
+    factors = [cholesky(p).factor for p in place.precision]
+    return bound.stand_ins(place.m, bound.expected(place.m, bound.covariances(factors)))

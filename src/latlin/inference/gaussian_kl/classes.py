@@ -9,7 +9,9 @@ slopes g_n and curvatures W_n the natural-gradient step goes to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +19,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import PrecisionCovariance
-from latlin.densities.whitening import DiagonalWhitening
+from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.forms.projections import BLOCK, Projections, whitened_projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
@@ -26,7 +27,7 @@ from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack
 from latlin.potentials.class_links import ClassLink
 from latlin.potentials.softmax import ClassExpectation
 
@@ -59,6 +60,77 @@ class Classes(NamedTuple):
     weight: Array
     offset: Array
     extra: Array | float = 0.0
+
+
+@dataclass(frozen=True)
+class ClassBound:
+    """What bounds of several classes ask of the rows: with one Gaussian of all coefficients, or with one per class.
+
+    Parameters
+    ----------
+    link : ClassLink
+    data : Classes
+        Offsets hold the prior mean as well.
+    projections : Projections
+        Rows whitened by the prior.
+    """
+
+    link: ClassLink
+    data: Classes
+    projections: Projections
+
+    @property
+    def count(self) -> int:
+        """Number of classes K."""
+        return int(self.data.label.shape[1])
+
+    def latents(self, means: Array) -> Array:
+        """Means of f, (n, K), from the means of the coefficients of every class, (K, dim)."""
+        return np.stack([self.projections.times(each) for each in means], axis=1) + self.data.offset
+
+    def expected(self, means: Array, covariances: Array) -> ClassExpectation:
+        """What the link makes of the latents with covariances (n, K, K)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.link.expected_log(self.latents(means), covariances, self.data.label)
+
+    def energy(self, found: ClassExpectation) -> float:
+        """The weighted sum of the link's values."""
+        return float(np.sum(self.data.weight[:, 0] * found.value))
+
+    def pulled(self, slope: Array) -> Array:
+        """Σ_n weight_n g_n ⊗ h̃_n, (K, dim)."""
+        pull = (self.data.weight * slope).T
+        return np.stack([self.projections.transposed_times(np.ascontiguousarray(g)) for g in pull])
+
+    def climb_to_mode(self, step: Callable[[Array, ClassExpectation], Array]) -> tuple[Array, ClassExpectation]:
+        """Means near the mode of the joint density by Newton's steps, and the expectation there."""
+        none = np.zeros((self.projections.shape[0], self.count, self.count))
+
+        def joint(m: Array) -> tuple[float, ClassExpectation]:
+            found = self.expected(m, none)
+            return self.energy(found) - 0.5 * float(np.vdot(m, m)), found
+
+        m = np.zeros((self.count, self.projections.shape[1]))
+        value, found = joint(m)
+        for _ in range(NEWTON):
+            moved = backtrack(partial(_along, joint, m, ahead := step(m, found)), value, 0.0, max_halvings=30)
+            if moved is None:
+                break
+            m, gained = m + moved[0] * ahead, moved[1] - value
+            value, found = moved[1], moved[2]
+            if gained < NEAR * m.size:
+                break
+        return m, found
+
+    def stand_ins(self, means: Array, found: ClassExpectation) -> tuple[SiteParameters, ...]:
+        """γ and ν of each class with respect to x = hᵀ(w − prior mean)."""
+        gamma = self.data.weight * np.einsum("nkk->nk", found.curvature)
+        nu = self.data.weight * found.slope + gamma * (self.latents(means) - self.data.offset)
+        return tuple(SiteParameters(*pair) for pair in zip(gamma.T, nu.T, strict=True))
+
+
+def _along(joint: Callable[[Array], Any], m: Array, step: Array, length: float) -> Any:
+    return joint(m + length * step)
 
 
 class ClassesPlace(NamedTuple):
@@ -94,23 +166,15 @@ class ClassesFit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClassesBound:
-    """The bound in coordinates whitened by the prior, as the ascent asks for it.
+class ClassesBound(ClassBound):
+    """The bound of one Gaussian in coordinates whitened by the prior, as the ascent asks for it.
 
     Parameters
     ----------
-    link : ClassLink
-    data : Classes
-        Offsets hold the prior mean as well.
-    projections : Projections
-        Whitened rows.
     unit : ndarray of shape (K dim, K dim)
         U with UᵀU the first precision.
     """
 
-    link: ClassLink
-    data: Classes
-    projections: Projections
     unit: Array | None = None
     first: float = HALF
 
@@ -120,29 +184,23 @@ class ClassesBound:
         if chol is None:
             return None
         covariance = chol.inverse()
-        found = self._expected(m, self.covariances(covariance))
+        found = self.expected(self._by_class(m), self.covariances(covariance))
         # −KL(q ‖ N(0, I))
-        bound = float(np.sum(self.data.weight[:, 0] * found.value))
+        bound = self.energy(found)
         bound -= 0.5 * float(m @ m + np.trace(covariance) - len(m) + chol.log_det)
         if not np.isfinite(bound):
             return None
-        slope, hat = self._pulled(found.slope) - m, self._precision(found.curvature)
+        slope, hat = self.pulled(found.slope).ravel() - m, self._precision(found.curvature)
         bend = chol.whiten(chol.whiten(symmetrise(precision - hat)).T)
         gradient = float(max(np.abs(slope).max(initial=0.0), np.abs(bend).max(initial=0.0)))
         return reached(ClassesPlace(m, precision, slope, hat), bound, gradient, len(m) * (len(m) + 3) // 2)
 
-    def _expected(self, m: Array, covariances: Array) -> ClassExpectation:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.link.expected_log(self.latents(m), covariances, self.data.label)
-
-    def latents(self, m: Array) -> Array:
-        """Means of f, (n, K)."""
-        means = m.reshape(self.data.label.shape[1], -1)
-        return np.stack([self.projections.times(each) for each in means], axis=1) + self.data.offset
+    def _by_class(self, m: Array) -> Array:
+        return m.reshape(self.count, -1)
 
     def covariances(self, covariance: Array) -> Array:
         """Covariances of f, (n, K, K)."""
-        (n, dim), count = self.projections.shape, self.data.label.shape[1]
+        (n, dim), count = self.projections.shape, self.count
         out, by_class = np.empty((n, count, count)), covariance.reshape(count, dim, count * dim)
         for start in range(0, n, BLOCK):
             rows = self.projections.block(slice(start, min(start + BLOCK, n)))
@@ -152,13 +210,9 @@ class ClassesBound:
         left_out = np.broadcast_to(self.data.extra, (n, 1))[:, :, None] * np.eye(count)
         return 0.5 * (out + np.swapaxes(out, 1, 2)) + left_out
 
-    def _pulled(self, slope: Array) -> Array:
-        pull = (self.data.weight * slope).T
-        return np.concatenate([self.projections.transposed_times(np.ascontiguousarray(g)) for g in pull])
-
     def _precision(self, curvature: Array) -> Array:
         """Upper triangle of P̂."""
-        count, dim = self.data.label.shape[1], self.projections.shape[1]
+        count, dim = self.count, self.projections.shape[1]
         total = np.zeros((count * dim, count * dim), order="F")
         for k in range(count):
             for j in range(k, count):
@@ -170,25 +224,13 @@ class ClassesBound:
 
     def near_mode(self) -> tuple[Array, Array]:
         """A mean near the mode, by Newton's method, and the precision there."""
-        count, (n, dim) = self.data.label.shape[1], self.projections.shape
-        none, weight = np.zeros((n, count, count)), self.data.weight[:, 0]
 
-        def joint(m: Array) -> tuple[float, ClassExpectation]:
-            found = self._expected(m, none)
-            return float(np.sum(weight * found.value)) - 0.5 * float(m @ m), found
+        def step(m: Array, found: ClassExpectation) -> Array:
+            towards = self.pulled(found.slope) - m
+            return self._by_class(cholesky(self._precision(found.curvature)).solve(towards.ravel()))
 
-        m = np.zeros(count * dim)
-        value, found = joint(m)
-        for _ in range(NEWTON):
-            step = cholesky(self._precision(found.curvature)).solve(self._pulled(found.slope) - m)
-            moved = backtrack(lambda t, m=m, step=step: joint(m + t * step), value, 0.0, max_halvings=30)  # type: ignore[misc]
-            if moved is None:
-                break
-            m, gained = m + moved[0] * step, moved[1] - value
-            value, found = moved[1], moved[2]
-            if gained < NEAR * m.size:
-                break
-        return m, self._precision(found.curvature)
+        m, found = self.climb_to_mode(step)
+        return m.ravel(), self._precision(found.curvature)
 
     def evaluate(self, place: ClassesPlace) -> Reached[ClassesPlace] | None:
         return self.at(place.m, place.precision)
@@ -262,7 +304,9 @@ def fit_coefficients(
         for each, chol in zip(place.m.reshape(count, dim), up_to_a_shift(covariance, count), strict=True)
     )
     square = (place.m**2 + np.diagonal(covariance)).reshape(count, dim).sum(axis=0)
-    return ClassesFit(ascent, densities, _stand_ins(bound, place.m, covariance), scale, square)
+    means = place.m.reshape(count, dim)
+    sites = bound.stand_ins(means, bound.expected(means, bound.covariances(covariance)))
+    return ClassesFit(ascent, densities, sites, scale, square)
 
 
 def _climb(
@@ -330,11 +374,3 @@ def _inverse(covariance: Array) -> Cholesky:
     value, vector = np.linalg.eigh(covariance)
     root = vector / np.sqrt(np.maximum(value, LEAST * value[-1]))
     return cholesky(root @ root.T)
-
-
-def _stand_ins(bound: ClassesBound, m: Array, covariance: Array) -> tuple[SiteParameters, ...]:
-    """γ and ν of each class with respect to x = hᵀ(w − prior mean)."""
-    found = bound._expected(m, bound.covariances(covariance))
-    gamma = bound.data.weight * np.einsum("nkk->nk", found.curvature)
-    nu = bound.data.weight * found.slope + gamma * (bound.latents(m) - bound.data.offset)
-    return tuple(SiteParameters(*pair) for pair in zip(gamma.T, nu.T, strict=True))

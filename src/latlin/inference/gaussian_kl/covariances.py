@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from latlin.densities.structured import chevron, diagonal, low_rank
-from latlin.densities.structured.base import Structure
-from latlin.densities.structured.covariance import StructuredCovariance
-from latlin.densities.structured.triangular import banded_triangle, sparse_triangle
+from latlin.densities.structured.base import Structure, StructuredCovariance
+from latlin.densities.structured.loadings import SMALLEST, ChevronStructure, LowRankStructure
+from latlin.densities.structured.triangular import DiagonalStructure, banded_triangle, sparse_triangle
 from latlin.inference.forms.sites import Start
 from latlin.inference.gaussian_kl.climber import (
     Climber,
@@ -29,8 +28,8 @@ from latlin.inference.gaussian_kl.climber import (
     unit_columns,
 )
 from latlin.numerics.arrays import Array
-from latlin.numerics.conjugate_gradients import solve_columns
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.optimise import solve_columns
 from latlin.numerics.stored import storable_by_arguments
 
 #: columns of a covariance solved for at once: at least some, and more while they have no more numbers than this
@@ -64,7 +63,7 @@ class Diagonal(Structured):
     name: ClassVar[str] = "diagonal"
 
     def fit(self, climber: Climber, mean: Array, scale: Array) -> StructuredFit:
-        structure = diagonal.DiagonalStructure(climber.form.dim)
+        structure = DiagonalStructure(climber.form.dim)
         return StructuredFit(structure, climber.final(structure, np.concatenate([mean, scale])))
 
 
@@ -176,7 +175,7 @@ class Chevron(Structured):
         rank = min(int(self.rank), dim)
         mean, scale, precision = climber.diagonal(mean, scale)
         first = choose_entangled(precision, rank) if self.order is None else self._given(dim, rank)
-        structure = chevron.ChevronStructure(dim, first)
+        structure = ChevronStructure(dim, first)
         theta = best_chevron(precision, structure)
         start = np.concatenate([mean, structure.spread(scale) if theta is None else theta])
         return StructuredFit(structure, climber.final(structure, start))
@@ -188,7 +187,7 @@ class Chevron(Structured):
         if not isinstance(covariance, StructuredCovariance) or len(start.mean) != form.dim:
             return None
         structure = covariance.structure
-        if not (isinstance(structure, chevron.ChevronStructure) and self._makes(structure)):
+        if not (isinstance(structure, ChevronStructure) and self._makes(structure)):
             return None
         # S = L F̃ᵀF̃ L, so in the new coordinates F̃ L/L′
         ratio = covariance.whitening.scale / form.whitening.scale
@@ -200,7 +199,7 @@ class Chevron(Structured):
             structure, climber.final(structure, np.concatenate([mean, theta if best is None else best]))
         )
 
-    def _makes(self, structure: chevron.ChevronStructure) -> bool:
+    def _makes(self, structure: ChevronStructure) -> bool:
         """Whether a structure is one that may be chosen here."""
         rank = min(int(self.rank), structure.dim)
         return structure.rank == rank and (
@@ -236,9 +235,9 @@ class LowRank(Structured):
         dim = climber.form.dim
         rank = min(int(self.rank), dim)
         mean, scale, precision = climber.diagonal(mean, scale)
-        structure = low_rank.LowRankStructure(dim, rank)
+        structure = LowRankStructure(dim, rank)
         loadings = wide_directions(precision, scale, rank)
-        smallest = (0.1 * scale) ** 2 + low_rank.SMALLEST**2
+        smallest = (0.1 * scale) ** 2 + SMALLEST**2
         rest = np.sqrt(np.maximum(scale**2 - 0.5 * np.sum(loadings**2, axis=1), smallest))
         start = np.concatenate([mean, structure.joined(loadings, rest)])
         note = "; the bound is not concave in a low-rank covariance, so this optimum may be local"
@@ -288,7 +287,7 @@ def choose_entangled(precision: Precision, rank: int) -> NDArray[np.int64]:
     return np.array(taken, dtype=np.int64)
 
 
-def best_chevron(precision: Precision, structure: chevron.ChevronStructure, near: Array | None = None) -> Array | None:
+def best_chevron(precision: Precision, structure: ChevronStructure, near: Array | None = None) -> Array | None:
     """θ of the best chevron for fixed site curvatures, None where a coordinate has none or rounding spoils it.
 
     With P = prior + HᵀΓH the best C has as full rows the first rows of the Cholesky factor of S = P⁻¹, which need only

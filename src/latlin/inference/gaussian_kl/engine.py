@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.estimated import fit_estimated, refuse_checkpoint
+from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, RefusedEvidence
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, best_fit, inherit_moments, structured_starts
@@ -141,8 +141,8 @@ class GaussianKL:
         task = FullTask(model, start, rules, verbose, checkpoint_for(checkpoint, model, self))
         structure = self.structure
         if isinstance(structure, Estimated):
-            refuse_checkpoint(checkpoint)
-            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, self.probes)
+            refuse_estimated_checkpoint(checkpoint)
+            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=True)
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
 
     def _run_full(self, task: FullTask) -> Posterior:

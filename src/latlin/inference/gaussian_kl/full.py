@@ -21,10 +21,10 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.densities.structured.covariance import StructuredCovariance
+from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.triangular import banded_triangle
 from latlin.inference.blocks import BlockModel
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from latlin.inference.forms.dense import inherit_parameters, match_parameters
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site_family import SiteForm
@@ -35,6 +35,7 @@ from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
+from latlin.inference.gaussian_kl.cavity_start import cavity_start, serves
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
 from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
@@ -56,6 +57,8 @@ QUICK = 60
 ROUGH, ROUGH_CHANGE = 1.0, 1e-5
 #: gradient and relative change of the log joint near a mode whose curvature is the start
 NEAR_MODE, NEAR_CHANGE = 1e-2, 1e-6
+#: steps after which it is looked whether another start leads to the same optimum
+GLANCE = 2
 #: how near two of them are at the same optimum: in nat, and in standard deviations of the projections
 CLOSE_BOUND, CLOSE_MEAN = 0.05, 0.1
 #: rows per dimension from which on two starts that agree have found the optimum
@@ -230,7 +233,10 @@ class BySites:
             raise ValueError(NO_START)
         best, alone = _maximise(form, first, task.rules, task.verbose, task.checkpoint, warn=False), True
         for other in firsts:
-            near = _maximise(form, other, task.rough, verbose=False, checkpoint=None, warn=False).state
+            near = other
+            for rules in (replace(task.rough, max_iter=GLANCE), task.rough):
+                if not _is_same(near, best.state):
+                    near = _maximise(form, near, rules, verbose=False, checkpoint=None, warn=False).state
             if not _is_same(near, best.state):
                 found = _maximise(form, near, task.rules, task.verbose, None, warn=False)
                 alone = alone and _is_same(found.state, best.state)
@@ -406,6 +412,10 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
 
 
 def _expand_mode(form: SiteForm) -> SiteParameters:
+    """The curvature at the mode, or something nearer to the optimum where that costs no more."""
+    near_optimum = cavity_start(form) if serves(form) else None
+    if near_optimum is not None:
+        return near_optimum
     # a step of a sparse form without its variances costs a third of one with them
     near = (NEAR_MODE, NEAR_CHANGE) if isinstance(form, SparseForm) else (ROUGH, 1e-3)
     rough = Rules(gradient_tol=near[0], objective_tol=near[1], max_iter=50)

@@ -40,6 +40,8 @@ from latlin.potentials.base import ExpectedLog
 CLOSE = 0.2
 #: how well the linear system of a Newton step is solved, and in how many steps at most
 ACCURACY, STEPS = 1e-2, 30
+#: rows per coordinate from which on the first step is a whole one
+TALL = 40
 #: fewest coordinates for which bent steps pay, their accuracy, most products, and probes for κ
 BROAD, BENT, PRODUCTS, PROBES = 64, 5e-2, 12, 8
 #: least determinant of a site's own part of the linear system
@@ -134,7 +136,9 @@ class SiteCoordinates:
         weight = start.gamma * start.variance if form.sites.log_concave else start.variance
         spread = np.sqrt(np.maximum(start.variance, TINY))
         smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
-        plain = cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave)
+        # where there are many rows the posterior is nearly Gaussian, and a whole step is nearly Newton's
+        first = 1.0 if len(form.sites) >= TALL * form.rank else HALF
+        plain = cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave, first=first)
         if not (smooth and type(form) is SiteForm and form.rank >= BROAD):
             return plain
         return replace(plain, kappa=common_share(form, start), first=1.0)

@@ -26,8 +26,7 @@ from latlin.inference.forms.sites import SiteCurvature
 from latlin.inference.forms.structured import BlockView, SitesElsewhere, SiteView, StructuredForm, StructuredSites
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
-from latlin.numerics.conjugate_gradients import solve
-from latlin.numerics.quasi_newton import ascent_direction, backtrack, remember
+from latlin.numerics.optimise import ascent_direction, backtrack, remember, solve
 from latlin.potentials.base import ExpectedLog
 
 TINY = 1e-300

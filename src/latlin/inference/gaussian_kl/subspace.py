@@ -19,8 +19,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from latlin.densities.structured import subspace
 from latlin.densities.structured.base import Structure
-from latlin.densities.structured.diagonal import DiagonalStructure
-from latlin.densities.structured.triangular import banded_triangle
+from latlin.densities.structured.triangular import DiagonalStructure, banded_triangle
 from latlin.inference.forms.structured import StructuredForm, site_precision
 from latlin.inference.gaussian_kl.climber import Climber, Structured, StructuredFit, check_count
 from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
@@ -28,7 +27,7 @@ from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredS
 from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Measure, Rules, ascend
-from latlin.numerics.quasi_newton import backtrack
+from latlin.numerics.optimise import backtrack
 from latlin.numerics.stored import storable_by_arguments
 
 BASES = ("eigen", "lanczos", "pca", "projected")

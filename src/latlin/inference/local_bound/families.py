@@ -16,11 +16,10 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import SubspaceCovariance
+from latlin.densities.precision import DiagonalWhitening, SubspaceCovariance
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.structured.rows import DenseRows, ProjectionRows, SparseRows, row_dots
 from latlin.densities.structured.stacked_rows import StackedRows
-from latlin.densities.whitening import DiagonalWhitening
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.structured import StructuredForm
@@ -28,8 +27,8 @@ from latlin.inference.local_bound.double_loop import SiteFit
 from latlin.inference.mode import find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
-from latlin.numerics.conjugate_gradients import lanczos
 from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.optimise import lanczos
 from latlin.numerics.probes import SparseSum, probe
 
 #: of the sites at first, in units of their typical ones, where several starts are worth their time

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, log_softmax, polygamma, softmax
 
-from latlin.mixture.batched import inverse
 from latlin.mixture.euclidean import Gradient, Point
 from latlin.mixture.fixed import KnownCovariance
-from latlin.mixture.incomplete_kernels import gamma_log_slopes
+from latlin.mixture.kernels import gamma_log_slopes
 from latlin.mixture.model import Belief, DirichletWeights, Mixture
-from latlin.mixture.moments import ComponentMoments
+from latlin.mixture.moments import ComponentMoments, inverse
 from latlin.mixture.sweep import CompleteRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array

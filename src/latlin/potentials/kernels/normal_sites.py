@@ -101,3 +101,34 @@ def expected_log_mass(m: Array, v: Array, lower: Array, upper: Array) -> Array:
     lower, upper = (np.ascontiguousarray(np.broadcast_to(end, m.shape)) for end in (lower, upper))
     shrink = np.where(np.isinf(lower) | np.isinf(upper), ONE_END, TWO_ENDS)
     return _expected(m, np.sqrt(v), lower, upper, shrink, rule_table(), len(HERMITE) + len(TRAPEZOID))
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _log_masses(a: Array, b: Array, width: Array) -> Array:
+    out = np.empty(a.size)
+    for i in range(a.size):
+        low, high = a[i], b[i]
+        if low + high > 0.0:
+            low, high = -high, -low
+        if math.isinf(low):
+            rest, lost = 0.0, 0.0
+        elif high > 0.0:
+            rest, lost = math.erfc(-low * _SQRT_HALF), 0.0
+        else:
+            rest, lost = _erfcx(-low * _SQRT_HALF), 0.5 * width[i] * (low + high)
+        if high > 0.0:
+            out[i] = math.log(0.5 * (math.erfc(-high * _SQRT_HALF) - rest))
+        else:
+            # in units of e^{−high²/2}
+            out[i] = math.log(0.5 * (_erfcx(-high * _SQRT_HALF) - math.exp(lost) * rest)) - 0.5 * high * high
+    return out
+
+
+def log_mass(a: Array, b: Array, width: Array) -> Array:
+    """log(Φ(b) − Φ(a)) for finite or open intervals that are not short, `width` = b − a.
+
+    >>> log_mass(np.array([40.0]), np.array([41.0]), np.ones(1)).round(6).tolist()
+    [-804.608442]
+    """
+    flat = [np.ascontiguousarray(np.broadcast_to(part, a.shape)).ravel() for part in (a, b, width)]
+    return _log_masses(*flat).reshape(a.shape)

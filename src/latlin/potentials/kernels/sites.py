@@ -22,10 +22,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.compiling import INNER
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
 from latlin.numerics.special import FUSED, LOG1P, exp_minus, log_one_plus
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, share_out
 
 CHUNK = 512
 #: nanoseconds per site of an expectation, by measurement
@@ -129,6 +128,33 @@ def _log_sigmoid_derivatives(low: int, high: int, x: Array, out: Array) -> None:
         out[3, i] = t if t != t else product * (large - small if t > 0.0 else small - large)
 
 
+@njit(cache=True, error_model="numpy", fastmath=FUSED, nogil=True)
+def _sigmoid_powers(t: Array, constant: Array, up: Array, down: Array, out: Array) -> None:
+    for i in range(t.size):
+        away, right, n = math.fabs(t[i]), t[i] > 0.0, up[i] + down[i]
+        e = exp_minus(away)
+        large = 1.0 / (1.0 + e)
+        small = e * large
+        near, far, sign = (up[i], down[i], 1.0) if right else (down[i], up[i], -1.0)
+        bend = n * small * large
+        # log σ(−|t|) = log σ(|t|) − |t|
+        out[0, i] = constant[i] - n * log_one_plus(e) - far * away
+        out[1, i] = sign * (near * small - far * large)
+        out[2, i] = -bend
+        out[3, i] = sign * (large - small) * bend
+
+
+def sigmoid_powers(t: Array, constant: Array, up: Array, down: Array) -> Array:
+    """ψ = constant + up log σ(t) + down log σ(−t) and its three derivatives in t, of shape (4, sites).
+
+    >>> sigmoid_powers(*(np.array([x]) for x in (0.0, 1.0, 2.0, 1.0)))[1:].ravel().tolist()
+    [0.5, -0.75, -0.0]
+    """
+    out = np.empty((4, t.size))
+    _sigmoid_powers(t, constant, up, down, out)
+    return out
+
+
 @njit(**INNER, error_model="numpy", fastmath=FUSED)
 def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array) -> None:
     """Add ⟨min(x, 0)⟩ − Σ_k w_k [N(x_k|m, s²) + N(−x_k|m, s²)] and its derivatives to the sums."""
@@ -153,7 +179,7 @@ def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array
 
 
 @njit(**INNER, error_model="numpy")
-def _sort_by_rule(s: Array, limit: Array, order: NDArray[np.int64]) -> NDArray[np.int64]:
+def sort_by_rule(s: Array, limit: Array, order: NDArray[np.int64]) -> NDArray[np.int64]:
     """Fill `order` with the sites sorted by rule; rule r has those from first[r] to first[r + 1]."""
     rule, first = np.zeros(s.size, np.int64), np.zeros(limit.size + 2, np.int64)
     for i in range(s.size):
@@ -186,7 +212,7 @@ def _log_sigmoid_loop(
     mean, sd, value, d_mean, d_var = work[0], work[1], work[2], work[3], work[4]
     for a in range(low, high, CHUNK):
         n = min(CHUNK, high - a)
-        first = _sort_by_rule(s[a : a + n], limit, order)
+        first = sort_by_rule(s[a : a + n], limit, order)
         for i in range(n):
             mean[i], sd[i] = m[a + order[i]], s[a + order[i]]
         work[2:] = 0.0

@@ -1,0 +1,64 @@
+"""Missing and odd cells of the columns that a formula names."""
+
+from __future__ import annotations
+
+import re
+
+from latlin.datasets.columns import refuse_nearly_numbers
+from latlin.datasets.encoding import checked_missing, fill_missing
+from latlin.datasets.table import Frame
+
+
+def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[str]]:
+    """The columns that a formula names, without gaps as the policy says, and what was done about these.
+
+    Rows without a response are left out unless the policy is "error".
+
+    Examples
+    --------
+    >>> import pandas
+    >>> table = pandas.DataFrame({"y": [1.0, None, 3.0], "x": [1.0, 2.0, None], "other": [None, 1.0, 2.0]})
+    >>> made, notes = fill_formula(table, "y ~ x", "drop")
+    >>> len(made), notes[0]
+    (1, "Missing cells: 1 in 'y', 1 in 'x'; 2 of 3 rows were left out.")
+    """
+    if checked_missing(missing) == "indicator":
+        raise ValueError("missing 'indicator' cannot be used with a formula, which names its columns: use drop or mean")
+    goal, _, rest = formula.partition("~")
+    response, others = named_columns(frame, goal), named_columns(frame, rest)
+    named = frame[[*response, *(name for name in others if name not in response)]]
+    gaps = {name: int(count) for name, count in named.isna().sum().items() if count}
+    counts = ", ".join(f"{count} in {name!r}" for name, count in gaps.items())
+    problems = _odd_cells(named, response)
+    if gaps and missing == "error":
+        problems.append(
+            f"the columns of the formula have missing cells: {counts}. Leave these rows out with missing 'drop' "
+            "(--missing drop), or fill the cells with 'mean' or 'model'"
+        )
+    if problems:
+        raise ValueError("; ".join(problems))
+    if missing == "error":
+        return frame, []
+    known = named.dropna(subset=response)
+    made = fill_missing(known.drop(columns=response), missing).join(known[response])
+    left = len(frame) - len(made)
+    did = f"{left} of {len(frame)} rows were left out" if left else ""
+    if missing != "drop" and any(name not in response for name in gaps):
+        did += f"{'; ' if did else ''}gaps in columns that explain were filled (missing {missing!r})"
+    return made, [f"Missing cells: {counts}; {did}."] if gaps else []
+
+
+def _odd_cells(named: Frame, response: list[str]) -> list[str]:
+    """Columns of numbers in which some cells are texts, each in a sentence."""
+    found = []
+    for name in named.columns:
+        try:
+            refuse_nearly_numbers(named[name], is_target=name in response)
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def named_columns(frame: Frame, words: str) -> list[str]:
+    """Columns whose names occur in an expression."""
+    return [name for name in frame.columns if re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", words)]
