@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from latlin.inference.forms.choice import site_form
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin import potentials as P
+from latlin.inference.engine import site_form
 from latlin.inference.gaussian_kl import full, sites
 from latlin.inference.gaussian_kl.cavity_start import _mean_variance, cavity_start, serves
 

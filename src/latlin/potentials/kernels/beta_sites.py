@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.compiling import INNER
 from latlin.numerics.special import FUSED, exp_minus, log_one_plus, log_positive
+from latlin.numerics.threads import INNER
 from latlin.potentials.kernels.gamma_sites import SHRINK
 from latlin.potentials.kernels.sites import CHUNK, HERMITE, TRAPEZOID, rule_table, sort_by_rule
 
