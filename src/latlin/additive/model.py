@@ -20,8 +20,8 @@ from latlin.additive.formula import Formula, read_formula, read_response
 from latlin.additive.frame import some_rows, with_column, without_gaps
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
-from latlin.additive.problem import AdditiveProblem, offset_of, refuse_unknown_priors, rows_of, spans_of, without_copies
-from latlin.additive.term import Surroundings, Term
+from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies
+from latlin.additive.term import Term
 from latlin.densities.mixture import Mixture
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
@@ -157,16 +157,20 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         checkpoint : path, optional
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
-        read, priors = self._read(), mapping("priors", self.priors)
+        read, priors, family = self._read(), mapping("priors", self.priors), family_of(self.family)
+
+        def problem_of(table: Any) -> AdditiveProblem:
+            return make_problem(read, family, table, graph, priors)
+
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if missing != "error":
             frame = without_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
-            problem = block_problem(read, frame, lambda table: self._problem(read, table, graph), checkpoint)
+            problem = block_problem(read, frame, problem_of, checkpoint)
             frame = None
         else:
-            problem = without_copies(self._problem(read, frame, graph))
+            problem = without_copies(problem_of(frame))
         how = (self.engine, self.hyperparameters, priors, self.random_state, self.verbose)
         learnt, posterior = learning.learn(problem, *how, checkpoint)
         self._read_, self._parts = read, problem.parts
@@ -216,26 +220,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             if not isinstance(term, Term):
                 raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
         return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
-
-    def _problem(self, read: Formula, frame: Any, graph: Any) -> AdditiveProblem:
-        rows = some_rows(frame)
-        family = family_of(self.family)
-        observed = observe(read.response, family, frame)
-        offset = offset_of(read, frame, rows)
-        unit = family.unit(observed, offset)
-        given = mapping("priors", self.priors)
-        around = Surroundings(unit, family.centre(observed, offset), graph, given)
-        parts = tuple(term.prepare(frame, around) for term in read.terms)
-        labels = [part.label for part in parts]
-        if len(set(labels)) < len(labels):
-            twice = next(label for label in labels if labels.count(label) > 1)
-            raise ValueError(f"the term {twice} is there twice")
-        starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
-        design = rows_of(parts, frame, starts).design
-        problem = AdditiveProblem(parts, family, observed, offset, design, unit)
-        refuse_unknown_priors(given, problem)
-        family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
-        return problem
 
     # --- effects --------------------------------------------------------------------------------
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.expression import evaluate
-from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily
+from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
 from latlin.additive.formula import Formula
+from latlin.additive.frame import some_rows
 from latlin.additive.places import side_by_side
-from latlin.additive.term import Part, PredictorRows, Slope, Values
+from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.hyper.space import Evaluation, Hyperparameter
@@ -246,6 +247,27 @@ class AdditiveProblem:
         ends = [self._potential({**values, one.name: float(hyper.value(u + sign * step))}) for sign in (1.0, -1.0)]
         ahead, behind = (float(np.sum(end.tilted_moments(mean, variance, weight).log_z)) for end in ends)
         return (ahead - behind) / (2.0 * step * hyper.slope(u))
+
+
+def make_problem(
+    read: Formula, family: ResponseFamily, frame: Any, graph: Any, priors: Mapping[str, Any]
+) -> AdditiveProblem:
+    """The problem of a table: every term is prepared for its rows, and the priors that were given are known ones."""
+    observed = observe(read.response, family, frame)
+    offset = offset_of(read, frame, some_rows(frame))
+    unit = family.unit(observed, offset)
+    around = Surroundings(unit, family.centre(observed, offset), graph, priors)
+    parts = tuple(term.prepare(frame, around) for term in read.terms)
+    labels = [part.label for part in parts]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(f"the term {twice} is there twice")
+    starts = {hyper.name: hyper.start for part in parts for hyper in part.hyperparameters}
+    design = rows_of(parts, frame, starts).design
+    problem = AdditiveProblem(parts, family, observed, offset, design, unit)
+    refuse_unknown_priors(priors, problem)
+    family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
+    return problem
 
 
 def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
