@@ -26,7 +26,7 @@ from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
 from latlin.mixture.sweep import CompleteRows, make_rows, outlying_chances, slices, widen
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
@@ -295,7 +295,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         """Rows of positive weight, float32 kept, and their weights."""
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
-        values = validate_data(self, visible("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
+        values = validate_data(self, numeric("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
         summable("X", values)
         weights = settings.check_weights(sample_weight, len(values))
         if weights is None or weights.all():
@@ -392,7 +392,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         check_is_fitted(self, "posterior_")
         kinds = [np.float64, np.float32]
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
-        values = validate_data(self, visible("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
+        values = validate_data(self, numeric("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
         summable("X", values)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)
