@@ -205,7 +205,7 @@ def test_bad_input_is_named():
 
 
 @pytest.mark.parametrize("prior", [(1e-14, 1e-14), (1.0, 0.1)])
-@pytest.mark.parametrize(("levels", "wanted"), [((0.5, 0.5), "view"), ((0.1, 1.5), "feature")])
+@pytest.mark.parametrize(("levels", "wanted"), [((0.5, 0.5), "view"), ((0.35, 0.7), "feature")])
 def test_noise_is_told_apart_by_feature_where_the_bound_prefers_it(levels, wanted, prior):
     rng = np.random.default_rng(0)
     latent, loading = rng.standard_normal((80, 2)), rng.standard_normal((2, 12))
