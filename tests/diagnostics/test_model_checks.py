@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
+from latlin.diagnostics.model_checks import (
+    Check,
+    ModelChecks,
+    check_baseline,
+    check_calibration,
+    check_coverage,
+    check_predictions,
+)
 from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 
 rng = np.random.default_rng(0)
@@ -24,12 +31,14 @@ def test_the_verdict_is_that_of_all_checks():
 
 
 def test_a_baseline_is_beaten_not_beaten_or_better():
-    assert check_baseline(0.3, 0.1).passed
-    assert not check_baseline(0.3, 0.1).is_caution
-    undecided, worse = check_baseline(0.1, 0.1), check_baseline(-0.4, 0.1)
+    assert check_baseline(0.3, 0.1, 50).passed
+    assert not check_baseline(0.3, 0.1, 50).is_caution
+    undecided, worse = check_baseline(0.1, 0.1, 50), check_baseline(-0.4, 0.1, 50)
     assert undecided.is_caution
     assert not worse.passed
     assert "predict worse" in worse.sentence
+    # what one needless feature costs
+    assert check_baseline(-0.01, 0.001, 100).is_caution
     # features that help little are no misfit, but nobody should miss that they do
     found = ModelChecks((undecided,))
     assert str(found).startswith("Model: fits (checked: baseline). Be careful. The features do not clearly predict")
@@ -101,3 +110,11 @@ def test_a_feature_whose_ranges_tell_the_classes_is_named(kind):
     assert check_copied_labels(kind(np.column_stack([X, score])), grade, [*NAMES, "score"]).passed
     # chance sorts a few rows
     assert check_copied_labels(np.arange(8.0)[:, None], np.array([0, 0, 0, 0, 0, 0, 1, 2]), ["x"]).passed
+
+
+def test_predictions_that_are_far_off_are_a_caution():
+    y = np.array([0.0, 3.0, 1.0, 5.0, 2.0])
+    assert not check_predictions(y, np.array([1.0, 2.0, 1.0, 4.0, 2.0])).is_caution
+    found = check_predictions(y, np.array([1.0, 2.0, 1.0, 400.0, 2.0]))
+    assert found.is_caution
+    assert "the farthest by 400 where 5 was observed" in found.sentence

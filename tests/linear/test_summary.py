@@ -37,7 +37,8 @@ def test_the_table_reads_well_and_escapes_names():
     assert "log evidence" in text
     assert "(exact)" in text
     assert "P(>0)" in text
-    assert len({len(line) for line in text.splitlines()[1:-4]}) == 1
+    assert "coefficients change y itself (identity link)" in text
+    assert len({len(line) for line in text.splitlines()[1:-5]}) == 1
     page = summary._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page

@@ -67,7 +67,8 @@ def test_no_effect_is_said_to_be_none():
     facts = describe_additive(AdditiveModel("r ~ noise").fit(frame), frame)
     assert facts.sentences[0] == "No clear effect: noise."
     assert "not clearly better" in facts.sentences[-1]
-    assert facts.checks.verdict == "does not fit"
+    assert [check.name for check in facts.checks.cautions] == ["baseline"]
+    assert "Be careful. The features do not clearly predict better" in " ".join(facts.conclusion())
 
 
 def test_an_interaction_forbids_to_read_one_effect_alone():

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.datasets.gaps import fill_formula
+from latlin.datasets.table import need_pandas
+from latlin.distributed.opening import is_large_frame
 from latlin.numerics.arrays import Array, summable, visible
 
 #: a column of labels or numbers, of any kind
@@ -42,15 +45,14 @@ def with_column(frame: Any, name: str, values: Any) -> Any:
     return {**{n: column(frame, n) for n in _names(frame)}, name: np.asarray(values)}
 
 
-def as_pandas(frame: Any) -> Any:
-    """A table as a pandas frame."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("missing cells are dropped or filled by pandas: pip install 'latlin[formula]'") from error
-    return (
-        frame if isinstance(frame, pandas.DataFrame) else pandas.DataFrame({n: column(frame, n) for n in _names(frame)})
-    )
+def without_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
+    """The columns of a formula, or all where there is none, with missing cells dropped or filled."""
+    if is_large_frame(frame):
+        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
+    table = frame
+    if not hasattr(frame, "iloc"):
+        table = need_pandas().DataFrame({name: column(frame, name) for name in _names(frame)})
+    return fill_formula(table, formula or f"{response} ~ {' + '.join(map(str, table.columns))}", missing)[0]
 
 
 def n_rows(frame: Any) -> int:

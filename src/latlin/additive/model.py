@@ -16,13 +16,12 @@ from latlin.additive.blocks import block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
-from latlin.additive.formula import Formula, read_formula, read_response
-from latlin.additive.frame import as_pandas, some_rows, with_column
+from latlin.additive.formula import Formula, collect_terms, read_formula
+from latlin.additive.frame import some_rows, with_column, without_gaps
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies
 from latlin.additive.term import Term
-from latlin.datasets.gaps import fill_formula
 from latlin.densities.mixture import Mixture
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
@@ -148,13 +147,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         frame : data frame, dict of arrays, structured array, or rows in blocks
             A Dask data frame, a dict of memory-mapped columns of more than 64 MiB, and blocks of
             `latlin.distributed.frame_blocks` are fitted by passes over the rows that return sums.
-        y : array of shape (n,), optional
-            The response, in place of the table's own column.
+        y : array of shape (n,), optional, in place of the table's own response
         missing : {"error", "drop", "mean", "model"}
-            What is done about missing cells of the columns that the formula names: a ValueError that counts them; their
-            rows are left out; or they become the mean (the most frequent level) of their column, or what the other
-            columns of their row tell of them, by `latlin.factor.MixedFactorAnalysis`. Rows without a response are
-            left out unless this is "error". For a table in memory.
+            What missing cells of the columns in the formula do: stop the fit; drop their row; or become the mean (the
+            most frequent level) of their column, or what the other columns tell of them, by `MixedFactorAnalysis`.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.
@@ -169,7 +165,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         if y is not None:
             frame = with_column(frame, read.response.y, y)
         if missing != "error":
-            frame = self._without_gaps(frame, missing)
+            frame = without_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
             problem = block_problem(read, frame, problem_of, checkpoint)
             frame = None
@@ -188,14 +184,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.n_features_in_ = len(self._parts)
         self._after_loading()
         return self
-
-    def _without_gaps(self, frame: Any, missing: str) -> Any:
-        """The columns of the formula, or all where there are only terms, with missing cells dropped or filled."""
-        if is_large_frame(frame):
-            raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
-        table = as_pandas(frame)
-        words = self.formula or f"{self.response} ~ {' + '.join(map(str, table.columns))}"
-        return fill_formula(table, words, missing)[0]
 
     def _after_loading(self) -> None:
         """What follows from the stored attributes."""
@@ -226,12 +214,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             if self.terms is not None or self.response is not None or self.offset is not None:
                 raise ValueError("give a formula, or terms with a response and an offset, not both")
             return read_formula(self.formula)
-        if not self.terms or self.response is None:
-            raise ValueError("AdditiveModel needs a formula, or terms=[…] and response='…'")
-        for term in self.terms:
-            if not isinstance(term, Term):
-                raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
-        return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
+        return collect_terms(self.terms, self.response, self.offset)
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -343,23 +326,11 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
         offset = offset_of(self._read_, frame, some_rows(frame))
-        apart = self._apart(marginal)
+        apart = predict.averaged_groups(self._parts, marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
     def _blank(self, frame: Any) -> ObservedResponse:
         return blank(self._read_.response, self._family, frame)
-
-    def _apart(self, marginal: Any) -> tuple[str, ...]:
-        """Labels of the terms to average over."""
-        groups = tuple(part.label for part in self._parts if isinstance(part, GroupPart))
-        if marginal is None or marginal is False:
-            return ()
-        if marginal is True:
-            return groups
-        named = (marginal,) if isinstance(marginal, str) else tuple(marginal)
-        if unknown := [name for name in named if name not in groups]:
-            raise ValueError(f"marginal must name groups ({', '.join(groups) or 'there are none'}), got {unknown[0]!r}")
-        return named
 
     def predict(self, frame: Any, *, marginal: Any = None) -> Array:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
@@ -382,7 +353,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
-            return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
+            return mean, predict.pooled_covariance(
+                self._components, self._parts, frame, parts, predict.averaged_groups(self._parts, marginal)
+            )
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
@@ -417,7 +390,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = offset_of(self._read_, frame, some_rows(frame)), self._apart(marginal)
+        offset, apart = (
+            offset_of(self._read_, frame, some_rows(frame)),
+            predict.averaged_groups(self._parts, marginal),
+        )
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)

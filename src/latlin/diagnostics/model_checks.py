@@ -21,6 +21,10 @@ BEYOND, CHANCE = 3.0, 0.0027
 NEAR = 0.02
 #: standard errors beyond which features clearly improve predictions
 GAIN = 2.0
+#: nat, of all rows together, that features must lose to make predictions clearly worse
+LOSS = 4.0
+#: R² below minus this shows predictions that are far off
+FAR_OFF = 0.5
 
 
 @storable
@@ -30,7 +34,8 @@ class Check(NamedTuple):
     Attributes
     ----------
     name : str
-        dispersion, residuals, noise, coverage, calibration, baseline, hyperparameters, separation or leakage.
+        dispersion, residuals, noise, coverage, calibration, baseline, predictions, hyperparameters, separation or
+        leakage.
     passed : bool
     sentence : str
         What was found.
@@ -95,7 +100,7 @@ class ModelChecks(NamedTuple):
         return ". ".join([said, "Be careful", " ".join(map(str, self.cautions))]) if self.cautions else said
 
 
-def check_baseline(gain: float, error: float) -> Check:
+def check_baseline(gain: float, error: float, rows: int) -> Check:
     """Whether rows that were held out are predicted better with the features than without.
 
     A model whose features help little, or not at all, may well be right, so that a difference within its error is a
@@ -105,11 +110,14 @@ def check_baseline(gain: float, error: float) -> Check:
     ----------
     gain, error : float
         Mean difference of log predictive densities per row, and its standard error.
+    rows : int
+        How many were held out. A loss of few nat in all is what needless features cost, and its error is too small
+        (Sivula et al., 2020).
     """
     said = f"{gain:+.3f} ± {error:.3f} in log probability per held-out row"
     if gain > GAIN * error:
         return Check("baseline", True, f"the features predict better than a model without them ({said})")
-    if gain < -BEYOND * error:
+    if is_loss(gain, error, rows):
         return Check(
             "baseline",
             False,
@@ -121,6 +129,27 @@ def check_baseline(gain: float, error: float) -> Check:
         True,
         f"the features do not clearly predict better than a model that ignores them ({said})",
         "Read single coefficients with care; other features or more rows may help",
+    )
+
+
+def is_loss(gain: float, error: float, rows: int) -> bool:
+    """Whether features clearly make predictions worse."""
+    return gain < -BEYOND * error and rows * gain < -LOSS
+
+
+def check_predictions(y: Array, mean: Array) -> Check:
+    """Whether point predictions of held-out rows are nearer than the mean of all: a few may be far off."""
+    wrong = (y - mean) ** 2
+    explained = 1.0 - float(wrong.sum() / np.sum((y - y.mean()) ** 2))
+    if explained > -FAR_OFF:
+        return Check("predictions", True, f"predictions of held-out rows are not far off (R² = {explained:.2f})")
+    worst = int(np.argmax(wrong))
+    return Check(
+        "predictions",
+        True,
+        f"some held-out rows are predicted far off, the farthest by {mean[worst]:.4g} where {y[worst]:.4g} was "
+        f"observed (R² = {explained:.2f})",
+        "Look for extreme values among the features, and take their logarithms",
     )
 
 

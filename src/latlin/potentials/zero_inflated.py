@@ -135,7 +135,7 @@ class ZeroInflated(AroundCounts):
         def zero(some: Array) -> Array:
             block, (m_, v_) = self.select(some), (m[some], v[some])
             found = strip.expectation(
-                block, lambda part, x: part._parameter_derivative(name, x), m_, v_, CAUTION * block.width
+                block, lambda part, x: part.parameter_derivative(name, x), m_, v_, CAUTION * block.width
             )
             left = np.flatnonzero(np.isnan(found))
             if left.size:

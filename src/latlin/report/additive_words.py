@@ -73,8 +73,8 @@ def describe_additive(model: Any, frame: Any = None) -> AdditiveFacts:
     if frame is not None and (baseline := _fit_without_terms(model, frame)) is not None:
         total, error = loo.compare(baseline.loo())
         rows = len(loo.pointwise)
-        check = check_baseline(total / rows, error / rows)
-        said = f"predicted {compared_words(total, error)} than by a model without these terms"
+        check = check_baseline(total / rows, error / rows, rows)
+        said = f"predicted {compared_words(total / rows, error / rows, rows)} than by a model without these terms"
         sentences.append(f"Rows that are left out one by one are {said}.")
         checks.append(check)
     return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model))

@@ -115,7 +115,7 @@ def assess(
     task = task_of(estimator)
     seen = _held_out(task, estimator, X, y, folds, random_state, advance, offset)
     summed = task.sum_up(seen)
-    summed["checks"].insert(0, check_baseline(seen.log.gain.mean, seen.log.gain.error))
+    summed["checks"].insert(0, check_baseline(seen.log.gain.mean, seen.log.gain.error, seen.log.gain.count))
     return Assessment(
         seen.folds,
         seen.log.density.count,

@@ -96,7 +96,7 @@ def _predicted(facts: Facts) -> list[str]:
     seen = facts.assessment
     if seen is None:
         return []
-    better = compared_words(seen.log_density - seen.baseline, seen.gain_error)
+    better = compared_words(seen.log_density - seen.baseline, seen.gain_error, seen.rows)
     if "accuracy" in seen.scores:
         how = f"the most probable class is right in {100 * seen.scores['accuracy']:.0f} % of them"
     else:

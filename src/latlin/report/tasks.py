@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from latlin.diagnostics.calibration import reliability_curve
-from latlin.diagnostics.model_checks import check_calibration, check_coverage
+from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.report.baselines import Baseline, Frequencies, baseline_of
@@ -134,7 +134,7 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
         "curve_kind": "coverage",
         "points": points,
         "pit": shares.tolist(),
-        "checks": [check_coverage(pit)],
+        "checks": [check_coverage(pit), *([found] if (found := check_predictions(y, mean)).is_caution else [])],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latlin.diagnostics.model_checks import BEYOND, GAIN
+from latlin.diagnostics.model_checks import GAIN, is_loss
 from latlin.potentials.families import FAMILIES
 from latlin.report.assess import Assessment
 from latlin.report.markup import one_minus
@@ -108,20 +108,20 @@ def gain_words(seen: Assessment) -> str:
     """Whether the features help to predict rows that were not seen."""
     gain, error = seen.log_density - seen.baseline, seen.gain_error
     said = f"{one_minus(f'{gain:+.3f}')} ± {error:.3f} in log probability per row"
-    if (how := compared_words(gain, error)) == "not clearly better":
+    if (how := compared_words(gain, error, seen.rows)) == "not clearly better":
         return f"No clear gain over a model that ignores the features: {said}."
     return f"The features predict {how} than a model that ignores them: {said}."
 
 
-def compared_words(gain: float, error: float) -> str:
-    """A difference of log predictive densities beside its standard error.
+def compared_words(gain: float, error: float, rows: int) -> str:
+    """A mean difference of log predictive densities beside its standard error.
 
     Examples
     --------
-    >>> compared_words(0.3, 0.1), compared_words(0.1, 0.1), compared_words(-0.4, 0.1)
+    >>> compared_words(0.3, 0.1, 50), compared_words(0.1, 0.1, 50), compared_words(-0.4, 0.1, 50)
     ('better', 'not clearly better', 'worse')
     """
-    return "better" if gain > GAIN * error else "worse" if gain < -BEYOND * error else "not clearly better"
+    return "better" if gain > GAIN * error else "worse" if is_loss(gain, error, rows) else "not clearly better"
 
 
 def calibration_verdict(seen: Assessment, family: str) -> str:
