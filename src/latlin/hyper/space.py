@@ -349,8 +349,10 @@ class Objective:
 def foreseen(fits: list[Any], shares: Array) -> Any:
     """The first fit with its sites' stand-ins replaced by a mean of all, log γ and ν weighted by the shares.
 
-    The fit itself where one has no stand-ins, or has some that are not positive.
+    The fit itself where one has no stand-ins of its own, or has some that are not positive.
     """
+    if "sites" not in getattr(fits[0], "__dataclass_fields__", {}):
+        return fits[0]
     all_sites = [getattr(fit, "sites", None) for fit in fits]
     known = [sites for sites in all_sites if isinstance(sites, SiteParameters) and np.all(sites.gamma > 0.0)]
     if len(known) < len(fits) or len({len(sites.gamma) for sites in known}) > 1:
