@@ -270,5 +270,5 @@ installed; speed is shown here and never tested by a clock. Take ratios seriousl
 HOW_TO_READ = """A ratio is latlin's cost over that of the fastest peer that is installed, or of a yardstick where there
 is no peer: *below one is faster*. A peer answers the same question; a yardstick does less (a point estimate, a pass
 through memory). Each case is represented by its first method of latlin. Open a question below for its numbers.
-`run.py`, `profiles.py`, `first_use.py` and `accuracy_reference.py` are tools:
+`run.py`, `profiles.py` and `accuracy_reference.py` are tools:
 [how to run them](developer/benchmarks.md)."""

@@ -19,7 +19,7 @@ from _task import SIZES
 
 FOLDER = Path(__file__).parent
 #: files in this folder that are not benchmarks
-NOT_BENCHMARKS = {"run", "accuracy_reference", "profiles", "first_use"}
+NOT_BENCHMARKS = {"run", "accuracy_reference", "profiles"}
 #: seconds for one task and for one file
 LIMITS = {"small": (90.0, 300.0), "full": (1800.0, 7200.0)}
 

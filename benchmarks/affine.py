@@ -95,7 +95,17 @@ def tasks(size: str) -> list[Task]:
     for case, (make, engine) in cases.items():
         found.append(Task(case, "affine-independent KL", partial(trial, make, engine)))
         found.append(Task(case, "Gaussian KL", partial(trial, make, "gkl"), role="yardstick"))
-    return found
+    case = "logistic, 1,000 × 20, every base"
+    found.append(Task(case, "affine-independent KL", partial(trial, tall, "ai-kl")))
+    return [*found, Task(case, "Laplace", partial(trial, tall, "laplace"), role="yardstick")]
+
+
+def tall() -> LatentLinearModel:
+    """A logistic regression with many rows."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((1000, 20))
+    labels = rng.random(1000) < 1.0 / (1.0 + np.exp(-rows @ rng.standard_normal(20) / 2.0))
+    return LatentLinearModel([GaussianFactor(dim=20), SiteFactor(rows, potentials.Logit(labels))])
 
 
 def trial(make: Callable[[], LatentLinearModel], engine: Any) -> Trial:

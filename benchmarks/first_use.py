@@ -14,8 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache, partial
 
+from _suite import run_alone
 from _table import environment, table
+from _task import Task, Trial
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -128,13 +131,62 @@ def learnt() -> str:
     return table(("logistic", "s, scale given", "scale learnt, in fits", "diagnosis, in fits"), rows)
 
 
+@cache
+def once(code: str, *variables: tuple[str, str]) -> tuple[float, str]:
+    """As `run`, whatever the number of calls: what is compared is what the process says."""
+    return run(code, **dict(variables))
+
+
+@cache
+def first_call(code: str, warm: bool) -> float:
+    """Seconds of a process that starts with an empty compile cache, or of the second one with that cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        took = run(code, NUMBA_CACHE_DIR=folder)[0]
+        return run(code, NUMBA_CACHE_DIR=folder)[0] if warm else took
+
+
+def tasks(size: str) -> list[Task]:
+    """Small problems on all threads and on one; first calls; scales that are learnt, and diagnoses, in fits."""
+    case, found = "20 small problems", []
+    for method, count, role in (("all threads", os.cpu_count() or 1, "latlin"), ("one thread", 1, "yardstick")):
+        limits = tuple((name, str(count)) for name in THREADS)
+        action = partial(once, SMALL, *limits)
+        found.append(Task(case, method, partial(Trial, action, cost=lambda done: float(done[1])), role=role))
+    for name, code in FIRST.items():
+        for method, warm, role in (("empty compile cache", False, "latlin"), ("warm", True, "yardstick")):
+            found.append(
+                Task(
+                    f"first call, {name}",
+                    method,
+                    partial(Trial, partial(first_call, code, warm), cost=float),
+                    role=role,
+                )
+            )
+    one = tuple((name, "1") for name in THREADS)
+    for n, d in {"small": ((1000, 20), (4000, 50)), "full": ((4000, 50), (16_000, 123))}[size]:
+        action = partial(once, LEARNT.format(n=n, d=d), *one)
+        for position, method, role in (
+            (1, "scale learnt", "latlin"),
+            (2, "diagnosis", "latlin"),
+            (0, "scale given", "yardstick"),
+        ):
+            trial = partial(Trial, action, cost=partial(_seconds, position))
+            found.append(Task(f"logistic, {n:,} × {d}", method, trial, role=role))
+    return found
+
+
+def _seconds(position: int, done: tuple[float, str]) -> float:
+    """What `LEARNT` printed, in seconds."""
+    numbers = [float(word) for word in done[1].split()]
+    return numbers[0] * (numbers[position] if position else 1.0)
+
+
 PARTS = {"threads": threads, "first": first, "learnt": learnt}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--size", choices=("small", "full"), default="small", help="both are the same here")
     arguments = parser.parse_args()
     sys.stdout.write(environment("numba", "scikit-learn") + "\n")
     for part in arguments.parts:
@@ -142,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(__file__, main)

@@ -51,7 +51,7 @@ def draw(seed: int, n: int = 200, size: int = 30) -> dict[str, Array]:
 
 def recover(seed: int, rank: str | int) -> Recovery:
     """Fit with twice the true number of factors and compare the patterns of activity."""
-    model = GroupFactorAnalysis(2 * TRUTH.shape[1], rank=rank, random_state=seed).fit(draw(seed))
+    model = GroupFactorAnalysis(2 * TRUTH.shape[1], rank=rank, noise="view", random_state=seed).fit(draw(seed))
     active, share = model.factor_activity_.active, model.explained_variance_
     exact = sorted(active.T.tolist()) == sorted(TRUTH.T.tolist())
     order = [int((active != column[:, None]).sum(axis=0).argmin()) for column in TRUTH.T]

@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 from latlin import potentials
 from latlin.additive import AdditiveModel
+from latlin.additive.family import FAMILIES, ObservedResponse
 from latlin.distributed import frame_blocks
 from latlin.linear import (
     BayesianBetaRegression,
@@ -182,3 +183,13 @@ def test_gaps_in_blocks_are_those_of_rows_in_memory():
     assert blocks.log_evidence_ == pytest.approx(held.log_evidence_, abs=1e-5)
     gaps = [[model.hyperparameters_[f"gap({k})"]["mean"] for k in (1, 2)] for model in (blocks, held)]
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.link in ("share", "ordered")])
+def test_the_average_row_lies_where_the_family_expects_its_share(name):
+    family, y = FAMILIES[name], np.array([0.0, 1.0, 0.0, 0.0, 1.0])
+    template = family.template.replace(cuts=[0.0]) if family.ordered else family.template
+    if "trials" in template.parameters:
+        template = template.replace(trials=1.0)
+    centre = family.centre(ObservedResponse(y), np.zeros(5))
+    assert float(template.predictive(centre, 0.0).mean) == pytest.approx(0.4, abs=1e-12)

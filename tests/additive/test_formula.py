@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latlin.additive import AR1, BYM2, Besag, Fixed, Group, RandomWalk, Seasonal, Smooth, Spline
+from latlin.additive import AR1, BYM2, AdditiveModel, Besag, Fixed, Group, RandomWalk, Seasonal, Smooth, Spline
 from latlin.additive.coding import coding_of, wilkinson
 from latlin.additive.expression import evaluate
 from latlin.additive.formula import read_formula, read_response
@@ -65,11 +65,37 @@ def test_responses():
         ("y | se(s) | se(t) ~ x", "the response must be"),
         ("y | other(s) ~ x", "after 'y"),
         ("cbind(a) ~ x", "two columns"),
+        ("y ~ s(t, k=4)", r"'s\(t, k=4\)' is not a term: k must be an integer of at least 5, got 4"),
+        ("y ~ s(t, count=4)", "is not a term: count must be an integer of at least 5"),
+        ("y ~ s(t, k=5, count=6)", "k and count are one option"),
+        ("y ~ s(t, k=1000000)", "k must be at most"),
+        ("y ~ gp(t, k=5)", r"'gp\(t, k=5\)' is not a term: got an unexpected keyword argument 'k'"),
+        ("y ~ s(t, by=3)", "by must be the name of a column or an expression of columns, got 3"),
+        ("y ~ s(t, period=3)", "period must be a pair of increasing numbers, got 3"),
+        ("y ~ rw1(t, cyclic='no')", "cyclic must be True or False, got 'no'"),
+        ("y ~ ar1(t, 4)", "by must be the name of a column or an expression of columns, got 4"),
+        ("y ~ besag(3)", "column must be the name of a column or an expression of columns, got 3"),
+        ("y ~ seasonal(t, 1)", "period must be an integer of at least 2, got 1"),
+        ("y ~ lattice(i, j, shape=3)", "shape must be a pair of integers, got 3"),
     ],
 )
 def test_bad_formulas_are_named(text, words):
     with pytest.raises(ValueError, match=words):
         read_formula(text)
+
+
+def test_a_lattice_too_large_for_any_memory_is_refused():
+    frame = {"y": np.zeros(3), "i": np.array([0, 1, 10**9]), "j": np.arange(3)}
+    with pytest.raises(ValueError, match="number the places from 0"):
+        AdditiveModel("y ~ lattice(i, j)").fit(frame)
+
+
+def test_colours_of_formulaic_are_no_part_of_a_message():
+    pytest.importorskip("formulaic")
+    with pytest.raises(ValueError, match="cannot be evaluated") as caught:
+        AdditiveModel("y ~ x/0").fit({"y": np.arange(4.0), "x": np.arange(4.0)})
+    assert caught.value.args[0].isprintable()
+    assert "⧛" not in caught.value.args[0]
 
 
 def test_expressions_are_arithmetic():

@@ -246,9 +246,9 @@ def test_every_workload_has_its_words():
         assert set(reason) <= {"title", "budget", "why", "text", "profile"}
 
 
-def test_the_small_size_is_planned_to_take_a_quarter_of_an_hour():
+def test_the_small_size_is_planned_to_take_twenty_minutes_at_most():
     assert set(run.budgets()) == set(_suite.benchmarks())
-    assert sum(run.budgets().values()) <= 900.0
+    assert sum(run.budgets().values()) <= 1200.0
 
 
 @pytest.mark.parametrize("stem", _suite.benchmarks())

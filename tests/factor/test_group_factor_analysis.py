@@ -202,3 +202,19 @@ def test_bad_input_is_named():
         model.transform({"a": data["a"][:, :3]})
     with pytest.raises(ValueError, match="dict or list of views"):
         model.transform(data["a"])
+
+
+@pytest.mark.parametrize("prior", [(1e-14, 1e-14), (1.0, 0.1)])
+@pytest.mark.parametrize(("levels", "wanted"), [((0.5, 0.5), "view"), ((0.35, 0.7), "feature")])
+def test_noise_is_told_apart_by_feature_where_the_bound_prefers_it(levels, wanted, prior):
+    rng = np.random.default_rng(0)
+    latent, loading = rng.standard_normal((80, 2)), rng.standard_normal((2, 12))
+    X = latent @ loading + np.tile(levels, 6) * rng.standard_normal((80, 12))
+    options = {"scale": "none", "noise_prior": prior, "random_state": 0}
+    model = GroupFactorAnalysis(4, **options).fit([X[:, :6], X[:, 6:]])
+    assert model.noise_ == wanted
+    assert f"noise per {wanted}" in model.message_
+    same = GroupFactorAnalysis(4, noise=wanted, **options).fit([X[:, :6], X[:, 6:]])
+    assert same.noise_ == wanted
+    assert same.lower_bound_ == model.lower_bound_
+    np.testing.assert_array_equal(same.noise_variance_, model.noise_variance_)

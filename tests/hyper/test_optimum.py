@@ -96,3 +96,23 @@ def test_rough_fits_lead_to_the_optimum_of_the_exact_ones() -> None:
     assert learnt.log_evidence == exact(learnt.values, None, False).log_evidence
     assert rough.calls >= 2
     assert exact.calls <= 4
+
+
+def test_three_slopes_find_the_optimum_of_one_number_in_fewer_fits_than_two() -> None:
+    calls = []
+
+    def skewed(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        # 50(u − e^u), u = log(scale/0.3): its slope bends
+        calls.append(values["scale"])
+        ratio = values["scale"] / 0.3
+        slope = 50.0 * (1.0 - ratio)
+
+        def held(others: dict[str, float]) -> dict[str, float]:
+            away = np.log(others["scale"] / values["scale"])
+            return {"scale": (slope - 300.0 * away) / others["scale"]}
+
+        return Evaluation(50.0 * (np.log(ratio) - ratio), {"scale": slope / values["scale"]}, None, held)
+
+    found = find_optimum(Objective(scale_space(), skewed, volume=False), gradient=1e-6, gain=1e-15)
+    assert np.exp(found.u[0]) == pytest.approx(0.3, rel=1e-7)
+    assert len(calls) <= 7

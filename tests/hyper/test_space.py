@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.hyper import Hyperparameter, Space
+from latlin.hyper.space import _shares, foreseen
 from latlin.priors import Beta, Flat, Gamma, HalfNormal, Uniform
 
 MEMBERS = [
@@ -63,3 +65,44 @@ def test_a_prior_narrows_the_support():
 def test_what_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_shares_of_near_points_foresee_what_is_linear(m):
+    rng = np.random.default_rng(m)
+    u, slope = rng.standard_normal(m), rng.standard_normal(m)
+    points = u + 0.3 * rng.standard_normal((2 * m + 1, m))
+    points = points[np.argsort(np.abs(points - u).max(axis=1))]
+    shares = _shares(points, u)
+    assert shares.sum() == pytest.approx(1.0, abs=1e-9)
+    assert shares @ (points @ slope) == pytest.approx(u @ slope, abs=1e-9)
+
+
+def test_points_that_do_not_reach_u_foresee_nothing():
+    line = np.array([[0.0, 0.0], [1.0, 0.0]])
+    assert _shares(line, np.array([0.5, 1.0])) is None  # off the line
+    assert _shares(line, np.array([-9.0, 0.0])) is None  # far out on it
+    assert _shares(line[:1], np.array([0.1, 0.0])) is None
+    np.testing.assert_allclose(_shares(line, np.array([-1.0, 0.0])), [2.0, -1.0], atol=1e-12)
+
+
+def test_a_foreseen_start_is_nearer_than_that_of_the_nearest_fit():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4))
+    sites = SiteFactor(X, potentials.Logit(rng.random(200) < 0.5 + 0.3 * np.tanh(X[:, 0])))
+
+    def fit(u, start=None):
+        return infer(LatentLinearModel([GaussianFactor(cov=np.exp(2.0 * u)), sites]), "gkl", start=start)
+
+    u, points = -1.0, np.array([[-1.3], [-1.6]])
+    fits, true = [fit(float(t)) for (t,) in points], fit(u)
+    start = foreseen(fits, _shares(points, np.array([u])))
+
+    def apart(found):
+        log_gamma, nu = np.log(found.sites.gamma / true.sites.gamma), found.sites.nu - true.sites.nu
+        return np.array([np.abs(log_gamma).max(), np.abs(nu).max()])
+
+    assert np.all(apart(start) < 0.3 * apart(fits[0]))
+    assert fit(u, start).log_evidence == pytest.approx(true.log_evidence, abs=1e-8)
+    # what has no stand-ins of its sites, or others, is no help
+    assert foreseen([fits[0], object()], np.array([2.0, -1.0])) is fits[0]

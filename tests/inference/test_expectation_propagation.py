@@ -3,7 +3,7 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
+from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import ExpectationPropagation
 from latlin.inference.engine import site_form
 from latlin.inference.ep.double_loop import iterate_double_loop
@@ -306,3 +306,12 @@ def test_goes_on_from_a_checkpoint(tmp_path):
 def test_bad_options(options, text):
     with pytest.raises(ValueError, match=text):
         ExpectationPropagation(**options)
+
+
+@pytest.mark.parametrize("site", [potentials.Cauchy([0.0]), potentials.Logistic([0.0]), potentials.Poisson([1.0])])
+def test_a_cavity_that_is_no_density_is_no_fixed_point(site):
+    """Without a prior the cavity of the only site is flat: log Z is 0, and no stand-in says so."""
+    with pytest.warns(ConvergenceWarning):
+        post = infer(LatentLinearModel([SiteFactor(None, site)]), "ep")
+    assert not post.converged
+    assert "no density" in post.message

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.linear.survival import concordance
 
 #: coefficients of a, b and one; logarithm of the shape; log likelihood
 FOUND = {
@@ -55,3 +56,13 @@ def test_the_likelihood_and_its_mode_are_those_of_lifelines(family) -> None:
     np.testing.assert_allclose(mode, coefficients, rtol=0.0, atol=1e-6)
     slope = float(np.sum(sites.parameter_derivative("shape", rows @ mode)))
     assert slope == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(("digits", "found"), [(15, 0.6699944536882972), (1, 0.653910149750416)])
+def test_concordance_is_that_of_lifelines_and_scikit_survival(digits: int, found: float) -> None:
+    """`concordance_index(t, p, e)` of lifelines 0.30.3 and `concordance_index_censored(e, t, -p)[0]` of scikit-survival
+    0.28.0, which has no accelerated failure times of its own; with one digit predictions are equal in many pairs.
+    """
+    rows, time, event = table()
+    predicted = np.round(rows @ [1.2, -0.8, 0.5], digits)
+    assert concordance(time, event == 1.0, predicted) == pytest.approx(found, abs=1e-12)

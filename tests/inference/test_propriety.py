@@ -166,3 +166,13 @@ def test_overlapping_gaussian_factors_are_named():
     assert "not normalised" not in normal.message
     single = infer(model(GaussianFactor(dim=2), GaussianFactor(1.0, H=[[1.0, 1.0]]), site), "gkl")
     assert "not normalised" not in single.message
+
+
+def test_models_too_large_for_the_search_are_not_made_dense(monkeypatch):
+    monkeypatch.setattr(propriety, "LARGEST", 100)
+    monkeypatch.setattr(propriety, "_dense", lambda H, dim: pytest.fail("a matrix was made dense"))
+    steps = sparse.csr_array(np.diff(np.eye(8), axis=0))
+    prior = GaussianFactor(precision=sparse.csr_array(steps.T @ steps), rank=7)
+    small = SiteFactor(sparse.csr_array(np.eye(8)[:3]), potentials.Poisson([1.0, 2.0, 3.0]))
+    # 3 × 8 and 8 × 8 numbers alone are few enough, all together are not
+    assert flat_direction(LatentLinearModel([prior, small, small])) is None

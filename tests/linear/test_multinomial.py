@@ -127,3 +127,21 @@ def test_wide_priors_on_nearly_separable_classes_converge() -> None:
     model = BayesianSoftmaxRegression(prior_scale=9.0).fit(rows, label)
     assert model.converged_
     assert model.n_iter_ < 200
+
+
+@pytest.mark.parametrize("scale", [30.0, 100.0])
+def test_very_wide_priors_on_separable_classes_converge(scale) -> None:
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(centre, 0.4, (15, 2)) for centre in ([0, 0], [4, 0], [0, 4])])
+    model = BayesianSoftmaxRegression(prior_scale=scale).fit(rows, np.repeat([0, 1, 2], 15))
+    assert model.converged_
+    # log p(y) ≤ 0, and about half a nat per doubling of a scale that no class forbids
+    assert -15.0 < model.log_evidence_ < 0.0
+
+
+@pytest.mark.parametrize("kind", [BayesianSoftmaxRegression, BayesianMultinomialProbitRegression])
+def test_rows_in_blocks_are_refused_in_a_sentence(kind) -> None:
+    dask_array = pytest.importorskip("dask.array")
+    rows, label = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 3
+    with pytest.raises(ValueError, match="X is in blocks of rows, which cannot be fitted with all classes together"):
+        kind(prior_scale=1.0).fit(dask_array.from_array(rows, chunks=(10, 2)), dask_array.from_array(label, chunks=10))

@@ -81,3 +81,9 @@ def test_a_long_log_sigmoid_is_the_short_one():
     # one rounding of log 2 for each factor of two in e^{−|x|}
     assert np.all(np.abs(long - short) <= 4.0 * np.finfo(float).eps * (1.0 + np.abs(x)) * np.abs(short) + 1e-300)
     np.testing.assert_array_equal(special.log_sigmoid(np.full(70_000, np.inf)), 0.0)
+
+
+def test_the_logarithm_that_loops_vectorise_is_the_logarithm() -> None:
+    x = np.concatenate([10.0 ** np.linspace(-300, 300, 601), 1.0 + np.linspace(-0.5, 1.0, 301)])
+    found = np.array([special.log_positive(float(each)) for each in x])
+    np.testing.assert_allclose(found, np.log(x), rtol=5e-16, atol=5e-16)

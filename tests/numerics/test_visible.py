@@ -97,3 +97,51 @@ def test_models_take_no_imaginary_part():
 def test_a_mask_that_hides_nothing_is_no_matter():
     model = linear.BayesianLinearRegression().fit(np.ma.array(X), np.ma.array(Y))
     np.testing.assert_array_equal(model.coef_, linear.BayesianLinearRegression().fit(X, Y).coef_)
+
+
+@pytest.mark.parametrize("kind", ["masked", "days", "spans"])
+def test_nor_beside_the_response(kind):
+    counts, hidden = np.round(np.abs(Y)), np.abs(HIDDEN[kind][:, 0]) if kind == "masked" else HIDDEN[kind][:, 0]
+    words = r"(has \d+ masked|must hold numbers)"
+    with pytest.raises(ValueError, match=f"trials {words}"):
+        linear.BayesianBinomialRegression().fit(X, counts, trials=hidden)
+    with pytest.raises(ValueError, match=f"y {words}"):
+        linear.BayesianBinomialRegression().fit(X, hidden, trials=np.full(20, 9.0))
+    with pytest.raises(ValueError, match=f"event {words}"):
+        linear.BayesianSurvivalRegression().fit(X, np.exp(Y), event=hidden)
+
+
+ROWS = [
+    linear.BayesianLinearRegression(),
+    linear.BayesianSoftmaxRegression(),
+    GaussianProcessRegressor(),
+    GaussianProcessClassifier(),
+    BayesianGaussianMixture(2),
+    FactorAnalysis(1),
+    NoisyICA(2),
+]
+
+
+@pytest.mark.parametrize("estimator", ROWS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (np.full((20, 3), "red"), "X must hold numbers, got 'red' at place 0"),
+        (np.full((20, 3), b"red"), "X must hold numbers, got b'red' at place 0"),
+        ([[1.0, 2.0, "red"]] * 20, "X must hold numbers, got 'red' at place 2"),
+        (np.array([[1.0, 2.0, 10**400]] * 20, dtype=object), "X must hold numbers, got 1000"),
+        (None, "X must be a table of numbers with rows and columns, got None"),
+        ({1, 2}, "X must be a table of numbers"),
+        (3.0, "X must be a table of numbers"),
+    ],
+    ids=["texts", "bytes", "a text in a list", "too large", "nothing", "a set", "a number"],
+)
+def test_what_is_no_table_of_numbers_is_named(estimator, rows, words):
+    with pytest.raises(ValueError, match=words):
+        estimator.fit(rows, np.arange(20) % 2)
+
+
+def test_a_response_that_is_no_number_is_named():
+    for y in (["red"] * 20, [datetime.date(2020, 1, 1)] * 20, np.array([10**400] * 20, dtype=object)):
+        with pytest.raises(ValueError, match=r"y must hold numbers, got .* at place 0"):
+            linear.BayesianLinearRegression().fit(X, y)

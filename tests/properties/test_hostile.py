@@ -29,13 +29,13 @@ def tool(name):
 FILES = tool("hostile_files")
 
 
-#: processes and additive models take long to answer
-FEW, MANY = 30, 100
+#: processes and additive models take long to answer; further kinds are the same classes with other parts
+FEWEST, FEW, MANY = 16, 30, 100
 
 
 @pytest.mark.parametrize("kind", FILES.KINDS)
 def test_damaged_and_forged_files(kind, tmp_path):
-    count = FEW if kind.startswith(("gp", "additive")) else MANY
+    count = FEWEST if kind in FILES.FURTHER else FEW if kind.startswith(("gp", "additive")) else MANY
     found = FILES.search(kind, count, tmp_path)
     assert sum(found.values()) == count
     assert found["damaged refused"] >= 0.35 * count
@@ -50,6 +50,14 @@ def test_the_search_knows_every_kind_of_file(tmp_path):
     assert kinds | {ascent.CHECKPOINT, journal.KIND} <= known
     approximations = {latlin.load(FILES.saved(kind, tmp_path)).approximation_.name for kind in FILES.PROCESSES}
     assert approximations == set(APPROXIMATIONS)
+
+
+def test_an_error_in_an_answer_is_a_failure():
+    def stumble(model):
+        return {}[model]
+
+    with pytest.raises(KeyError):
+        FILES._answer("model", stumble)
 
 
 def test_random_models():

@@ -122,6 +122,8 @@ class FixedPart(Part):
 
     def standardised(self, X: sparse.csr_array) -> sparse.csr_array:
         """Columns of the user as columns of the model."""
+        if not np.shape(self.centre) == np.shape(self.spread) == (X.shape[1],):
+            raise ValueError(f"{self.label} has {X.shape[1]} columns, and moments of {np.shape(self.centre)} ones")
         moved = np.flatnonzero(self.centre)
         counts = np.bincount(X.indices, minlength=X.shape[1])
         if np.all(counts[moved] == X.shape[0]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -230,3 +230,13 @@ def _split(text: str, mark: str) -> list[str]:
             pieces.append(text[start:place].strip())
             start = place + 1
     return [*pieces, text[start:].strip()]
+
+
+def collect_terms(terms: Sequence[Term] | None, response: str | None, offset: str | None) -> Formula:
+    """What was given as terms instead of as a formula."""
+    if not terms or response is None:
+        raise ValueError("AdditiveModel needs a formula, or terms=[…] and response='…'")
+    for term in terms:
+        if not isinstance(term, Term):
+            raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
+    return Formula(read_response(response), tuple(terms), (offset,) if offset else ())

@@ -16,7 +16,7 @@ from latlin.additive.blocks import block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
-from latlin.additive.formula import Formula, read_formula, read_response
+from latlin.additive.formula import Formula, collect_terms, read_formula
 from latlin.additive.frame import some_rows, with_column, without_gaps
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
@@ -214,12 +214,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             if self.terms is not None or self.response is not None or self.offset is not None:
                 raise ValueError("give a formula, or terms with a response and an offset, not both")
             return read_formula(self.formula)
-        if not self.terms or self.response is None:
-            raise ValueError("AdditiveModel needs a formula, or terms=[…] and response='…'")
-        for term in self.terms:
-            if not isinstance(term, Term):
-                raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
-        return Formula(read_response(self.response), tuple(self.terms), (self.offset,) if self.offset else ())
+        return collect_terms(self.terms, self.response, self.offset)
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -331,23 +326,11 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
         offset = offset_of(self._read_, frame, some_rows(frame))
-        apart = self._apart(marginal)
+        apart = predict.averaged_groups(self._parts, marginal)
         return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
 
     def _blank(self, frame: Any) -> ObservedResponse:
         return blank(self._read_.response, self._family, frame)
-
-    def _apart(self, marginal: Any) -> tuple[str, ...]:
-        """Labels of the terms to average over."""
-        groups = tuple(part.label for part in self._parts if isinstance(part, GroupPart))
-        if marginal is None or marginal is False:
-            return ()
-        if marginal is True:
-            return groups
-        named = (marginal,) if isinstance(marginal, str) else tuple(marginal)
-        if unknown := [name for name in named if name not in groups]:
-            raise ValueError(f"marginal must name groups ({', '.join(groups) or 'there are none'}), got {unknown[0]!r}")
-        return named
 
     def predict(self, frame: Any, *, marginal: Any = None) -> Array:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
@@ -370,7 +353,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
-            return mean, predict.pooled_covariance(self._components, self._parts, frame, parts, self._apart(marginal))
+            return mean, predict.pooled_covariance(
+                self._components, self._parts, frame, parts, predict.averaged_groups(self._parts, marginal)
+            )
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
@@ -405,7 +390,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = offset_of(self._read_, frame, some_rows(frame)), self._apart(marginal)
+        offset, apart = (
+            offset_of(self._read_, frame, some_rows(frame)),
+            predict.averaged_groups(self._parts, marginal),
+        )
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)

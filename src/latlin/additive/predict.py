@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from latlin.additive.family import ObservedResponse, ResponseFamily
+from latlin.additive.group import GroupPart
 from latlin.additive.problem import rows_of
 from latlin.additive.term import Part
 from latlin.numerics.arrays import Array
@@ -136,3 +137,16 @@ def draw_responses(
         potential: Potential = family.potential(blank, values)
         found.append(potential.sample(x, rng))
     return np.asarray(rng.permutation(np.concatenate(found)))
+
+
+def averaged_groups(parts: Sequence[Part], marginal: Any) -> tuple[str, ...]:
+    """Labels of the groups to average over: none, all of them (True), or those that are named."""
+    groups = tuple(part.label for part in parts if isinstance(part, GroupPart))
+    if marginal is None or marginal is False:
+        return ()
+    if marginal is True:
+        return groups
+    named = (marginal,) if isinstance(marginal, str) else tuple(marginal)
+    if unknown := [name for name in named if name not in groups]:
+        raise ValueError(f"marginal must name groups ({', '.join(groups) or 'there are none'}), got {unknown[0]!r}")
+    return named

@@ -256,6 +256,7 @@ class SequentialDesign:
     def _gain(self, mean: Array, variance: Array) -> Array:
         if self.likelihood is not None:
             return expected_information(self.likelihood, mean, variance)
+        assert self.noise_variance is not None  # one of both is given
         return 0.5 * np.log1p(variance / self.noise_variance)
 
     def joint_information_gain(self, M: ArrayLike) -> float:

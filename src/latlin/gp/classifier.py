@@ -26,7 +26,7 @@ from latlin.gp.setting import Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, stacked, summable, visible
+from latlin.numerics.arrays import Array, numeric, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
@@ -162,7 +162,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         """
         rng = generator(self.random_state)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        inputs, labels = validate_data(self, visible("X", data.X), visible("y", data.y), dtype=np.float64)
+        inputs, labels = validate_data(self, numeric("X", data.X), visible("y", data.y), dtype=np.float64)
         inputs = summable("X", inputs)
         data = data._replace(X=inputs, y=labels)
         check_classification_targets(labels)
@@ -309,7 +309,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))
+        return summable("X", validate_data(self, numeric("X", X), dtype=np.float64, reset=False))
 
 
 def _task(data: Training, one: Any) -> Training:

@@ -25,7 +25,7 @@ from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, convertible, measurable, summable, visible
+from latlin.numerics.arrays import Array, convertible, measurable, numeric, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
@@ -178,7 +178,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         """
         rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        given = (visible("X", data.X), convertible("y", visible("y", data.y)))
+        given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
         inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
         data = data._replace(X=inputs, y=targets)
@@ -328,4 +328,4 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, visible("X", X), dtype=np.float64, reset=False))
+        return summable("X", validate_data(self, numeric("X", X), dtype=np.float64, reset=False))

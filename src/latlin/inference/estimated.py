@@ -133,8 +133,8 @@ class SymmetricPattern:
         number = sparse.csc_array((np.arange(1.0, lower.nnz + 1.0), lower.indices, lower.indptr), shape=lower.shape)
         whole = sparse.csr_array(number + sparse.triu(number.T, 1))
         whole.sort_indices()
-        arrays = (np.arange(lower.shape[0]), lower.indptr, lower.indices)
-        return cls(*(part.astype(np.int64) for part in arrays), whole, whole.data.astype(np.int64) - 1)
+        indptr, indices, places = (part.astype(np.int64) for part in (lower.indptr, lower.indices, whole.data))
+        return cls(np.arange(lower.shape[0]), indptr, indices, whole, places - 1)
 
     def matrix(self, values: Array) -> sparse.csr_array:
         """The matrix with these entries in its lower triangle."""

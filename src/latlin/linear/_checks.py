@@ -15,7 +15,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from latlin.distributed.blocks import Block, Blocks, slices, tree
 from latlin.distributed.opening import is_dask
 from latlin.linear import _checks
-from latlin.numerics.arrays import Array, countable, summable, visible
+from latlin.numerics.arrays import Array, convertible, countable, summable, visible
 
 
 def weights(value: Any, count: int) -> Array | None:
@@ -75,12 +75,12 @@ def beside(y: Any, **extra: Any) -> Any:
 
         columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, *given.values())]
         return da.stack(columns, axis=1).rechunk({1: len(columns)})
-    first = np.asarray(y)
+    first = np.asarray(convertible("y", visible("y", y)))
     if first.ndim != 1:
         raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
     parts = [first]
     for name, part in given.items():
-        array = np.asarray(part, float)
+        array = np.asarray(convertible(name, visible(name, part)), float)
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from latlin.distributed.opening import is_blocked
-from latlin.numerics.arrays import convertible, visible
+from latlin.numerics.arrays import convertible, numeric, visible
 
 if TYPE_CHECKING:
     from latlin.datasets.encoding import Encoding
@@ -45,7 +45,7 @@ def validated(model: Any, X: Any, y: Any = "no_validation", *, reset: bool, **op
     """X, or X and y, by scikit-learn's checks; numbers of a data frame at once, not column by column."""
     y = convertible("y", y) if options.get("y_numeric") else y
     if not is_frame(X) or not _is_one_array(X):
-        return validate_data(model, X, y, reset=reset, **options)
+        return validate_data(model, X if is_frame(X) else numeric("X", X), y, reset=reset, **options)
     validate_data(model, X, y, reset=reset, skip_check_array=True)
     if isinstance(y, str):
         return check_array(X.to_numpy(), input_name="X", estimator=model, **options)

@@ -277,7 +277,7 @@ def _fitted(
     mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
     # small problems go on to nearly all digits, so that equal problems give equal answers
     rules = replace(RULES, gradient_tol=FINE) if problem.n_entries <= SMALL else RULES
-    return fit_coefficients(link, data, mean, scale, rules, start, verbose)
+    return fit_coefficients(link, data, mean, scale, rules, start, verbose, RULES.gradient_tol)
 
 
 def _posterior(name: str, problem: LinearProblem, values: dict[str, Any], found: ClassesFit, k: int) -> Posterior:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,9 +24,9 @@ from latlin.mixture.monte_carlo.importance import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
-from latlin.mixture.sweep import CompleteRows, make_rows, slices, widen
+from latlin.mixture.sweep import CompleteRows, make_rows, outlying_chances, slices, widen
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
@@ -68,6 +69,9 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         "robbins-monro", "exponential", "constant", "adam", or an object of `latlin.mixture.schedules`.
     batch_size : int, default 256
         Rows of a mini-batch ("sgd", "stochastic-natural", `partial_fit`).
+    batch : {"uniform", "outlying"}
+        How rows of a mini-batch are drawn: all alike, or those far from the mean more often, each with a weight of one
+        over its probability (Horvitz and Thompson 1952), so that sums stay unbiased. "outlying" is for rows in memory.
     n_draws : int, default by algorithm
         Monte Carlo draws per iteration ("score", "pathwise", "iwae").
     control_variate : {"baseline", "regression", None}
@@ -151,6 +155,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         covariance_prior: ArrayLike | None = None,
         step: str | StepRule | None = None,
         batch_size: int = 256,
+        batch: str = "uniform",
         n_draws: int | None = None,
         control_variate: str | None = "baseline",
         labels: str = "exact",
@@ -177,6 +182,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         self.covariance_prior = covariance_prior
         self.step = step
         self.batch_size = batch_size
+        self.batch = batch
         self.n_draws = n_draws
         self.control_variate = control_variate
         self.labels = labels
@@ -228,7 +234,10 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         refuse_checkpoint(checkpoint)
         values, weights = self._validated(X, sample_weight, reset=True)
         settings.check_rows(values, self.n_components, self.algorithm in settings.MISSING)
-        return self._fit_rows(make_rows(values, weights), values, truth, CheckpointFiles(None, ""))
+        data = make_rows(values, weights)
+        if self.batch == "outlying" and isinstance(data, CompleteRows):
+            data = replace(data, chances=outlying_chances(values))
+        return self._fit_rows(data, values, truth, CheckpointFiles(None, ""))
 
     def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any, checkpoint: Any) -> Self:
         settings.check_blocks(self, truth, checkpoint)
@@ -286,7 +295,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         """Rows of positive weight, float32 kept, and their weights."""
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
-        values = validate_data(self, visible("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
+        values = validate_data(self, numeric("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
         summable("X", values)
         weights = settings.check_weights(sample_weight, len(values))
         if weights is None or weights.all():
@@ -383,7 +392,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         check_is_fitted(self, "posterior_")
         kinds = [np.float64, np.float32]
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
-        values = validate_data(self, visible("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
+        values = validate_data(self, numeric("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
         summable("X", values)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)

@@ -62,6 +62,7 @@ def check(est: Any) -> None:
     one_of("weight_prior", est.weight_prior, WEIGHT_PRIORS)
     one_of("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
     one_of("labels", est.labels, ["exact", "gumbel"])
+    one_of("batch", est.batch, ["uniform", "outlying"])
     for name, lowest in (("n_components", 1), ("n_init", 1), ("split_merge", 0), ("batch_size", 1)):
         whole(name, getattr(est, name), lowest)
     for name in ("n_draws", "max_iter", "evaluate_every", "stream_size"):
@@ -172,6 +173,8 @@ def check_blocks(est: Any, truth: object, checkpoint: object) -> None:
     """Refuse what needs all rows in memory."""
     if est.algorithm not in BLOCKWISE:
         raise ValueError(f"algorithm={est.algorithm!r} needs the rows in memory; {sorted(BLOCKWISE)} work for blocks")
+    if est.batch != "uniform":
+        raise ValueError(f"batch={est.batch!r} needs the rows in memory; use 'uniform' for blocks of rows")
     if truth is not None:
         raise ValueError("truth is for rows in memory; leave it out for blocks of rows")
     if checkpoint is not None and est.algorithm in NOISY:

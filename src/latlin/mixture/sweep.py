@@ -134,10 +134,11 @@ Totals = tuple[float, Array, Array, Array]
 
 @dataclass(frozen=True)
 class CompleteRows:
-    """N complete rows and their weights."""
+    """N complete rows, their weights, and where batches prefer some of them, the chances of each (of sum one)."""
 
     values: NDArray[Any]
     weights: Array | None = None
+    chances: Array | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -162,7 +163,7 @@ class CompleteRows:
         rows = widen(self.values[::stride])
         return rows, np.ones(len(rows)) if self.weights is None else self.weights[::stride]
 
-    def take(self, index: NDArray[np.intp], scale: float = 1.0) -> CompleteRows:
+    def take(self, index: NDArray[np.intp], scale: float | Array = 1.0) -> CompleteRows:
         """Some of the rows, their weights multiplied by `scale`."""
         own = np.ones(len(index)) if self.weights is None else self.weights[index]
         return CompleteRows(self.values[index], scale * own)
@@ -170,8 +171,12 @@ class CompleteRows:
     def batch(self, size: int, rng: np.random.Generator, whole: int | None = None) -> CompleteRows:
         """Rows drawn without replacement, weighted by N/S so that sums over them are unbiased for all N = `whole`."""
         size = min(size, len(self))
+        rows = len(self) if whole is None else whole
+        if self.chances is not None:
+            chosen, included = draw_unequal(self.chances, size, rng)
+            return self.take(chosen, rows / len(self) / included)
         chosen = rng.choice(len(self), size, replace=False, shuffle=False)
-        return self.take(chosen, (len(self) if whole is None else whole) / size)
+        return self.take(chosen, rows / size)
 
     def walk(
         self, advance: Callable[[T, CompleteRows], T], state: T, steps: int, size: int, rng: np.random.Generator
@@ -240,6 +245,39 @@ class IncompleteRows:
         offset = structure.offsets(params) + log_weights
         sum_log, count, first, second = self.products(offset, params.mean, structure.precisions(params))
         return sum_log, structure.from_products(params.mean, count, first, second)
+
+
+def outlying_chances(values: NDArray[Any]) -> Array:
+    """Half the same for all rows, half by squared distance from the mean in units of the columns' spread.
+
+    Those are the sizes of what a row adds to sums of squares, and sums by Horvitz and Thompson (1952) vary least when
+    rows are drawn in proportion to what they add.
+    """
+    rows = widen(values)
+    spread = rows.std(axis=0)
+    square = (((rows - rows.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)) ** 2).sum(axis=1)
+    even, total = np.full(len(rows), 1.0 / len(rows)), square.sum()
+    return 0.5 * even + 0.5 * (square / total if total > 0.0 else even)
+
+
+def draw_unequal(chances: Array, size: int, rng: np.random.Generator) -> tuple[NDArray[np.intp], Array]:
+    """Rows without replacement and their probabilities of being in the batch, by a systematic draw in random order.
+
+    Row n is in with π_n = min(1, c·chance_n), c such that Σπ = size, so that Σ f/π is unbiased for a sum over all rows.
+    """
+    included = np.minimum(size * chances / chances.sum(), 1.0)
+    for _ in range(len(chances)):
+        sure = included >= 1.0
+        left = size - int(sure.sum())
+        raised = np.where(sure, 1.0, np.minimum(chances * left / max(float(chances[~sure].sum()), 1e-300), 1.0))
+        if np.array_equal(raised >= 1.0, sure):
+            included = raised
+            break
+        included = raised
+    order = rng.permutation(len(chances))
+    steps = np.floor(np.cumsum(included[order]) - rng.random())
+    chosen = order[np.diff(steps, prepend=-1.0) > 0.5]
+    return chosen, included[chosen]
 
 
 def make_rows(values: NDArray[Any], weights: Array | None) -> CompleteRows | IncompleteRows:

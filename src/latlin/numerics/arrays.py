@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -125,14 +127,51 @@ def convertible(name: str, values: Any) -> Any:
         ...
     ValueError: y must hold numbers, got {} at place 1
     """
-    if getattr(getattr(values, "dtype", None), "kind", "") != "O":
-        return values
+    _refuse_texts(name, values, (TypeError, ValueError, OverflowError))
+    return values
+
+
+def numeric(name: str, values: Any) -> Any:
+    """`values` as they came, if they are no single thing and hide nothing, and texts in them can be made numbers.
+
+    Objects that are neither texts nor numbers are left to scikit-learn, which has its own words for them.
+
+    Examples
+    --------
+    >>> numeric("X", [[1.0, "a"]])
+    Traceback (most recent call last):
+        ...
+    ValueError: X must hold numbers, got 'a' at place 1
+    >>> numeric("X", None)
+    Traceback (most recent call last):
+        ...
+    ValueError: X must be a table of numbers with rows and columns, got None
+    """
+    visible(name, values)
+    if values is None or isinstance(values, str | bytes | Mapping | Set | Number):
+        raise ValueError(f"{name} must be a table of numbers with rows and columns, got {values!r:.80}")
+    _refuse_texts(name, values, (ValueError, OverflowError))
+    return values
+
+
+def _refuse_texts(name: str, values: Any, errors: tuple[type[Exception], ...]) -> None:
+    """Name the first text or object in an array or a list that cannot be made a number."""
+    if isinstance(values, list | tuple):
+        with suppress(ValueError):  # rows of several lengths are named by scikit-learn
+            values = np.array(values, dtype=object)
+    if getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "U", "S"):
+        return
+    with suppress(TypeError, ValueError, OverflowError):
+        np.asarray(values, dtype=float)
+        return
     for place, value in enumerate(np.asarray(values).flat):
         try:
             float(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must hold numbers, got {value!r:.80} at place {place}") from None
-    return values
+        except errors:
+            shown = value.item() if isinstance(value, np.generic) else value
+            raise ValueError(f"{name} must hold numbers, got {shown!r:.80} at place {place}") from None
+        except TypeError:
+            return
 
 
 def _kinds(values: Any) -> list[tuple[str, str]]:

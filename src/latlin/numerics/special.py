@@ -77,7 +77,8 @@ def _halves(typing_context: Any, x: Any) -> Any:
 @njit(cache=True, error_model="numpy", fastmath=FUSED)
 def log_positive(x: float) -> float:
     """log x for a positive x that is neither infinite nor below the least normal number."""
-    exponent, m = _halves(x)  # type: ignore[call-arg, misc]
+    parts: Any = _halves(x)  # type: ignore[call-arg]
+    exponent, m = parts
     # x = 2^j m with m between √½ and √2, log m = 2 artanh t
     high = m > 1.4142135623730951
     m = 0.5 * m if high else m

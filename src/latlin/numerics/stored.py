@@ -270,7 +270,8 @@ def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:
     """Whether a value is of a kind that is written so; kinds that cannot be told apart here are taken as they are."""
     kind, _, inside = text.removesuffix("]").partition("[")
     if kind in ARRAYS:
-        return isinstance(part, np.ndarray) and part.dtype.kind in "biufc"
+        kinds = "biu" if inside.startswith("np.int") or kind == "Labels" else "biufc"
+        return isinstance(part, np.ndarray) and part.dtype.kind in kinds
     if kind == "tuple" and inside.endswith(", ..."):
         return isinstance(part, tuple) and all(_is_a(one, inside.removesuffix(", ..."), names) for one in part)
     if kind in PLAIN:

@@ -128,9 +128,9 @@ class WeightedGram:
     def _thin(self) -> ThinRows:
         """The rows taken apart; those of the last rows stay with the analysis too."""
         kept = vars(self.analysis).get("_last_thin")
-        if kept is None or kept[0] is not self.rows.data or kept[1] is not self.rows.indices:
-            kept = vars(self.analysis)["_last_thin"] = (self.rows.data, self.rows.indices, ThinRows.of(self.rows))
-        return kept[2]
+        if kept is None or not _same_memory(kept[0], self.rows):
+            kept = vars(self.analysis)["_last_thin"] = (self.rows, ThinRows.of(self.rows))
+        return kept[1]
 
     @cached_property
     def _places(self) -> Places:
@@ -198,6 +198,12 @@ class WeightedGram:
         arrays = (thin.indptr, thin.columns, thin.data, thin.X, *places[:3], values, corner, found)
         share_out(pair_squares, len(found), self._row_time, *arrays)
         return found
+
+
+def _same_memory(one: sparse.csr_array, other: sparse.csr_array) -> bool:
+    """Whether two matrices have their numbers and indices in the same places of memory."""
+    pairs = [(one.data, other.data), (one.indices, other.indices), (one.indptr, other.indptr)]
+    return all(len(a) == len(b) and a.ctypes.data == b.ctypes.data for a, b in pairs)
 
 
 def alike_rows(rows: sparse.csr_array) -> Index:

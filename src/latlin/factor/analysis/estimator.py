@@ -23,7 +23,7 @@ from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
 from latlin.factor.fit import FactorFit, LatentDraws, NamedEvidence, canonical, parameter_count
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
@@ -191,7 +191,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
             return self._fit_blocks(X, checkpoint)
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
-        rows = validate_data(self, visible("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        rows = validate_data(self, numeric("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
         summable("X", rows)
         if isinstance(self.n_components, str) and self.method == "ml" and np.isnan(rows.sum(dtype=np.float64)):
             return self._choose(rows, rows.shape[0], rows.shape[1], method="em")
@@ -239,7 +239,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         self._check_options()
         first = not hasattr(self, "stream_")
         X = np.atleast_2d(X) if np.ndim(X) == 1 else X
-        rows = validate_data(self, visible("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
+        rows = validate_data(self, numeric("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
         summable("X", rows)
         if first:
             self._check_rank(self.n_components, None, rows.shape[1])

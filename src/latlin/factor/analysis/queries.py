@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.distributed.opening import rowwise
 from latlin.factor.analysis.moments import BLOCK, posterior
 from latlin.factor.fit import fix_signs
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array, LowRankNormal
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
@@ -70,7 +70,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        rows = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        rows = validate_data(self, numeric("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return np.asarray(summable("X", rows))
 
     @rowwise
@@ -104,7 +104,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given latents: Z components_ + mean_."""
         check_is_fitted(self, "components_")
-        z = check_array(visible("Z", Z), dtype=np.float64)
+        z = check_array(numeric("Z", Z), dtype=np.float64)
         if z.shape[1] != len(self.components_):
             raise ValueError(f"Z must have {len(self.components_)} columns, got {z.shape[1]}")
         return z @ self.components_ + self.mean_

@@ -13,7 +13,7 @@ from latlin.factor.binary.latents import MOST_ENUMERATED, BernoulliField, Enumer
 from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
 from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import jobs, number, one_of, some_of, whole
@@ -122,7 +122,7 @@ class BinaryFactorAnalysis(
     def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
         """Fit to the rows of `X` of shape (n, d)."""
         options = self._options()
-        rows = summable("X", validate_data(self, visible("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = summable("X", validate_data(self, numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
         if not rows.var(axis=0).mean() > 0.0:
             raise ValueError("X has the same row everywhere: there is no noise variance to learn")
         self._store(binary_fit(rows, options, generator(self.random_state)))
@@ -135,7 +135,7 @@ class BinaryFactorAnalysis(
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""
         check_is_fitted(self, "components_")
-        s = check_array(visible("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
+        s = check_array(numeric("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
         if s.shape[1] != self.n_active_:
             raise ValueError(f"S must have {self.n_active_} columns, one per factor, got {s.shape[1]}")
         return s @ self.components_
@@ -200,7 +200,7 @@ class BinaryFactorAnalysis(
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        return summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64, order="C"))
+        return summable("X", validate_data(self, numeric("X", X), reset=False, dtype=np.float64, order="C"))
 
     def _describe(self, X: Any) -> tuple[Array, Array]:
         rows = self._rows(X)

@@ -5,10 +5,12 @@ Source: Mancevo (2016), corrected; see `latlin.factor.group.updates` for the upd
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 from sklearn.utils.validation import validate_data
 
 from latlin.distributed.blocks import with_dense_rows
@@ -37,10 +39,29 @@ from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GroupModel, GroupState, bound
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
-from latlin.numerics.ascent import Rules
+from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
+
+#: shape of a gamma prior below which it is next to improper, and the log of the units of log precision it counts for
+IMPROPER, FLAT = 1e-3, float(np.log(10.0))
+
+
+class GroupClimb(NamedTuple):
+    """A fit with one kind of noise, and its bound as far as kinds can be compared."""
+
+    noise: str
+    model: GroupModel
+    ascent: Ascent[Any]
+    views: Views
+    scaling: Scaling
+    comparable: float
+
+
+def _price(shape: float, rate: float) -> float:
+    """What a bound gets back per precision whose prior is next to improper, so that it counts as a flat one."""
+    return 0.0 if shape >= IMPROPER else float(gammaln(shape) - shape * np.log(rate)) - FLAT
 
 
 class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
@@ -57,8 +78,10 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
     rank : "full" or int
         "full": independent gamma priors on every α_mk. An integer R: log α = UVᵀ + μ_u1ᵀ + 1μ_vᵀ with R columns in U
         and V, which lets views that share factors share strength.
-    noise : {"view", "feature"}
-        One noise precision for a whole view, or one per feature.
+    noise : {"auto", "view", "feature"}
+        One noise precision for a whole view, or one per feature; "auto" fits both and keeps the one of higher bound. A
+        prior that is next to improper (shape below 0.001) counts there as one that is flat over ten units of log
+        precision.
     scale : {"view", "feature", "none"}
         Divide every view by its mean standard deviation, every feature by its own, or nothing. Answers and bounds are
         in the units of the data.
@@ -93,6 +116,8 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         The same, in the form of the data.
     latents_ : ndarray of shape (n, K)
         Posterior means of the latents of the fitted rows, when these were in memory.
+    noise_ : str
+        "view" or "feature".
     mean_, noise_variance_ : ndarray of shape (D,)
     factor_activity_ : FactorActivity
         Which factor is active in which view; `print` it.
@@ -125,7 +150,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
 
     _saved = (
         *("posterior_", "views_", "factor_activity_", "relevance_[V, K]", "trace_[*]", "latents_?[N, K]"),
-        *("lower_bound_", "evidence_kind_", "message_", "converged_", "n_iter_"),
+        *("lower_bound_", "evidence_kind_", "message_", "converged_", "n_iter_", "noise_?"),
         *("posterior_.loading[D, K]", "posterior_.basis[C, K, K]", "posterior_.spread[D, K]", "posterior_.column[D]"),
         *("posterior_.precision[D]", "posterior_.centre[D]", "posterior_.scale[D]", "views_.order[D]"),
         *("factor_activity_.share[V, K]", "factor_activity_.signal[V, K]"),
@@ -136,7 +161,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         n_components: int = 10,
         *,
         rank: str | int = "full",
-        noise: str = "view",
+        noise: str = "auto",
         scale: str = "view",
         rotate: bool = True,
         prune: bool = True,
@@ -184,10 +209,31 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
             Of rows in blocks: where to keep the state (`checkpoint.0` and so on, a file a climb), and to go on from.
         """
         self._check_options()
-        blocked = is_blocked(X) or any_blocked(X)
-        if not blocked:
+        if not (is_blocked(X) or any_blocked(X)):
             refuse_checkpoint(checkpoint)
-        data, views, scaling = (self._open if blocked else self._prepare)(X, groups)
+        if self.noise != "auto":
+            found = self._climb(X, groups, self.noise, checkpoint)
+        else:
+            beside = None if checkpoint is None else f"{os.fspath(checkpoint)}.feature"
+            climbs = [self._climb(X, groups, "view", checkpoint), self._climb(X, groups, "feature", beside)]
+            found = max(climbs, key=lambda climb: climb.comparable)
+        ascent = found.ascent
+        self.noise_, self.trace_, self.n_iter_, self.converged_ = (
+            found.noise,
+            ascent.trace,
+            ascent.n_iter,
+            ascent.converged,
+        )
+        self.message_ = ascent.message + (f"; noise per {found.noise} was chosen" if self.noise == "auto" else "")
+        self._store(found.model, ascent.state, found.views, found.scaling)
+        return self
+
+    def _climb(
+        self, X: Any, groups: Sequence[Name] | None, noise: str, checkpoint: str | os.PathLike[str] | None
+    ) -> GroupClimb:
+        """The fit with one noise precision per view or per feature."""
+        blocked = is_blocked(X) or any_blocked(X)
+        data, views, scaling = (self._open if blocked else self._prepare)(X, groups, noise == "feature")
         model = GroupModel(data, self._relevance(data.sizes), *self.noise_prior)
         remedy = "raise max_iter or tol, or start with fewer components"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
@@ -197,10 +243,9 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         rng = generator(self.random_state)
         jobs = None if blocked else self.n_jobs
         ascent = climb(model, self.n_components, self.n_init, jobs, step, rules, rng, self.verbose, files)
-        self.trace_, self.n_iter_, self.converged_ = ascent.trace, ascent.n_iter, ascent.converged
-        self.message_ = ascent.message
-        self._store(model, ascent.state, views, scaling)
-        return self
+        precisions = len(scaling.centre) if noise == "feature" else len(data.sizes)
+        comparable = float(ascent.trace[-1]) + precisions * _price(*self.noise_prior)
+        return GroupClimb(noise, model, ascent, views, scaling, comparable)
 
     def _after_loading(self) -> None:
         self.posterior_.check(self.views_)
@@ -209,7 +254,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         self._predict(self.posterior_.centre[None], slice(None), True)
 
     def _check_options(self) -> None:
-        for name, known in (("noise", ("view", "feature")), ("scale", ("view", "feature", "none"))):
+        for name, known in (("noise", ("auto", "view", "feature")), ("scale", ("view", "feature", "none"))):
             one_of(name, getattr(self, name), known)
         for name in ("n_components", "n_init", "max_iter"):
             whole(name, getattr(self, name), 1)
@@ -220,12 +265,12 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         for name in ("noise_prior", "relevance_prior"):
             pair(name, getattr(self, name), "shape and rate")
 
-    def _prepare(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
+    def _prepare(self, X: Any, groups: Sequence[Name] | None, by_feature: bool) -> tuple[GroupData, Views, Scaling]:
         views, rows = self._read(X, groups)
         scaling = fit_scaling(rows, views, self.scale)
-        return prepare(rows, views, scaling, self.noise == "feature"), views, scaling
+        return prepare(rows, views, scaling, by_feature), views, scaling
 
-    def _open(self, X: Any, groups: Sequence[Name] | None) -> tuple[GroupData, Views, Scaling]:
+    def _open(self, X: Any, groups: Sequence[Name] | None, by_feature: bool) -> tuple[GroupData, Views, Scaling]:
         """The same for rows in blocks."""
         if is_views(X):
             _refuse_groups(groups)
@@ -234,7 +279,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
             blocks = with_dense_rows(open_blocks(X))
             views = matrix_views(blocks.n_columns, groups)
             remember_columns(self, X, blocks.n_columns)
-        data, scaling = prepare_blocks(blocks, views, self.scale, self.noise == "feature")
+        data, scaling = prepare_blocks(blocks, views, self.scale, by_feature)
         return data, views, scaling
 
     def _read(self, X: Any, groups: Sequence[Name] | None) -> tuple[Views, Array]:

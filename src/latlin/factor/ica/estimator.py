@@ -14,7 +14,7 @@ from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
 from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, RateOneSource, SourceModel
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import jobs, number, one_of, whole
@@ -137,7 +137,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def fit(self, X: Any, y: Any = None) -> NoisyICA:
         """Fit to the rows of `X` of shape (n, d)."""
         self._check()
-        rows = summable("X", validate_data(self, visible("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = summable("X", validate_data(self, numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         flat = np.flatnonzero(variance <= (1e-14 * mean) ** 2)
         if len(flat):
@@ -170,7 +170,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given sources: Z mixing_ᵀ + mean_."""
         check_is_fitted(self, "mixing_")
-        z = check_array(visible("Z", Z), dtype=np.float64)
+        z = check_array(numeric("Z", Z), dtype=np.float64)
         if z.shape[1] != self.n_sources_:
             raise ValueError(f"Z must have {self.n_sources_} columns, one per source, got {z.shape[1]}")
         return z @ self.mixing_.T + self.mean_
@@ -233,7 +233,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "mixing_")
-        return summable("X", validate_data(self, visible("X", X), reset=False, dtype=np.float64)) - self.mean_
+        return summable("X", validate_data(self, numeric("X", X), reset=False, dtype=np.float64)) - self.mean_
 
     def _describe(self, rows: Array) -> tuple[Array, Array, Array]:
         model = SourceModel(FAMILIES[self.source], False)

@@ -17,7 +17,7 @@ from latlin.factor.matrix.cells import CellUnits, codes_of, positions
 from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, SidePrior, begin, climb, place_rows
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.arrays import Array, numeric, summable
 from latlin.numerics.rng import generator
 from latlin.potentials.predictive import Predictive
 
@@ -226,7 +226,7 @@ class MatrixFactorization(
         least = 2 if reset else 1
         found = validate_data(
             self,
-            visible("X", X),
+            numeric("X", X),
             reset=reset,
             dtype=np.float64,
             ensure_all_finite="allow-nan",

@@ -247,7 +247,7 @@ class MixedFactorAnalysis(
         if self.latents == "laplace":
             return Laplace(0.0, np.sqrt(0.5))
         if self.latents == "student-t":
-            return unit_student_t(getattr(self, "df_", self.df))
+            return unit_student_t(float(getattr(self, "df_", self.df)))
         return Gaussian(0.0, 1.0)
 
     @property

@@ -157,7 +157,8 @@ class ExpectationPropagation:
         rules = Rules(gradient_tol=self.tol, max_iter=max(self.double_loop, 1), monotone=True, remedy=REMEDY)
         found = iterate_double_loop(form, first, self.power, rules) if self.double_loop else None
         end = evaluate(form, SiteParameters(found.state.gamma, found.state.nu), self.power, 1.0) if found else None
-        if found is None or end is None or not found.converged:
+        # where a cavity is no density its moments have nothing to match: that is no fixed point
+        if found is None or end is None or end.improper or not found.converged:
             alert(swept.message, ConvergenceWarning)
             return swept
         trace = np.concatenate([swept.trace, found.trace])

@@ -326,6 +326,8 @@ def free_form(model: LatentLinearModel) -> FreeForm | None:
 
 
 def _single_coordinates(rows: Any) -> tuple[NDArray[np.int64], Array] | None:
+    if isinstance(rows, np.ndarray) and len(rows) and np.count_nonzero(rows[0]) != 1:
+        return None
     matrix = sparse.csr_array(rows)
     matrix.eliminate_zeros()
     if np.any(np.diff(matrix.indptr) != 1) or len(np.unique(matrix.indices)) != matrix.nnz:

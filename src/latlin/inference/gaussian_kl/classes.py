@@ -24,6 +24,7 @@ from latlin.inference.forms.projections import BLOCK, Projections, whitened_proj
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
 from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
+from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
@@ -37,6 +38,8 @@ NEWTON, NEAR = 30, 0.01
 MOST = 4000
 #: accelerated steps before L-BFGS is tried, most coefficients for which it is, and steps that it keeps
 PATIENT, FEW, MEMORY = 60, 300, 30
+#: rounds of both at most
+ROUNDS = 8
 #: least eigenvalue of the covariance of a class, as a share of the largest one
 LEAST = 1e-10
 
@@ -255,7 +258,9 @@ class ClassesBound(ClassBound):
         return None
 
     def deviation(self, place: ClassesPlace) -> float:
-        return float(np.abs(cholesky(place.precision).whiten(place.slope)).max(initial=0.0))
+        chol = cholesky(place.precision)
+        bend = chol.whiten(chol.whiten(symmetrise(place.precision - place.precision_hat)).T)
+        return max(float(np.abs(part).max(initial=0.0)) for part in (chol.whiten(place.slope), bend))
 
 
 def fit_coefficients(
@@ -266,6 +271,7 @@ def fit_coefficients(
     rules: Rules,
     start: ClassesFit | None = None,
     verbose: bool = False,
+    enough: float = 0.0,
 ) -> ClassesFit:
     """The Gaussian of all coefficients under the prior N(mean, diag(scale²)) for those of each class.
 
@@ -277,6 +283,9 @@ def fit_coefficients(
     rules : Rules
     start : ClassesFit, optional
         Under another scale; what its sites say is kept.
+    enough : float
+        Standard deviations from the optimum at which an ascent counts as converged where rounding keeps it from the
+        tolerance of `rules`.
     """
     count, dim = data.label.shape[1], len(scale)
     if count * dim > MOST:
@@ -296,7 +305,7 @@ def fit_coefficients(
     if first is None:
         raise ValueError("the coefficients of the classes have no finite bound; rescale the columns of X")
     bound = replace(bound, unit=cholesky(first.place.precision).factor)
-    ascent = _climb(bound, first, rules, verbose)
+    ascent = _climb(bound, first, rules, enough, verbose)
     place = ascent.state.place
     covariance = cholesky(place.precision).inverse()
     densities = tuple(
@@ -310,19 +319,41 @@ def fit_coefficients(
 
 
 def _climb(
-    bound: ClassesBound, first: Reached[ClassesPlace], rules: Rules, verbose: bool
+    bound: ClassesBound, first: Reached[ClassesPlace], rules: Rules, enough: float, verbose: bool
 ) -> Ascent[Reached[ClassesPlace]]:
     """Accelerated steps; where these crawl, as wide priors on nearly separable classes make them, L-BFGS between."""
     if len(first.place.m) > FEW or rules.max_iter <= PATIENT:
-        return maximise_bound(bound, first, rules, verbose)
-    begun = maximise_bound(bound, first, replace(rules, max_iter=PATIENT), verbose, warn=False)
-    if begun.converged:
-        return begun
-    jumped = _quasi_newton(bound, begun.state, rules)
-    last = maximise_bound(bound, jumped, replace(rules, max_iter=rules.max_iter - begun.n_iter), verbose)
-    trace = np.concatenate([begun.trace, last.trace])
-    message = f"{last.message}, after {begun.n_iter} accelerated steps and L-BFGS"
-    return replace(last, trace=trace, n_iter=len(trace), message=message)
+        return _judged(bound, maximise_bound(bound, first, rules, verbose, warn=False), enough)
+    short = replace(rules, max_iter=PATIENT)
+    ascent = maximise_bound(bound, first, short, verbose, warn=False)
+    rounds = 0
+    while not ascent.converged and ascent.n_iter < rules.max_iter and rounds < ROUNDS:
+        # the Gaussian so far is the unit: a prior that is wide on separable classes changes it by orders of magnitude
+        rounds, before = rounds + 1, ascent.gradient
+        jumped = _quasi_newton(bound, ascent.state, rules)
+        about = replace(bound, unit=cholesky(jumped.place.precision).factor)
+        last = maximise_bound(about, jumped, short, verbose, warn=False)
+        trace = np.concatenate([ascent.trace, last.trace])
+        message = f"{last.message}, after {ascent.n_iter} accelerated steps and L-BFGS"
+        ascent = replace(last, trace=trace, n_iter=len(trace), message=message)
+        if ascent.gradient > 0.5 * before:
+            break
+    return _judged(bound, ascent, enough)
+
+
+def _judged(bound: ClassesBound, ascent: Ascent[Reached[ClassesPlace]], enough: float) -> Ascent[Reached[ClassesPlace]]:
+    """The ascent, converged where it is near enough to the optimum although rounding leaves no smaller gradient."""
+    if ascent.converged:
+        return ascent
+    away = bound.deviation(ascent.state.place)
+    if away > enough:
+        alert(ascent.message, ConvergenceWarning)
+        return ascent
+    message = (
+        f"Gaussian KL converged in {ascent.n_iter} steps: the optimum is {away:.1e} standard deviations away "
+        f"(tolerance {enough:.0e}), and rounding leaves no smaller gradient"
+    )
+    return replace(ascent, converged=True, message=message)
 
 
 def _quasi_newton(bound: ClassesBound, now: Reached[ClassesPlace], rules: Rules) -> Reached[ClassesPlace]:

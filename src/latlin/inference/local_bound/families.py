@@ -7,13 +7,13 @@ draw, so that averages of (hᵀu)² are estimates of the variances without bias.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, SubspaceCovariance
@@ -28,7 +28,7 @@ from latlin.inference.mode import find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Cholesky, cholesky
-from latlin.numerics.optimise import lanczos
+from latlin.numerics.optimise import lanczos, solve
 from latlin.numerics.probes import SparseSum, probe
 
 #: of the sites at first, in units of their typical ones, where several starts are worth their time
@@ -120,9 +120,10 @@ class ProductFamily:
         diagonal = self.form.prior + self.form.rows.energy(gamma)
         if not np.all(diagonal > 0.0) or np.any(gamma < 0.0):
             return None
-        scale = LinearOperator((self.form.dim,) * 2, matvec=lambda v: np.ravel(v) / diagonal)
-        right = self.form.rows.transposed(nu)
-        u, _ = cg(self._precision(gamma), right, x0=guess, rtol=self.accuracy, maxiter=STEPS, M=scale)
+        right, product = self.form.rows.transposed(nu), self._products(gamma)
+        left = right - product(guess)
+        goal, size = self.accuracy * float(np.linalg.norm(right)), float(np.linalg.norm(left))
+        u = guess if size <= goal else guess + solve(product, left, diagonal, goal / size, STEPS)
         return u, self.form.rows.times(u)
 
     def moments(self, gamma: Array) -> tuple[Array, float]:
@@ -155,12 +156,10 @@ class ProductFamily:
         """Variances of the projections under a covariance of this family; None for another one."""
         raise NotImplementedError
 
-    def _precision(self, gamma: Array) -> LinearOperator:
-        def times(v: Array) -> Array:
-            flat = np.ravel(v)
-            return self.form.prior * flat + self.form.rows.transposed(gamma * self.form.rows.times(flat))
-
-        return LinearOperator((self.form.dim,) * 2, matvec=times, dtype=float)
+    def _products(self, gamma: Array) -> Callable[[Array], Array]:
+        """v ↦ Pv."""
+        prior, rows = self.form.prior, self.form.rows
+        return lambda v: prior * v + rows.transposed(gamma * rows.times(v))
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class LanczosFamily(ProductFamily):
     def precision(self, gamma: Array) -> LowRankPrecision:
         """P = prior·I + H̃ᵀΓH̃ after `rank` Lanczos steps."""
         start = np.random.default_rng(0).standard_normal(self.form.dim)
-        basis, diagonal, off = lanczos(self._precision(gamma).matvec, start, self.rank)
+        basis, diagonal, off = lanczos(self._products(gamma), start, self.rank)
         dim, rank = basis.shape
         inner = cholesky(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1), name="the Lanczos matrix")
         if rank == dim:

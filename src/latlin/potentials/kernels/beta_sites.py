@@ -97,7 +97,7 @@ def beta_points(x: Array, size: Array, odds: Array) -> Array:
     The first misses log Γ(s) + 2 log s + s log(1 − y) − log y(1 − y), the fifth the derivative of that in s.
     """
     out = np.empty((7, x.size))
-    _points(np.ascontiguousarray(x), *(_spread(part, x) for part in (size, odds)), out)
+    _points(np.ascontiguousarray(x), _spread(size, x), _spread(odds, x), out)
     return out
 
 
@@ -168,6 +168,6 @@ def expected_beta(m: Array, v: Array, size: Array, odds: Array) -> Array:
     rules, direct = rule_table(), len(HERMITE) + len(TRAPEZOID)
     limit = np.append(SHRINK * rules.limit[:direct], np.inf)
     out = np.empty((4, m.size))
-    parts = (_spread(part, m) for part in (size, odds))
-    _loop(m, np.sqrt(v), *parts, limit, rules.start, rules.nodes, rules.weights, out)
+    sites = (m, np.sqrt(v), _spread(size, m), _spread(odds, m))
+    _loop(*sites, limit, rules.start, rules.nodes, rules.weights, out)
     return out

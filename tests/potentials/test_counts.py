@@ -1,0 +1,77 @@
+"""Distribution functions and quantiles of new counts, for every count family."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from latlin.potentials import (
+    BetaBinomial,
+    Binomial,
+    GeneralisedPoisson,
+    Hurdle,
+    NegativeBinomial,
+    Poisson,
+    ZeroInflated,
+)
+from latlin.potentials.averaged import AveragedPredictive
+from latlin.potentials.kernels.count_sums import beta_binomial_cdf
+
+FAMILIES = {
+    "poisson": Poisson(0),
+    "negative binomial": NegativeBinomial(0, 0.7),
+    "linear negative binomial": NegativeBinomial(0, 0.7, "linear"),
+    "generalised poisson": GeneralisedPoisson(0, 0.4),
+    "zero-inflated": ZeroInflated(NegativeBinomial(0, 0.7), 0.3),
+    "hurdle": Hurdle(NegativeBinomial(0, 0.7), 0.3),
+    "binomial": Binomial(0, 15),
+    "probit": Binomial(0, 15, "probit"),
+    "beta-binomial": BetaBinomial(0, 15, 0.8),
+}
+MEAN, VARIANCE = np.array([-1.0, 0.5, 1.5, 0.2]), np.array([0.0, 0.01, 0.3, 2.0])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_distribution_function_sums_the_probabilities(name) -> None:
+    found = FAMILIES[name].predictive(MEAN, VARIANCE)
+    below = np.cumsum([np.exp(found.log_density(float(k))) for k in range(12)], axis=0)
+    np.testing.assert_allclose([found.cdf(float(k)) for k in range(12)], below, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_quantiles_are_the_smallest_counts(name) -> None:
+    found = FAMILIES[name].predictive(MEAN, np.minimum(VARIANCE, 0.5))
+    for q in (1e-6, 0.05, 0.5, 0.95, 0.9999):
+        k = found.quantile(q)
+        assert np.all(found.cdf(k) >= q)
+        assert np.all((k == 0) | (found.cdf(k - 1.0) < q))
+
+
+def test_quantiles_of_an_average_are_the_smallest_counts() -> None:
+    parts = [NegativeBinomial(0, a).predictive(MEAN + a, VARIANCE) for a in (0.1, 0.5, 2.0)]
+    found = AveragedPredictive(np.array([0.5, 0.3, 0.2]), parts)
+    for q in (0.05, 0.5, np.array([0.9, 0.95, 0.99, 0.2])):
+        k = found.quantile(q)
+        assert np.all(found.cdf(k) >= q)
+        assert np.all((k == 0) | (found.cdf(k - 1.0) < q))
+
+
+def test_moments_beyond_all_counts_leave_quantiles() -> None:
+    found = NegativeBinomial(0, 1.0).predictive([1.0], [200.0])
+    assert found.mean[0] > 2.0**53
+    k = found.quantile(0.5)
+    assert found.cdf(k)[0] >= 0.5 > found.cdf(k - 1.0)[0]
+
+
+@pytest.mark.parametrize(("n", "a", "b"), [(1, 0.2, 3.0), (12, 0.3, 0.4), (40, 5.0, 2.0), (500, 60.0, 900.0)])
+def test_beta_binomial_sums(n, a, b) -> None:
+    k = np.arange(n + 1.0)
+    found = beta_binomial_cdf(k, float(n), np.array(a), np.array(b))
+    np.testing.assert_allclose(found, stats.betabinom(n, a, b).cdf(k), rtol=1e-9)
+
+
+def test_a_zero_inflated_block_keeps_where_it_bends_for_other_counts() -> None:
+    block = ZeroInflated(NegativeBinomial([0, 2], 0.7), 0.3)
+    other, anew = block.observe([3, 0]), ZeroInflated(NegativeBinomial([3, 0], 0.7), 0.3)
+    assert other.log_concave == anew.log_concave
+    np.testing.assert_allclose(other.expected_log([0.3, 0.1], 0.2), anew.expected_log([0.3, 0.1], 0.2), rtol=1e-12)
+    assert block.observe([1, 2]).log_concave == ZeroInflated(NegativeBinomial([1, 2], 0.7), 0.3).log_concave
