@@ -242,3 +242,13 @@ def test_dates_as_texts_are_read_in_the_order_that_their_days_show():
         encoding.encode(texts.assign(when=["03/04/2021", "soon", "01/05/2021"]))
     with pytest.raises(ValueError, match="'when' is named in dates and in numbers: choose one"):
         learn_encoding(texts, "y", dates=["when"], numbers=["when"])
+
+
+def test_numbers_beyond_the_range_of_doubles_are_no_levels():
+    for texts in (["1e400", "2", "4"], ["1e400", "2", "x"]):
+        frame = pandas.DataFrame({"a": texts, "b": [1.0, 2.0, 3.0], "y": [0, 1, 0]})
+        with pytest.raises(ValueError, match="column 'a' must hold finite numbers, and has '1e400' in row 1"):
+            learn_encoding(frame, "y")
+    # a level may be called so
+    named = pandas.DataFrame({"a": ["Inf", "Rome", "Inf"], "b": [1.0, 2.0, 3.0], "y": [0, 1, 0]})
+    assert learn_encoding(named, "y").names == ["a=Rome", "b"]

@@ -27,6 +27,8 @@ MOST_LEVELS, FEW_LEVELS = 100, 10
 SIGNS = r"[\s\u00a0\u202f$€£¥₹'’%]"
 #: share of cells that are no numbers up to which a column of texts is one of numbers with odd cells
 NEARLY = 0.2
+#: cells of a column of texts that are looked at for numbers beyond the range of doubles
+LOOKED_AT = 1000
 
 
 @storable
@@ -239,6 +241,12 @@ def refuse_nearly_numbers(series: Series, is_target: bool = False) -> None:
         return
     numbers = need_pandas().to_numeric(series, errors="coerce")
     wrong = np.flatnonzero((numbers.isna() & series.notna()).to_numpy())
+    # pandas 2 leaves a column with a number beyond the range of doubles as texts
+    infinite = np.flatnonzero(np.isinf(numbers.to_numpy(float, na_value=np.nan)))
+    endless = [row for row in (*wrong[:LOOKED_AT], *infinite[:LOOKED_AT]) if _is_endless(series.iloc[row])]
+    if endless:
+        said = odd_cells(series, np.array(sorted(endless)))
+        raise ValueError(f"column {str(series.name)!r} must hold finite numbers, and has {said}")
     if len(wrong) and len(wrong) <= NEARLY * int(series.notna().sum()):
         marks = ",".join(dict.fromkeys(as_text(series.iloc[row]) for row in wrong[:3]))
         what = f"the target {str(series.name)!r}" if is_target else f"column {str(series.name)!r}"
@@ -247,6 +255,20 @@ def refuse_nearly_numbers(series: Series, is_target: bool = False) -> None:
             f"{what}: {len(wrong)} of {len(series)} cells are not numbers: {odd_cells(series, wrong)}; "
             f"treat them as missing with --missing-values '{marks}'{levels}{_or_written(series)}"
         )
+
+
+def _is_endless(cell: Any) -> bool:
+    """Whether a text is a number beyond the range of doubles.
+
+    Examples
+    --------
+    >>> _is_endless("1e400"), _is_endless("12"), _is_endless("inf"), _is_endless("Rome")
+    (True, False, False, False)
+    """
+    try:
+        return bool(np.isinf(float(cell))) and any(mark.isdigit() for mark in str(cell))
+    except (TypeError, ValueError):
+        return False
 
 
 def looks_written(series: Series) -> bool:
