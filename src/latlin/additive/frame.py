@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.datasets.gaps import fill_formula
-from latlin.datasets.table import need_pandas
-from latlin.distributed.opening import is_large_frame
 from latlin.numerics.arrays import Array, summable, visible
 
 #: a column of labels or numbers, of any kind
@@ -24,7 +21,7 @@ def column(frame: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
     except Exception as error:
         # other kinds of frames have their own errors for a missing column
-        if name in _names(frame):
+        if name in names_of_columns(frame):
             raise
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
     if isinstance(values, np.ma.MaskedArray):
@@ -37,27 +34,17 @@ def column(frame: Any, name: str) -> NDArray[Any]:
 
 def has_column(frame: Any, name: str) -> bool:
     """Whether a table has this column."""
-    return name in _names(frame)
+    return name in names_of_columns(frame)
 
 
 def with_column(frame: Any, name: str, values: Any) -> Any:
     """A table with one column replaced."""
-    return {**{n: column(frame, n) for n in _names(frame)}, name: np.asarray(values)}
-
-
-def without_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
-    """The columns of a formula, or all where there is none, with missing cells dropped or filled."""
-    if is_large_frame(frame):
-        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
-    table = frame
-    if not hasattr(frame, "iloc"):
-        table = need_pandas().DataFrame({name: column(frame, name) for name in _names(frame)})
-    return fill_formula(table, formula or f"{response} ~ {' + '.join(map(str, table.columns))}", missing)[0]
+    return {**{n: column(frame, n) for n in names_of_columns(frame)}, name: np.asarray(values)}
 
 
 def n_rows(frame: Any) -> int:
     """The number of rows; a ValueError where columns differ in length or there are none."""
-    names = _names(frame)
+    names = names_of_columns(frame)
     if not names:
         raise ValueError("the table has no columns")
     lengths = {name: len(column(frame, name)) for name in names}
@@ -153,7 +140,7 @@ def _refuse_missing(values: NDArray[Any], name: str) -> None:
         )
 
 
-def _names(frame: Any) -> list[str]:
+def names_of_columns(frame: Any) -> list[str]:
     if isinstance(frame, np.ndarray) and frame.dtype.names:
         return list(frame.dtype.names)
     if hasattr(frame, "column_names"):  # a table of Arrow
@@ -165,5 +152,5 @@ def _names(frame: Any) -> list[str]:
 
 
 def _listed(frame: Any) -> str:
-    names = _names(frame)
+    names = names_of_columns(frame)
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"

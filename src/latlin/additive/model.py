@@ -17,10 +17,10 @@ from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.formula import Formula, collect_terms, read_formula
-from latlin.additive.frame import some_rows, with_column, without_gaps
+from latlin.additive.frame import some_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
-from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies
+from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies, without_gaps
 from latlin.additive.term import Term
 from latlin.densities.mixture import Mixture
 from latlin.distributed.opening import is_large_frame

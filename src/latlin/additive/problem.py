@@ -15,11 +15,14 @@ from scipy import sparse
 from latlin.additive.expression import evaluate
 from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
 from latlin.additive.formula import Formula
-from latlin.additive.frame import some_rows
+from latlin.additive.frame import column, names_of_columns, some_rows
 from latlin.additive.places import side_by_side
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
+from latlin.datasets.gaps import fill_formula
+from latlin.datasets.table import need_pandas
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
@@ -383,3 +386,13 @@ def refuse_unknown_priors(given: Mapping[str, Any], problem: AdditiveProblem) ->
     unknown = [name for name in given if name not in names and name != "sd"]
     if unknown:
         raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")
+
+
+def without_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
+    """The columns of a formula, or all where there is none, with missing cells dropped or filled."""
+    if is_large_frame(frame):
+        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
+    table = frame
+    if not hasattr(frame, "iloc"):
+        table = need_pandas().DataFrame({name: column(frame, name) for name in names_of_columns(frame)})
+    return fill_formula(table, formula or f"{response} ~ {' + '.join(map(str, table.columns))}", missing)[0]
