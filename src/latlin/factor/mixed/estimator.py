@@ -115,7 +115,6 @@ class MixedFactorAnalysis(
             "n_iter_",
             "converged_",
             "message_",
-            "df_",
         ),
         *("sites_.loading[D, K]", "sites_.intercept[D]"),
     )
