@@ -256,8 +256,9 @@ def outlying_chances(values: NDArray[Any]) -> Array:
     rows = widen(values)
     spread = rows.std(axis=0)
     square = (((rows - rows.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)) ** 2).sum(axis=1)
-    even, total = np.full(len(rows), 1.0 / len(rows)), square.sum()
-    return 0.5 * even + 0.5 * (square / total if total > 0.0 else even)
+    # where all rows are alike, all chances are
+    square = square if square.any() else np.ones(len(rows))
+    return np.asarray(0.5 / len(rows) + 0.5 * square / square.sum())
 
 
 def draw_unequal(chances: Array, size: int, rng: np.random.Generator) -> tuple[NDArray[np.intp], Array]:

@@ -115,7 +115,6 @@ class MixedFactorAnalysis(
             "n_iter_",
             "converged_",
             "message_",
-            "df_",
         ),
         *("sites_.loading[D, K]", "sites_.intercept[D]"),
     )
@@ -228,10 +227,12 @@ class MixedFactorAnalysis(
         check_is_fitted(self, "sites_")
 
     def _options_to_save(self) -> dict[str, Any]:
-        """`types` are those of the fitted columns."""
-        return super()._options_to_save() | {"types": {column.name: column.kind for column in self.table_.columns}}
+        """`types` are those of the fitted columns, degrees of freedom those that were learnt."""
+        types = {column.name: column.kind for column in self.table_.columns}
+        return super()._options_to_save() | {"types": types, "df": self.df_}
 
     def _after_loading(self) -> None:
+        self.df_ = float(self.df)
         self.n_features_in_ = len(self.table_.columns)
         if self.table_.frame:
             self.feature_names_in_ = np.array([column.name for column in self.table_.columns], dtype=object)
@@ -247,7 +248,7 @@ class MixedFactorAnalysis(
         if self.latents == "laplace":
             return Laplace(0.0, np.sqrt(0.5))
         if self.latents == "student-t":
-            return unit_student_t(float(getattr(self, "df_", self.df)))
+            return unit_student_t(self.df_)
         return Gaussian(0.0, 1.0)
 
     @property
