@@ -23,14 +23,20 @@ from latlin.gp.setting import Setting
 from latlin.gp.training import Training, journal_for, open_training
 from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
+from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.engine import Engine
+from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, convertible, measurable, numeric, summable, visible
 from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.families import FAMILIES
 from latlin.potentials.predictive import Predictive
+
+#: rows that tell how counts vary; of more, evenly spaced ones are looked at
+MOST_ROWS = 5000
 
 
 class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin, BaseEstimator):
@@ -100,6 +106,10 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
     approximation_ : Approximation
         The one that served; `message_` says why "auto" took it.
     converged_, n_iter_, trace_, message_
+    dispersion_ : float
+        Of Poisson counts: Pearson's statistic per degree of freedom, 1 where counts vary as the family says.
+    finding_ : str
+        Of Poisson counts: that they are overdispersed, and the likelihood to try; empty where they are not.
 
     References
     ----------
@@ -121,6 +131,8 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         "approximation_",
         "y_train_?[N]",
         "hyperparameters_",
+        "dispersion_?",
+        "finding_?",
         "n_features_in_",
         "feature_names_in_?[D]",
         "process_.X[N, D]",
@@ -212,7 +224,24 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         if data.blocks is None:
             self.y_train_ = targets
         self._store(process, table)
+        self._look_at_counts(inputs, targets)
         return self
+
+    def _look_at_counts(self, X: Array, y: Array) -> None:
+        """How observations vary, where their family leaves that no freedom."""
+        alike = [f for f in FAMILIES.values() if type(f.template) is type(self.likelihood_) and len(f.columns) == 1]
+        wider = alike[0].wider if alike else ""
+        if not wider:
+            return
+        rows = slice(None, None, max(1, len(y) // MOST_ROWS))
+        means, variances = self.process_.marginals(X[rows])
+        sites = self.likelihood_.observe(y[rows])
+        # Σ W_n S_nn: how many parameters the observations have determined
+        determined = float(np.sum(np.clip(-sites.derivatives(means).second * variances, 0.0, 1.0)))
+        found = Dispersion.of(pearson_sums(sites, means, np.ones_like(means)), determined)
+        self.dispersion_, self.finding_ = found.ratio, found.words(wider, "likelihood")
+        if self.finding_:
+            alert(self.finding_, MisfitWarning)
 
     def _setting(self, likelihood: Likelihood, X: Array, y: Array) -> Setting:
         location = likelihood.template.observation[0] == "loc"

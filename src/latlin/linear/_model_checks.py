@@ -1,9 +1,5 @@
 """What a fit shows of its model: how observations vary, where the search for hyperparameters ended, and whether
 a single feature separates the classes or copies the target.
-
-How observations vary is Pearson's statistic. With r = (y − μ)/√V of every row, Σ weight r² has mean n − p if the family
-is right, and the variance of r² is 2 plus the excess kurtosis of an observation: 1/μ for Poisson counts, 1/V − 6/trials
-for binomial ones. A sum that lies beyond what chance allows, and enough so to matter, is reported with a remedy.
 """
 
 from __future__ import annotations
@@ -28,6 +24,7 @@ from latlin.diagnostics.residuals import (
 from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
@@ -35,7 +32,6 @@ from latlin.linear._learning import LearntFit, ranges_of
 from latlin.linear._problem import HeldRows, LinearProblem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
-from latlin.potentials.base import Potential
 
 
 class Labels(NamedTuple):
@@ -99,50 +95,6 @@ class LookBack:
         return found if joint is None else [joint, *(check for check in found if check.name != "separation")]
 
 
-#: standard errors beyond which the statistic is not chance, and the least share of extra variance worth a word
-BEYOND, MATTERS = 3.0, 1.1
-
-
-class Dispersion(NamedTuple):
-    """Pearson's statistic per degree of freedom, one for a family that is right, and standard errors above one.
-
-    Averaged counts, which are not whole, vary less than counts do: of them nothing is said. `zeros` is by how many
-    standard errors there are more zeros than the family expects.
-    """
-
-    ratio: float
-    score: float
-    whole: bool = True
-    zeros: float = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        """Observations vary more than the family and chance allow."""
-        return self.whole and self.score > BEYOND and self.ratio > MATTERS
-
-    def check(self, wider: str) -> Check:
-        """Whether observations vary as the family says."""
-        said = f"Pearson dispersion {self.ratio:.2f} where 1 is expected"
-        if self.is_over:
-            remedy = f"Intervals are too narrow: try family='{wider}'" if wider else "Intervals are too narrow"
-            return Check(
-                "dispersion",
-                False,
-                f"observations are overdispersed: they vary more than the family allows ({said})",
-                remedy,
-            )
-        return Check("dispersion", True, f"observations do not vary more than the family allows ({said})")
-
-    def words(self, wider: str) -> str:
-        """The finding and the remedy; nothing where a family has room for more variance or all is well."""
-        if not (wider and self.is_over):
-            return ""
-        return (
-            f"overdispersed: intervals are too narrow; try family='{wider}' (Pearson dispersion {self.ratio:.2f} where "
-            f"1 is expected, {self.score:.0f} standard errors above it)"
-        )
-
-
 class Dispersed:
     """`fit` of a family whose variance follows from its mean ends with a look at how the observations vary."""
 
@@ -170,11 +122,7 @@ def dispersion(posterior: Posterior) -> Dispersion:
     else:
         site = model.sites[-1]
         sums = _sums(Observed(site.H, site.potential, site.weight, site.offset), posterior.mean)
-    statistic, weight, spread, parts, more, chance = sums
-    freedom = max(float(weight) - len(posterior.mean), 1.0)
-    score = (float(statistic) - freedom) / max(float(np.sqrt(spread)), 1e-300)
-    zeros = float(more) / max(float(np.sqrt(chance)), 1e-300)
-    return Dispersion(float(statistic) / freedom, score, parts == 0, zeros)
+    return Dispersion.of(sums, len(posterior.mean))
 
 
 def _model_of(posterior: Posterior) -> Any:
@@ -190,25 +138,8 @@ def _block_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
 
 
 def _sums(observed: Observed, mean: Array) -> tuple[float, ...]:
-    """Σ weight r², Σ weight, Σ weight var r², observations that are not whole, zeros beyond those expected, and the
-    variance of their number."""
-    sites, potential = observed.sites, observed.potential
-    x = np.asarray(observed.times(mean)) + sites.offset
-    described = potential.predictive(x, np.zeros_like(x))
-    y = potential.observed
-    square = (y - described.mean) ** 2 / described.variance
-    spread = 2.0 + _excess(potential, described.mean, described.variance)
-    parts = float(np.sum(y != np.floor(y)))
-    zero = np.exp(potential.observe(np.zeros_like(y)).log_density(x))
-    sums = (square, np.ones_like(x), spread, (y == 0.0) - zero, zero * (1.0 - zero))
-    statistic, weight, variance, more, chance = (float(sites.weight @ part) for part in sums)
-    return statistic, weight, variance, parts, more, chance
-
-
-def _excess(potential: Potential, mean: Array, variance: Array) -> Array:
-    """Excess kurtosis of an observation of a count family without a dispersion of its own."""
-    trials = getattr(potential, "trials", None)
-    return 1.0 / mean if trials is None else 1.0 / variance - 6.0 / trials
+    sites = observed.sites
+    return pearson_sums(observed.potential, np.asarray(observed.times(mean)) + sites.offset, sites.weight)
 
 
 # --- hyperparameters ------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from latlin.inference.diagnosis.dispersion import BEYOND
 from latlin.inference.engine import Engine
-from latlin.linear._model_checks import BEYOND, Dispersed
+from latlin.linear._model_checks import Dispersed
 from latlin.linear._predict import predictive, tails
 from latlin.linear._problem import AVERAGED_COUNTS, COUNTS
 from latlin.linear._regression import AUTO, Exposed, ExposedFamily
