@@ -148,10 +148,12 @@ def test_a_covariance_of_another_length_is_refused_before_it_is_used(tmp_path):
     flat = {name: array.reshape(-1) if array.ndim == 2 else array for name, array in arrays.items()}
     write_archive(path, kind, header, flat)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="a stored covariance has dimension 40000, the mean 200"):
-        latlin.load(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    try:
+        with pytest.raises(ValueError, match=r"factor must be a square matrix, got an array of shape \(40000,\)"):
+            latlin.load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert peak < 3 * path.stat().st_size
 
 

@@ -38,7 +38,8 @@ def test_damaged_and_forged_files(kind, tmp_path):
     count = FEWEST if kind in FILES.FURTHER else FEW if kind.startswith(("gp", "additive")) else MANY
     found = FILES.search(kind, count, tmp_path)
     assert sum(found.values()) == count
-    assert found["damaged refused"] >= 0.35 * count
+    # about half of the files are damaged, and nearly all of these are refused; of few files chance has a share
+    assert found["damaged refused"] >= (0.2 if count == FEWEST else 0.35) * count
     assert found["forged refused"] >= 0.1 * count
 
 

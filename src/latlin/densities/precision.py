@@ -274,6 +274,7 @@ class MarginalCovariance(PrecisionCovariance):
         Variances of the coordinates.
     """
 
+    precision: Cholesky | KernelPrecision  # type: ignore[assignment]
     marginal: Array
 
     @property

@@ -336,6 +336,10 @@ def _restore(cls: type[Archived], archive: Archive) -> Any:
     return cls._made_from(options, _check_declared(cls, attributes))
 
 
+#: attributes that may hold texts; other arrays of a declared shape hold numbers
+LABELS = ("feature_names_in_", "classes_", "levels_")
+
+
 def _declared(cls: type[Archived]) -> list[_Part]:
     parts = []
     for text in cls._saved:
@@ -371,3 +375,5 @@ def _check_shape(part: _Part, value: Any, lengths: dict[str, int]) -> None:
     )
     if not isinstance(value, np.ndarray) or not agree:
         raise ValueError(f"{part.name} must be an array of shape ({', '.join(letters)}), got {given}")
+    if part.name not in LABELS and value.dtype.kind not in "biufc":
+        raise ValueError(f"{part.name} must hold numbers, got {value.dtype}")

@@ -113,13 +113,18 @@ class Family:
 
     def kind(self, values: Values) -> Potential:
         """The potential of no particular observation."""
-        return self.template.replace(**{name: values[name] for name in self.parameters})
+        return self.template.replace(**self._learnt(values))
 
     def potential(self, y: ArrayLike, values: Values) -> Potential:
         """The sites of observations y, shape (n,) or, where several numbers belong to a row, (n, columns)."""
         y = np.asarray(y, dtype=float)
         data = dict(zip(self.columns, y.T if y.ndim == 2 else [y], strict=False))
-        return self.template.replace(**{name: values[name] for name in self.parameters}, **data)
+        return self.template.replace(**self._learnt(values), **data)
+
+    def _learnt(self, values: Values) -> dict[str, Any]:
+        if missing := [name for name in self.parameters if name not in values]:
+            raise ValueError(f"{type(self.template).__name__} needs a value of {missing[0]}, got {sorted(values)}")
+        return {name: values[name] for name in self.parameters}
 
     def ranges(self, unit: float) -> dict[str, Range]:
         """Where the parameters lie; the scale of a noise is measured in the units of y."""

@@ -46,6 +46,17 @@ class ColumnSites(NamedTuple):
     intercept: Array
     parameters: tuple[dict[str, Any], ...]
 
+    def check_stored(self) -> None:
+        """Refuse columns of unknown families, or without a parameter that theirs has."""
+        if unknown := [name for name in self.families if name not in FAMILIES]:
+            raise ValueError(f"families must be among {', '.join(FAMILIES)}, got {unknown[0]!r:.80}")
+        counts = {len(part) for part in self}
+        if len(counts) != 1:
+            raise ValueError(f"families, loadings, intercepts and parameters must be of one length, got {counts}")
+        for name, values in zip(self.families, self.parameters, strict=True):
+            if missing := set(FAMILIES[name].parameters) - set(values):
+                raise ValueError(f"a column of the family {name} must have {sorted(missing)}")
+
     def potential(self, column: int, y: Array) -> Potential:
         """The sites of observations of one column."""
         return family_of(self.families[column]).potential(y, self.parameters[column])
