@@ -71,3 +71,9 @@ def test_gram_of_weighted_rows(sign):
 def test_whitened_squares_are_projected_variances():
     variances = np.einsum("ni,ij,nj->n", ROWS, np.linalg.inv(A), ROWS)
     np.testing.assert_allclose(whitened_squares(cholesky(A).factor, ROWS), variances, rtol=1e-10)
+
+
+def test_a_matrix_without_rows_is_its_own_factor():
+    found = cholesky(np.zeros((0, 0)))
+    assert found.factor.shape == (0, 0)
+    assert found.log_det == 0.0

@@ -136,7 +136,7 @@ def cholesky(a: Array, *, name: str = "matrix", max_jitter: float = 0.0, overwri
         When no allowed jitter makes the factorisation succeed.
     """
     factor, info = lapack.dpotrf(a, lower=0, clean=1, overwrite_a=overwrite and max_jitter == 0.0)
-    if info == 0 and np.isfinite(factor[-1, -1]):
+    if info == 0 and (not len(factor) or np.isfinite(factor[-1, -1])):
         return Cholesky(factor, 0.0)
     scale = float(np.abs(np.diagonal(a)).mean()) if max_jitter > 0.0 else 0.0
     share = 1e-14

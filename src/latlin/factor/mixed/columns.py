@@ -104,6 +104,8 @@ def exact_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
 
 def family_of(name: str) -> Family:
     """The family of a name; ordered classes are logistic in η."""
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r:.80}")
     return FAMILIES[name].fixed(link="logit") if name == "ordinal" else FAMILIES[name]
 
 
