@@ -45,3 +45,18 @@ def test_gradients_belong_to_the_values(points):
         move = step * np.eye(2)[j]
         difference = (found(points + move) - found(points - move)) / (2.0 * step)
         np.testing.assert_allclose(difference, slopes[:, j], atol=1e-3)
+
+
+def test_small_contradictions_of_the_values_do_not_make_all_unsure():
+    """Fits end within a tolerance, so that values and slopes of close points do not quite go together."""
+    rng = np.random.default_rng(0)
+    t = rng.normal(size=(40, 4))
+    t[20:] = t[:20] + 0.3 * rng.normal(size=(20, 4))
+    t[0] = 0.0
+    wrong = 0.05 * rng.normal(size=40)
+    wrong[0] = 0.0
+    values, slopes = -0.5 * np.sum(t**2 + 0.1 * t**4, axis=1) + wrong, -t - 0.2 * t**3
+    found = log_density_from(t, values, slopes + 0.05 * rng.normal(size=(40, 4)), np.zeros(4))
+    new = 0.7 * rng.normal(size=(30, 4))
+    assert np.max(np.abs(found(new) + 0.5 * np.sum(new**2 + 0.1 * new**4, axis=1))) < 0.15
+    assert np.sqrt(np.diagonal(found.covariance(new)).mean()) < 0.1

@@ -13,6 +13,7 @@ found, and e(s) = exp(s) − 1 − s − ½s². ℓ is that of the highest margi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
@@ -21,6 +22,8 @@ from latlin.numerics.arrays import Array
 
 #: lengths that are tried, and the variance of noise in units of that of a typical value
 LENGTHS, NOISE = (1.5, 2.0, 3.0, 4.0, 6.0), 1e-8
+#: the same for values of fits that ended early, and by how many nat it must be the more probable one
+ROUGH, CLEARLY = 1e-4, 20.0
 #: nothing is said about points where a normal would be lower than at the centre by so many nat
 FAR = 60.0
 
@@ -76,14 +79,16 @@ def log_density_from(t: Array, values: Array, slopes: Array | None, slope: Array
         known.extend((slopes + t).T)
     y = np.concatenate(known)
     best, found = -np.inf, None
-    for length in LENGTHS:
+    for length, noise in product(LENGTHS, (NOISE, ROUGH)):
         K = _full_covariance(t, length, slopes is not None)
-        K[np.diag_indices_from(K)] += NOISE * max(float(np.mean(np.diagonal(K))), 1e-300)
+        K[np.diag_indices_from(K)] += noise * max(float(np.mean(np.diagonal(K))), 1e-300)
         root = cholesky(K, lower=True, check_finite=False)
         dual = cho_solve((root, True), y)
         # log N(y; 0, aK) at the best a
         amplitude = max(float(y @ dual) / len(y), 1e-300)
         likelihood = -0.5 * len(y) * np.log(amplitude) - float(np.log(np.diagonal(root)).sum())
+        # values of fits that end within a tolerance contradict each other where points are close
+        likelihood -= CLEARLY if noise == ROUGH else 0.0
         if likelihood > best:
             best, found = likelihood, LogDensity(t, slopes is not None, slope, length, amplitude, root, dual)
     assert found is not None  # the first length has a finite likelihood
