@@ -8,7 +8,6 @@ import numpy as np
 
 from latlin.densities.mixture import Mixture
 from latlin.hyper.learn import Learnt, spread_of
-from latlin.hyper.optimum import STEP
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import EvidenceKind, Posterior
 
@@ -61,13 +60,13 @@ def _too_narrow(learnt: Learnt, centre: Posterior) -> tuple[str, str] | None:
     variance by g, and the posterior of u is centred Cb from the optimum of the numbers, b = ∂ log|dx/du|/∂u: the
     variance v of a coordinate of w becomes v exp(gᵀCb + ½gᵀCg) + JCJᵀ.
     """
-    inside = [j for j, pair in enumerate(learnt.sides) if learnt.optimum.inside[j] and None not in pair]
+    inside = [j for j, pair in enumerate(learnt.sides) if learnt.optimum.inside[j] and None not in pair[:2]]
     if learnt.space is None or learnt.hessian is None or not inside or not np.all(centre.variance > 0.0):
         return None
     spread = spread_of(learnt.hessian[np.ix_(inside, inside)])
     pairs = [learnt.sides[j] for j in inside]
-    J = np.stack([ahead.mean - behind.mean for ahead, behind in pairs], axis=1) / (2.0 * STEP)
-    g = np.stack([np.log(ahead.variance / behind.variance) for ahead, behind in pairs], axis=1) / (2.0 * STEP)
+    J = np.stack([(ahead.mean - behind.mean) / apart for ahead, behind, apart in pairs], axis=1)
+    g = np.stack([np.log(ahead.variance / behind.variance) / apart for ahead, behind, apart in pairs], axis=1)
     bend = np.array([learnt.space.members[j].bend(float(learnt.optimum.u[j])) for j in inside])
     wider = np.exp(g @ spread @ bend + 0.5 * np.einsum("dj,jk,dk->d", g, spread, g))
     wider += np.einsum("dj,jk,dk->d", J, spread, J) / centre.variance

@@ -15,7 +15,17 @@ from scipy.special import logsumexp
 
 from latlin.hyper import rules
 from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
-from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
+from latlin.hyper.optimum import (
+    Optimum,
+    bound_message,
+    find_optimum,
+    hessian_at,
+    nearest_point,
+    one_sided_hessian,
+    polished,
+    running_away,
+    told_hessian,
+)
 from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
@@ -34,6 +44,8 @@ NEARLY, NEAREST, ROUGH_GAIN = 0.3, 1e-3, 1e-7
 #: a density at an end of the search that is within so many nat of the best is cut off
 CUT = 4.0
 INSTEAD = "give it a prior that keeps away from there, other bounds, or a fixed value"
+#: error of an evidence, in nat, from which on differences on one side are as good as on both
+NOISY = 1e-2
 
 
 class Component(NamedTuple):
@@ -71,8 +83,9 @@ class Learnt:
         The hyperparameters, where there are some.
     n_fits : int
         All that were made.
-    sides : tuple of pairs
-        When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
+    sides : tuple of (fit, fit, float)
+        When maximised: what was fitted at two points near the optimum and how far they are apart, in coordinates; one
+        for each hyperparameter, in order.
     """
 
     values: dict[str, float]
@@ -86,7 +99,7 @@ class Learnt:
     caution: tuple[str, str] | None
     space: Space | None = None
     n_fits: int = 0
-    sides: tuple[tuple[Any, Any], ...] = ()
+    sides: tuple[tuple[Any, Any, float], ...] = ()
 
     @property
     def fit(self) -> Any:
@@ -115,7 +128,7 @@ def maximise(
     gradient, gain, worth : float
         How far the search goes; see `find_optimum`.
     curvature : bool
-        Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
+        Also find the Hessian there, by up to two more fits per hyperparameter, and with it standard deviations.
     rough : callable, optional
         As `evaluate`, by fits that end early: the search goes with these until it is near.
     verbose : bool
@@ -125,10 +138,12 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
-        hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
-        if hessian is not None:
+        hessian, sides = None, []
+        if curvature:
+            hessian, sides = _hessian(objective, optimum)
             optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
             optimum = polished(objective, optimum, hessian)
+            sides = sides or nearest_point(objective, optimum)
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
@@ -151,7 +166,9 @@ def maximise(
         hessian=hessian,
         optimum=optimum,
         n_fits=objective.n_fits,
-        sides=tuple((ahead.fit, behind.fit) for ahead, behind in sides),
+        sides=tuple(
+            (ahead.fit, behind.fit, float(ahead.u[j] - behind.u[j])) for j, (ahead, behind) in enumerate(sides)
+        ),
         message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
         caution=caution,
     )
@@ -229,6 +246,16 @@ def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain
     # its fit is where the next one starts; its density is no match for those of fits to the end
     objective.points = [near.point._replace(log_density=-np.inf)]
     return find_optimum(objective, near.u, gradient=gradient, gain=gain, worth=worth, pairs=near.pairs)
+
+
+def _hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
+    """By what the search has told, else by differences: on one side where evidences are estimates with errors."""
+    told = told_hessian(optimum)
+    if told is not None:
+        return told, []
+    if getattr(optimum.point.fit, "bound_error", 0.0) > NOISY:
+        return one_sided_hessian(objective, optimum)
+    return hessian_at(objective, optimum.u)
 
 
 def _method(method: str, count: int) -> str:

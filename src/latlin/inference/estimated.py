@@ -13,7 +13,7 @@ so that the error of the evidence is half that of log det P. It is an estimate a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,6 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.probes import SparseSum
 from latlin.numerics.weighted_gram import WeightedGram
-from latlin.potentials.base import Derivatives, ExpectedLog
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
 REFRESHED, SETTLED = 12, 2e-2
@@ -50,22 +49,11 @@ class AveragedSites:
 
     sites: Sites
     variance: Array
-    #: the last x with its expectations: values and derivatives are asked for one after the other
-    last: dict[str, tuple[Array, ExpectedLog]] = field(default_factory=dict, repr=False)
 
-    def _expected(self, x: Array) -> ExpectedLog:
-        known = self.last.get("x")
-        if known is None or known[0] is not x:
-            known = self.last["x"] = (x, self.sites.expected_log(x, self.variance))
-        return known[1]
-
-    def log_density(self, x: Array) -> Array:
-        return self._expected(x).value
-
-    def derivatives(self, x: Array) -> Derivatives:
-        # ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v
-        _, first, by_variance = self._expected(x)
-        return Derivatives(first, 2.0 * by_variance, np.zeros_like(first))
+    def expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        """Values, slopes and curvatures: ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v."""
+        value, first, by_variance = self.sites.expected_log(x, self.variance)
+        return value, first, 2.0 * by_variance
 
 
 def can_be_estimated(model: LatentLinearModel) -> bool:
@@ -91,6 +79,8 @@ def fit_estimated(
     began, form = time.perf_counter(), product_form(model)
     probes = engine.probes
     precisions = Precisions.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
+    if precisions.shared is not None:
+        form = replace(form, precision=precisions.matrix)
     found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error
@@ -162,14 +152,20 @@ class Precisions:
         shared = kept["probed pattern"] = SharedPattern.of(prior, WeightedGram(pattern, rows))
         return cls(form, probes, shared)
 
+    def matrix(self, gamma: Array) -> sparse.csr_array:
+        """P on its pattern."""
+        shared = self.shared
+        assert shared is not None  # asked for where there is a pattern
+        pattern: Any = shared.gram.analysis
+        return pattern.matrix(shared.prior_entries(self.form.prior.precision) + shared.gram.total(gamma))
+
     def covariance(self, gamma: Array) -> ProbedPrecisionCovariance:
         """P⁻¹ by probes."""
-        prior, shared = self.form.prior.precision, self.shared
-        if shared is None:
-            return ProbedPrecisionCovariance.of(SparseSum(prior, self.form.rows, gamma), self.probes)
-        pattern: Any = shared.gram.analysis
-        total = pattern.matrix(shared.prior_entries(prior) + shared.gram.total(gamma))
-        return ProbedPrecisionCovariance.of(SparseSum(total), self.probes)
+        if self.shared is None:
+            total = SparseSum(self.form.prior.precision, self.form.rows, gamma)
+        else:
+            total = SparseSum(self.matrix(gamma))
+        return ProbedPrecisionCovariance.of(total, self.probes)
 
 
 class EstimatedFit(NamedTuple):

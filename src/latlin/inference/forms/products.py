@@ -7,6 +7,7 @@ with Λ, H and Hᵀ: nothing is ever factorised, so that a step costs a few pass
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.optimise import backtrack, solve
+from latlin.numerics.sparse_times import sparse_times
 
 #: smaller of the numbers of rows and dimensions from which on products are quicker than a dense factorisation
 LARGE = 500
@@ -50,36 +52,36 @@ class ProductForm:
     rows : csr_array of shape (n_sites, dim)
     sites : Sites
         As functions of x = Hδ.
+    columns : csr_array of shape (dim, n_sites)
+        Hᵀ.
+    precision : callable, optional
+        Γ ↦ P = Λ + HᵀΓH, where it has fewer entries than H.
     """
 
     prior: Quadratic
     rows: sparse.csr_array
     sites: Sites
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return sparse.csr_array(self.rows.T)
+    columns: sparse.csr_array
+    precision: Callable[[Array], sparse.csr_array] | None = None
 
     @cached_property
     def _squares(self) -> sparse.csr_array:
-        return sparse.csr_array(self._transposed.multiply(self._transposed))
+        return sparse.csr_array(self.columns.multiply(self.columns))
 
     @cached_property
     def scale(self) -> Array:
         """Prior standard deviations of each coordinate given the others, in which gradients are measured."""
         return 1.0 / np.sqrt(self.prior.precision.diagonal())
 
-    def at(self, deviation: Array, x: Array, objective: float) -> ExpansionPoint:
-        """A point with the slopes there."""
-        first, second, _ = self.sites.derivatives(x)
-        gradient = self.prior.linear - self.prior.precision @ deviation + self._transposed @ first
-        return ExpansionPoint(deviation, x, objective, second, gradient)
-
-    def log_joint(self, deviation: Array, x: Array) -> float:
-        quadratic = float(deviation @ (self.prior.linear - 0.5 * (self.prior.precision @ deviation)))
+    def expand(self, deviation: Array, x: Array) -> ExpansionPoint:
+        """The log joint with its slopes."""
+        prior = self.prior
+        held = prior.precision @ deviation
         with np.errstate(over="ignore", invalid="ignore"):
-            value = self.prior.constant + quadratic + float(self.sites.log_density(x).sum())
-        return value if np.isfinite(value) else -np.inf
+            value, first, second = self.sites.expansion(x)
+            objective = prior.constant + float(deviation @ (prior.linear - 0.5 * held)) + float(value.sum())
+        gradient = prior.linear - held + sparse_times(self.columns, first)
+        return ExpansionPoint(deviation, x, objective if np.isfinite(objective) else -np.inf, second, gradient)
 
     def diagonal(self, gamma: Array) -> Array:
         """The diagonal of P = Λ + HᵀΓH."""
@@ -88,12 +90,16 @@ class ProductForm:
     def direction(self, point: ExpansionPoint) -> Array:
         """Newton's step, found the better the smaller the gradient is."""
         gamma = np.maximum(-point.curvature, 0.0)
+        size = float(np.abs(point.gradient * self.scale).max(initial=0.0))
+        accuracy = (min(ROUGH, np.sqrt(size)), STEPS)
+        if self.precision is not None:
+            total = self.precision(gamma)
+            return solve(lambda v: sparse_times(total, v), point.gradient, total.diagonal(), *accuracy)
 
         def product(v: Array) -> Array:
-            return self.prior.precision @ v + self._transposed @ (gamma * (self.rows @ v))
+            return self.prior.precision @ v + sparse_times(self.columns, gamma * sparse_times(self.rows, v))
 
-        size = float(np.abs(point.gradient * self.scale).max(initial=0.0))
-        return solve(product, point.gradient, self.diagonal(gamma), min(ROUGH, np.sqrt(size)), STEPS)
+        return solve(product, point.gradient, self.diagonal(gamma), *accuracy)
 
 
 def by_products(model: LatentLinearModel) -> bool:
@@ -111,7 +117,12 @@ def product_form(model: LatentLinearModel) -> ProductForm:
     prior, rows, sites = quadratic_of(model), sparse.csr_array(stacked_rows(model)), Sites.of(model)
     if len(prior.rows) or not np.all(prior.precision.diagonal() > 0.0):
         raise ValueError("this needs a GaussianFactor on every coordinate of w, and no constraints")
-    return ProductForm(prior, rows, sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites)
+    sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
+    # Hᵀ stays with the rows, where refits under another prior find it
+    kept = model.sites[0].kept if len(model.sites) == 1 else {}
+    if "columns" not in kept:
+        kept["columns"] = sparse.csr_array(rows.T)
+    return ProductForm(prior, rows, sites, kept["columns"])
 
 
 def find_mode_by_products(
@@ -129,11 +140,10 @@ def find_mode_by_products(
         return reached, Measure(reached.objective, float(np.abs(reached.gradient * form.scale).max(initial=0.0)))
 
     deviation = np.zeros(len(form.prior.origin)) if start is None else start - form.prior.origin
-    x = form.rows @ deviation
-    first = form.at(deviation, x, form.log_joint(deviation, x))
+    first = form.expand(deviation, form.rows @ deviation)
 
     def evaluate(point: ExpansionPoint) -> float:
-        return form.log_joint(point.deviation, form.rows @ point.deviation)
+        return form.expand(point.deviation, form.rows @ point.deviation).objective
 
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
@@ -141,12 +151,12 @@ def find_mode_by_products(
 def _newton_step(form: ProductForm, point: ExpansionPoint) -> ExpansionPoint:
     """The longest of the steps 1, ½, ¼, … that raises the log joint, or the point itself."""
     direction = form.direction(point)
-    shift = form.rows @ direction
+    shift = sparse_times(form.rows, direction)
 
-    def evaluate(length: float) -> tuple[float, tuple[Array, Array]]:
-        deviation, x = point.deviation + length * direction, point.x + length * shift
-        return form.log_joint(deviation, x), (deviation, x)
+    def evaluate(length: float) -> tuple[float, ExpansionPoint]:
+        trial = form.expand(point.deviation + length * direction, point.x + length * shift)
+        return trial.objective, trial
 
     slope = float(point.gradient @ direction)
     best = backtrack(evaluate, point.objective, slope, slack=1e-2 * rounding(point.objective))
-    return point if best is None else form.at(*best[2], best[1])
+    return point if best is None else best[2]

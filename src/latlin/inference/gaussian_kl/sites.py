@@ -40,8 +40,9 @@ from latlin.potentials.base import ExpectedLog
 CLOSE = 0.2
 #: how well the linear system of a Newton step is solved, and in how many steps at most
 ACCURACY, STEPS = 1e-2, 30
-#: rows per coordinate from which on the first step is a whole one
-TALL = 40
+#: rows per coordinate from which on the first step is a whole one, and the largest share γs² of a site in what is known
+#: of its projection up to which it is in any case
+TALL, SLIGHT = 40, 0.25
 #: fewest coordinates for which bent steps pay, their accuracy, most products, and probes for κ
 BROAD, BENT, PRODUCTS, PROBES = 64, 5e-2, 12, 8
 #: least determinant of a site's own part of the linear system
@@ -136,8 +137,9 @@ class SiteCoordinates:
         weight = start.gamma * start.variance if form.sites.log_concave else start.variance
         spread = np.sqrt(np.maximum(start.variance, TINY))
         smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
-        # where there are many rows the posterior is nearly Gaussian, and a whole step is nearly Newton's
-        first = 1.0 if len(form.sites) >= TALL * form.rank else HALF
+        # where a site says little beside the others the posterior is nearly Gaussian, and a whole step nearly Newton's
+        slight = float((start.gamma * start.variance).max(initial=0.0)) <= SLIGHT
+        first = 1.0 if slight or len(form.sites) >= TALL * form.rank else HALF
         plain = cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave, first=first)
         if not (smooth and type(form) is SiteForm and form.rank >= BROAD):
             return plain
