@@ -22,8 +22,8 @@ from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model
-from latlin.factor.binary.fit import BinaryOptions, begin, one_step
 from latlin.factor.binary.latents import BernoulliField
+from latlin.factor.binary.model import BinaryOptions, begin, one_step
 from latlin.numerics.ascent import Rules
 from latlin.numerics.threads import one_blas_thread
 from reproduction.binary_features import images, n_found

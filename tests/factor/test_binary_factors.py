@@ -11,8 +11,8 @@ from scipy.stats import multivariate_normal
 import latlin
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model as bm
-from latlin.factor.binary.fit import STARTS, BinaryOptions, begin, one_step, without_superfluous
 from latlin.factor.binary.latents import BernoulliField, Enumeration, RowProblem, factorised, row_values, sweep_rows
+from latlin.factor.binary.model import STARTS, BinaryOptions, begin, one_step, without_superfluous
 from latlin.numerics.ascent import Rules
 from reproduction.binary_features import features, images, n_found
 

@@ -8,10 +8,11 @@ from scipy.stats import gamma, multivariate_normal, norm
 
 from latlin.factor.group.data import fit_scaling, prepare, read_views
 from latlin.factor.group.fit import Rotation, Sweep, begin, best_rotation, leap, rotate, select, turned
-from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance
 from latlin.factor.group.rows import curvature_times
 from latlin.factor.group.updates import (
+    GammaRelevance,
     GroupModel,
+    LowRankRelevance,
     bound,
     bound_parts,
     expected_errors,

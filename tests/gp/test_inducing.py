@@ -13,9 +13,8 @@ from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Induc
 from latlin.gp.alternation import alternate
 from latlin.gp.inducing import place
 from latlin.gp.inducing_gradient import gradient_of
-from latlin.gp.journal import Journal
-from latlin.gp.likelihoods import Likelihood
-from latlin.gp.setting import Setting
+from latlin.gp.search import Journal
+from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import sample_rows
 from latlin.inference.forms.sums import SumForm
 from latlin.numerics.linalg import cholesky

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.calculus import invert
+from latlin.numerics.quadrature import invert
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
 

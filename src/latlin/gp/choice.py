@@ -8,8 +8,7 @@ from latlin.gp.approximation import Approximation
 from latlin.gp.dense import Dense
 from latlin.gp.grid import Grid
 from latlin.gp.inducing import Inducing
-from latlin.gp.joint import Joint
-from latlin.gp.joint_inducing import JointInducing, why_not_held
+from latlin.gp.joint import Joint, JointInducing, why_not_held
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia

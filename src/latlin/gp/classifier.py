@@ -19,10 +19,9 @@ from latlin.gp.choice import Choice, choose, joint_choice, why_not_joint
 from latlin.gp.draws import ClassDraws
 from latlin.gp.joint import by_class, log_probabilities
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
-from latlin.gp.likelihoods import Likelihood
 from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
-from latlin.gp.setting import Setting
+from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived

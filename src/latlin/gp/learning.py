@@ -21,11 +21,9 @@ from scipy.special import logsumexp
 
 from latlin.densities.mixture import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
-from latlin.gp.journal import Journal
-from latlin.gp.likelihoods import spread
 from latlin.gp.process import Process
-from latlin.gp.search import Found, maximise_evidence
-from latlin.gp.setting import Setting
+from latlin.gp.search import Found, Journal, maximise_evidence
+from latlin.gp.setting import Setting, spread
 from latlin.gp.training import Training
 from latlin.hyper.average import averaged_posterior
 from latlin.hyper.learn import Learnt, integrate

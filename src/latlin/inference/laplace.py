@@ -16,8 +16,7 @@ import numpy as np
 from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
-from latlin.densities.structured.base import StructuredCovariance
-from latlin.densities.structured.triangular import DiagonalStructure
+from latlin.densities.structured.base import DiagonalStructure, StructuredCovariance
 from latlin.inference.engine import checkpoint_for, form_of
 from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
 from latlin.inference.evidence.engine_terms import CurvedEvidence

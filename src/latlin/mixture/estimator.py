@@ -17,10 +17,10 @@ from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoin
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
-from latlin.mixture.euclidean import Point
 from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
+from latlin.mixture.fixed import Point
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.monte_carlo.importance import importance_bound
+from latlin.mixture.monte_carlo import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of

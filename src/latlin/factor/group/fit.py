@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.linalg import expm, inv
 
 from latlin.distributed.checkpoints import CheckpointFiles
-from latlin.factor.group.relevance import Relevance
 from latlin.factor.group.rows import LatentSums, outer_sums, positive_signs, product, truncated_step, weighted_sums
 from latlin.factor.group.updates import (
     GroupModel,
     GroupState,
+    Relevance,
     bound,
     bound_parts,
     energies,

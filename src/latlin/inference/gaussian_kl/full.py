@@ -21,8 +21,7 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.densities.structured.base import StructuredCovariance
-from latlin.densities.structured.triangular import banded_triangle
+from latlin.densities.structured.base import StructuredCovariance, banded_triangle
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import site_form
 from latlin.inference.forms.dense import inherit_parameters, match_parameters
