@@ -7,7 +7,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin import potentials as P
 from latlin.inference.engine import site_form
 from latlin.inference.gaussian_kl import full, sites
-from latlin.inference.gaussian_kl.cavity_start import _mean_variance, cavity_start, serves
+from latlin.inference.gaussian_kl.sites import _mean_variance, cavity_start, serves
 
 
 def model(name, n=240, d=80, seed=0):

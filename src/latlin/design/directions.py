@@ -1,4 +1,4 @@
-"""Directions of which a Gaussian is least certain, and rows to choose among: what a design asks of a covariance."""
+"""What a design asks of a covariance: where it is least certain, rows to choose among, gains of information."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from scipy.linalg import solve_triangular
 
 from latlin.densities.gaussian import Gaussian
 from latlin.gp.approximation import LatentFunction
-from latlin.gp.latent import Latent, condition, prior_of, row_blocks
-from latlin.gp.setting import Setting
+from latlin.gp.latent import Latent, condition, prior_of
+from latlin.gp.setting import Setting, row_blocks
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient

@@ -1,4 +1,4 @@
-"""Several classes by one likelihood: one latent function per class, all with one kernel, and one link of them.
+"""Several classes by one likelihood: one latent function per class, one kernel, one link; exact or by points.
 
     P(y = k | x) = e^{f_k(x)} / Σ_j e^{f_j(x)}   or   P(f_k(x) + ε_k > f_j(x) + ε_j for all j ≠ k),   f_k ~ GP(0, k_θ)
 
@@ -32,9 +32,8 @@ from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import cavity
-from latlin.inference.gaussian_kl.class_sites import ClassSitesFit, fit_classes
-from latlin.inference.gaussian_kl.class_sums import ClassSums, climb_classes, stand_ins_at
 from latlin.inference.gaussian_kl.classes import Classes
+from latlin.inference.gaussian_kl.per_class import ClassSitesFit, ClassSums, climb_classes, fit_classes, stand_ins_at
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

@@ -1,4 +1,4 @@
-"""Kernels between two sets of inputs, and gradients of sums over them: Σ_nm G_nm k(x_n, z_m) in parameters and in z.
+"""Kernels with derivatives, between two sets of inputs and pair by pair: Σ_nm G_nm k(x_n, z_m) and its slopes.
 
 scikit-learn's kernels have gradients for one set of inputs alone, and as arrays of N×N×P. Here only sums are formed.
 For a stationary kernel of r² = Σ_d (x_d − z_d)²/ℓ_d²,

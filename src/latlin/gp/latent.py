@@ -10,7 +10,6 @@ which is B.6.1, (B.6.5), with S in site form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -20,7 +19,7 @@ from scipy import linalg
 
 from latlin.densities.precision import kernel_weights
 from latlin.gp.approximation import LatentFunction
-from latlin.gp.setting import Setting
+from latlin.gp.setting import MAX_JITTER, Setting, row_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.ep.sweeps import cavity
 from latlin.inference.forms.sites import SiteParameters
@@ -103,12 +102,6 @@ def curvature(K: Array, gamma: Array) -> Curvature:
     inner[np.diag_indices(len(root))] += np.where(gamma < 0.0, -1.0, 1.0)
     matrix = root[:, None] * linalg.inv(inner) * root
     return MixedCurvature(0.5 * (matrix + matrix.T), gamma)
-
-
-#: largest share of the mean prior variance that is added to the diagonal of K when it is numerically singular
-MAX_JITTER = 1e-6
-#: new inputs whose kernel rows are formed together
-BLOCK = 2000
 
 
 @dataclass(frozen=True)
@@ -198,11 +191,6 @@ def left_out(potential: Potential, sites: SiteParameters, x: Array, variance: Ar
             "(outliers close to each other under a heavy-tailed likelihood); use a log-concave likelihood"
         )
     return potential.tilted_moments(mean + centre, spread).log_z
-
-
-def row_blocks(new: Array) -> Iterator[Array]:
-    """New inputs whose kernel rows are formed together; one block, if an empty one, at least."""
-    return (new[i : i + BLOCK] for i in range(0, max(len(new), 1), BLOCK))
 
 
 def condition(

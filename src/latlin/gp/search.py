@@ -1,4 +1,4 @@
-"""Evidence maximisation over kernel and likelihood parameters, restarted and warm-started, within bounds."""
+"""Evidence maximisation over kernel and likelihood parameters: restarts, warm starts, bounds, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is learnt of a Gaussian process: kernel, likelihood, and the units of the latent function."""
+"""What is learnt of a Gaussian process: kernel, likelihood with free parameters, units of the latent function."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -24,6 +24,10 @@ from latlin.potentials.ranges import Positive, Range
 
 #: first scale of a named likelihood, in standard deviations of the targets
 FIRST_SCALE = 0.3
+#: largest share of the mean prior variance that is added to the diagonal of K when it is numerically singular
+MAX_JITTER = 1e-6
+#: new inputs whose kernel rows are formed together
+BLOCK = 2000
 #: families of labels, which have a process of their own
 LABELS = ("logit", "probit")
 
@@ -222,3 +226,8 @@ class Setting:
     def prior(self, new: Array) -> Array:
         """Prior covariance of new inputs, white noise included."""
         return self.amplitude**2 * self.kernel(new)
+
+
+def row_blocks(new: Array) -> Iterator[Array]:
+    """New inputs whose kernel rows are formed together; one block, if an empty one, at least."""
+    return (new[i : i + BLOCK] for i in range(0, max(len(new), 1), BLOCK))

@@ -27,7 +27,7 @@ from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
-from latlin.inference.forms.other_prior import density_under
+from latlin.inference.forms.site_family import density_under
 from latlin.inference.gaussian_kl.covariances import Full
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior

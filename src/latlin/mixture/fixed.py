@@ -1,4 +1,4 @@
-"""Components with a known covariance Σ shared by all, p(μ_k) = N(m₀, C₀), q(μ_k) = N(m_k, C_k), and free coordinates.
+"""Components with a known covariance Σ shared by all, p(μ_k) = N(m₀, C₀), q(μ_k) = N(m_k, C_k); free coordinates.
 
 Source: Gutteridge (2021), §3, (3.6), (3.22)–(3.26), (3.28), (3.31), (3.37)–(3.40, corrected: N_k tr(Σ⁻¹S_k)).
 """

@@ -1,4 +1,4 @@
-"""Integrals against a Gaussian in one dimension, many sites at once.
+"""Integrals against a Gaussian in one dimension, many sites at once; derivatives by differences, inverses.
 
 ∫ N(x|m, s²) f(x) dx is written in z = (x − m)/s and cut into panels with 16 Gauss–Legendre nodes each.
 Panel edges are the Gaussian's own (every three standard deviations) and those of f: for a region (c, ω) the

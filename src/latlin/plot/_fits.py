@@ -1,4 +1,4 @@
-"""How a fit got there: the evidence (or its bound) after each step."""
+"""How a fit got there and how good it is: evidence after each step, and probabilities against what happened."""
 
 from __future__ import annotations
 

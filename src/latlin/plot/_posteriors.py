@@ -1,4 +1,4 @@
-"""Coefficients with their intervals, one per line: the forest plot."""
+"""Coefficients with their intervals, one per line (the forest plot), and terms of additive models."""
 
 from __future__ import annotations
 

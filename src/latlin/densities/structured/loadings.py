@@ -1,7 +1,8 @@
 """Structures of few directions: the chevron and the low-rank one, F = [Θᵀ; diag(d)], and a subspace.
 
-Both have projected variances ‖Θᵀh‖² + Σ_j d_j²h_j² and differ in which entries are free and in log det S. θ holds Θ
-(D×K, row by row) and then d. Entries that a structure keeps at zero stay in θ as zeros: every gradient is zero there.
+The first two have projected variances ‖Θᵀh‖² + Σ_j d_j²h_j² and differ in which entries are free and in log det S. θ
+holds Θ (D×K, row by row) and then d. Entries that a structure keeps at zero stay in θ as zeros: every gradient is
+zero there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Binary latent factors: x = Σ s_i μ_i + noise, s_i in {0, 1}; the bound and every update that raises it.
+"""Binary latent factors: x = Σ s_i μ_i + noise, s_i in {0, 1}; the bound, updates that raise it, and fits.
 
     s_i ~ Bernoulli(π_i),  x | s ~ N(Σ s_i μ_i, σ²I),  and with relevances  μ_i ~ N(0, α_i⁻¹ I)
 

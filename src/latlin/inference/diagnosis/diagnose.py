@@ -1,7 +1,7 @@
 """How far to trust a posterior: importance sampling against the model it came from.
 
 Half of the draws are the posterior's own and give k̂, the effective number and the IWAE and χ² bounds; the others come
-from wider copies and from the prior (`latlin.inference.diagnosis.proposals`), so that the corrected evidence and
+from wider copies and from the prior (`latlin.inference.diagnosis.log_joint`), so that the corrected evidence and
 moments also see what a posterior that is too narrow or has missed a mode
 leaves out. Gutteridge (2021), §5.4 and §6 ask the question.
 """
@@ -32,8 +32,7 @@ from latlin.diagnostics.weights import (
     response,
     summarise_weights,
 )
-from latlin.inference.diagnosis.log_joint import log_joint
-from latlin.inference.diagnosis.proposals import DiagnosedPosterior, ProposalDraws, draws_for
+from latlin.inference.diagnosis.log_joint import DiagnosedPosterior, ProposalDraws, draws_for, log_joint
 from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array

@@ -34,8 +34,8 @@ from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
-from latlin.inference.gaussian_kl.cavity_start import cavity_start, serves
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
+from latlin.inference.gaussian_kl.sites import cavity_start, serves
 from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
