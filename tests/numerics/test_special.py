@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latlin.numerics import quadrature, special
-from latlin.potentials.kernels.interval import normal_interval
+from latlin.potentials.kernels.truncated import normal_interval
 
 X = np.array([-3000.0, -300.0, -50.0, -7.3, -1.1, -1e-9, 0.0, 1e-9, 0.4, 3.3, 9.1, 36.0, 300.0])
 

@@ -20,8 +20,8 @@ from latlin.gp.dense import Dense
 from latlin.gp.draws import ClassDraws
 from latlin.gp.inducing import Inducing
 from latlin.gp.joint import Joint, JointInducing, by_class, log_probabilities, why_not_held
+from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
-from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training

@@ -22,9 +22,8 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.gp.inducing import LOOSE, MOST, Inducing, InducingFitter, stored_fitter, take_fitter_apart
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of
 from latlin.gp.inducing_model import HELD, Basis, InducingFunction, held_rows
-from latlin.gp.latent import Latent, prior_of
+from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.learning import AveragedProcess
-from latlin.gp.process import Process
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence

@@ -19,14 +19,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import logsumexp
 
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
-from latlin.gp.process import Process
+from latlin.gp.latent import Process
 from latlin.gp.search import Found, Journal, maximise_evidence
 from latlin.gp.setting import Setting, spread
 from latlin.gp.training import Training
-from latlin.hyper.average import averaged_posterior
-from latlin.hyper.learn import Learnt, integrate
+from latlin.hyper.learn import Learnt, averaged_posterior, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.optimum import bound_message, touching
 from latlin.hyper.space import Evaluation, Hyperparameter, Space

@@ -17,8 +17,8 @@ from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
 from latlin.gp.choice import choose
 from latlin.gp.draws import ProcessDraws, central
+from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
-from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting, resolve_likelihood, spread
 from latlin.gp.training import Training, journal_for, open_training

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.hyper.average import averaged_posterior
-from latlin.hyper.learn import Learnt, integrate, maximise
+from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.affine.engine import AffineKL

@@ -22,8 +22,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from latlin.hyper.average import averaged_posterior
-from latlin.hyper.learn import Learnt, integrate, maximise
+from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine

@@ -17,7 +17,7 @@ from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, finite
-from latlin.potentials.kernels.interval import normal_interval
+from latlin.potentials.kernels.truncated import normal_interval
 from latlin.potentials.predictive import ClassPredictive, Predictive
 from latlin.potentials.ranges import Increasing
 

@@ -275,7 +275,7 @@ class GroupState(NamedTuple):
     basis: Array  # cov w_d = B_c diag(spread_d) B_cᵀ, (c, K, K)
     spread: Array  # D×K
     noise_rate: Array  # q(τ) = Gamma(a + ½ count, rate), one per noise group
-    theta: Array  # of q(α), see `latlin.factor.group.updates`
+    theta: Array  # of q(α), see the relevances above
     sweep: int = 0  # sweeps so far
     moved: float = np.inf  # change in the last sweep with a rotation
 

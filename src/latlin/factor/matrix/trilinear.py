@@ -1,6 +1,6 @@
 """Bayesian trilinear factorisation of tables with three indices, with any scalar likelihood.
 
-Source: Challis (2013), §4.6.1; `latlin.factor.matrix.trilinear` has the mathematics.
+Source: Challis (2013), §4.6.1.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from latlin.densities.density import PointMass
+from latlin.densities.density import Mixture, PointMass
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.mixture import Mixture
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.diagnostics.weights import (
@@ -37,8 +36,7 @@ from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
-from latlin.potentials.cauchy import Cauchy
-from latlin.potentials.student_t import StudentT
+from latlin.potentials.student_t import Cauchy, StudentT
 
 # --- A verdict in words: accurate, rough or wrong, and why.
 

@@ -13,9 +13,8 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from scipy.special import gammaln, logsumexp
 
-from latlin.densities.density import Density, Factorised
+from latlin.densities.density import Density, Factorised, Mixture
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.mixture import Mixture
 from latlin.densities.precision import CovarianceWhitening, DiagonalWhitening, Whitening
 from latlin.inference.evidence.terms import EvidenceTerm
 from latlin.inference.forms.prior import (

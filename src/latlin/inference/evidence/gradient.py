@@ -55,7 +55,7 @@ class GaussianGradient(NamedTuple):
     """Derivatives of log Z in a factor's mean, (m,), and covariance: (m,) for variances, else symmetric (m, m).
 
     For a full covariance d log Z = Σ_ij d_cov_ij dΣ_ij. A scalar mean or variance sums over the entries. A precision
-    matrix has no d_cov (it is empty): see `latlin.inference.evidence.gradient`.
+    matrix has no d_cov (it is empty): see `precision_slope`.
     """
 
     d_mean: Array
