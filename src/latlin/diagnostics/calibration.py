@@ -66,7 +66,7 @@ def crps_normal(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     >>> float(crps_normal(0.0, 0.0, 1.0).round(4))
     0.2337
     """
-    y, mean, std = together(y=y, mean=mean, std=std)
+    y, mean, std = stack_numbers(y=y, mean=mean, std=std)
     if np.any(std < 0.0):
         raise ValueError(f"std must not be negative, got {std.min():g}")
     some = np.where(std > 0.0, std, 1.0)
@@ -104,14 +104,14 @@ def interval_score(y: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: floa
     [2.0, 22.0]
     """
     coverage = number("coverage", coverage, above=0.0, below=1.0)
-    y, low, high = together(y=y, low=low, high=high)
+    y, low, high = stack_numbers(y=y, low=low, high=high)
     if np.any(low > high):
         raise ValueError("low must not exceed high")
     outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return high - low + 2.0 / (1.0 - coverage) * outside
 
 
-def together(**values: ArrayLike) -> tuple[Array, ...]:
+def stack_numbers(**values: ArrayLike) -> tuple[Array, ...]:
     """Arrays of numbers that can be taken entry by entry."""
     arrays = {name: float_array(name, value) for name, value in values.items()}
     try:

@@ -18,7 +18,7 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-from latlin.distributed.blocks import Block, Summand, add, counted, listening, log_block, tree
+from latlin.distributed.blocks import Block, Summand, add, counted, log_block, report_blocks, tree
 from latlin.distributed.clusters import ambient_client, answer, explain_faults
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
@@ -156,7 +156,7 @@ def as_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
     return Block(_matrix(X), _values(y), _values(weight), _values(offset), number)
 
 
-def aligned(values: Any) -> Any:
+def align(values: Any) -> Any:
     """An array at an address that fits its numbers; others pass. What came over a network need not be at one.
 
     Matrix products at such addresses take another way through NumPy, which gives other last digits, slowly.
@@ -169,9 +169,9 @@ def _matrix(X: Any) -> Any:
         return X
     if sparse.issparse(X):
         rows = sparse.csr_array(X)
-        return sparse.csr_array((aligned(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+        return sparse.csr_array((align(rows.data), rows.indices, rows.indptr), shape=rows.shape)
     if not hasattr(X, "dtypes"):
-        return aligned(np.asarray(X))
+        return align(np.asarray(X))
     kinds = {np.dtype(kind) if isinstance(kind, np.dtype) else np.dtype(float) for kind in X.dtypes}
     kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
     return X.to_numpy(kind, na_value=np.nan)
@@ -180,7 +180,7 @@ def _matrix(X: Any) -> Any:
 def _values(values: Any) -> Any:
     if _is_nullable(getattr(values, "dtype", None)):
         return values.to_numpy(float, na_value=np.nan)
-    return None if values is None else aligned(np.asarray(values))
+    return None if values is None else align(np.asarray(values))
 
 
 def _is_nullable(kind: Any) -> bool:
@@ -313,10 +313,10 @@ class Pass(NamedTuple):
         from dask.delayed import Delayed
 
         wanted = Delayed(key, graph)
-        watch = nullcontext() if self.tell is None else listening(self.client, self.name, self.watched, self.tell)
+        watch = nullcontext() if self.tell is None else report_blocks(self.client, self.name, self.watched, self.tell)
         with explain_faults(), one_blas_thread(), watch:
             found = wanted.compute() if self.client is None else answer(self.client, wanted)
-        return type(found)(map(aligned, found)) if type(found) in (tuple, list) else aligned(found)
+        return type(found)(map(align, found)) if type(found) in (tuple, list) else align(found)
 
 
 class NoRows:

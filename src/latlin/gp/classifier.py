@@ -21,7 +21,7 @@ from latlin.gp.draws import ClassDraws
 from latlin.gp.inducing import Inducing
 from latlin.gp.joint import Joint, JointInducing, by_class, log_probabilities, why_not_held
 from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
-from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
+from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
@@ -182,7 +182,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         tasks = self._tasks(data)
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
         search = Search(together.approximation, engine, self.optimizer, restarts, steps, together.reason)
-        wanted = wish(self.hyperparameters, self.priors)
+        wanted = check_search(self.hyperparameters, self.priors)
         files = [journal_for(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
         found = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(fit_process)(setting, task, search._replace(journal=file), own, wanted, self.verbose)

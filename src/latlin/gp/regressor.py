@@ -18,7 +18,7 @@ from latlin.gp.archive import options_to_save
 from latlin.gp.choice import choose
 from latlin.gp.draws import ProcessDraws, central
 from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
-from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
+from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
 from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting, resolve_likelihood, spread
 from latlin.gp.training import Training, journal_for, open_training
@@ -256,7 +256,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         checkpoint : path, optional
             Keep the best parameters so far in this file; if it exists, go on from it.
         """
-        rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
+        rng, wanted = generator(self.random_state), check_search(self.hyperparameters, self.priors)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
         given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from latlin.densities.density import Mixture
 from latlin.hyper import rules
 from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
-from latlin.hyper.optimum import STEP, Optimum, bound_message, find_optimum, hessian_at, polished, running_away
+from latlin.hyper.optimum import STEP, Optimum, bound_message, find_optimum, find_unbounded, hessian_at, polish
 from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.inference.diagnosis.log_joint import AveragedModel
@@ -130,8 +130,8 @@ def maximise(
         optimum = _optimum(objective, rough, gradient, gain, worth)
         hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
         if hessian is not None:
-            optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
-            optimum = polished(objective, optimum, hessian)
+            optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
+            optimum = polish(objective, optimum, hessian)
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)

@@ -82,7 +82,7 @@ def _first_success(climb: Climb[State], sample: SampledRows, state: State, failu
     """The state after the first move that helps, and how many more may fail."""
     if failures == 0:
         return None, 0
-    for move in promising(climb, sample, state)[:failures]:
+    for move in rank_moves(climb, sample, state)[:failures]:
         better = _trial(climb, move.moments, state.bound)
         if better is not None:
             return better, failures
@@ -104,7 +104,7 @@ def _trial(climb: Climb[State], moments: ComponentMoments, bound: float) -> Stat
     return state if state.bound > goal else None
 
 
-def promising(climb: Climb[State], sample: SampledRows, state: State) -> list[Move]:
+def rank_moves(climb: Climb[State], sample: SampledRows, state: State) -> list[Move]:
     """Merges and splits of the components of a state in turn, the largest promises first."""
     mixture = climb.mixture
     r = softmax(mixture.log_joint(sample.rows, climb.belief(state)), axis=1)
@@ -223,7 +223,7 @@ class Truth(NamedTuple):
     covariances: Array  # (K, D, D), or (D, D) shared
 
 
-def as_truth(truth: tuple[ArrayLike, ...] | None, mixture: Mixture) -> Truth | None:
+def check_truth(truth: tuple[ArrayLike, ...] | None, mixture: Mixture) -> Truth | None:
     """The truth as arrays, its shapes checked."""
     if truth is None:
         return None

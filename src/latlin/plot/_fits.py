@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from latlin.diagnostics.calibration import Calibration, reliability_curve
 from latlin.numerics.options import float_array, table_rows, whole
-from latlin.plot._axes import BLUE, GREEN, GREY, ORANGE, VERMILION, Axes, checked, given_or_new
+from latlin.plot._axes import BLUE, GREEN, GREY, ORANGE, VERMILION, Axes, checked, take_axes
 
 
 @checked()
@@ -34,7 +34,7 @@ def trace(fitted: Any, ax: Axes | None = None, *, label: str | None = None, colo
     values = float_array("fitted", values)
     if values.ndim != 1 or not values.size:
         raise ValueError(f"fitted must have a trace of at least one number, got shape {values.shape}")
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     ax.plot(np.arange(1, len(values) + 1), values, "-o", ms=3, lw=1.4, color=color, label=label)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("step")
@@ -83,7 +83,7 @@ def evidence(
     if at.shape != height.shape or at.ndim != 1 or not at.size:
         raise ValueError(f"values and log_evidence must be vectors of one length, got {at.shape} and {height.shape}")
     order = np.argsort(at)
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     ax.plot(at[order], height[order], "-o", ms=3, lw=1.4, color=color, label=label)
     best = int(np.nanargmax(height))
     ax.annotate(f"{at[best]:.3g}", (at[best], height[best]), xytext=(0, 6), textcoords="offset points", ha="center")
@@ -121,7 +121,7 @@ def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
     rows = [row for row in told if row["kind"] in MARKS]
     if not rows:
         raise ValueError("comparison must hold at least one engine with an evidence")
-    ax = given_or_new(ax, 6.0, 1.0 + 0.4 * len(rows))
+    ax = take_axes(ax, 6.0, 1.0 + 0.4 * len(rows))
     values = np.array([row["log evidence"] for row in rows], float)
     for kind, (mark, color) in MARKS.items():
         place = np.flatnonzero([row["kind"] == kind for row in rows])
@@ -168,7 +168,7 @@ def reliability(
     matplotlib Axes
     """
     curve = reliability_curve(happened, probability, bins=bins)
-    ax = given_or_new(ax, 4.5, 4.5)
+    ax = take_axes(ax, 4.5, 4.5)
     ax.plot([0.0, 1.0], [0.0, 1.0], color=GREY, lw=0.8, ls="--", zorder=0)
     ax.vlines(curve.predicted, curve.low, curve.high, color=color, lw=1.4)
     ax.plot(curve.predicted, curve.observed, "-o", ms=4, lw=1.0, color=color, label=label)
@@ -214,7 +214,7 @@ def calibration_ranks(
         raise ValueError(f"parameter must be below {len(calibration.names)}, got {index}")
     edges = np.ceil(np.linspace(0, calibration.n_draws + 1, bins + 1)) - 0.5
     ranks = calibration.ranks[:, index]
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     ax.hist(ranks, edges, color=color, alpha=0.7)
     low, high = binom.interval(0.99, len(ranks), 1.0 / bins)
     ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0)
@@ -248,7 +248,7 @@ def pit(residuals: Any, ax: Axes | None = None, *, bins: int = 20, color: str = 
     values = np.asarray(residuals.pit) if hasattr(residuals, "pit") else ndtr(float_array("residuals", residuals))
     if values.ndim != 1 or not len(values):
         raise ValueError("residuals must be of rows, got groups that were left out")
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     ax.hist(values, np.linspace(0.0, 1.0, bins + 1), color=color, alpha=0.7)
     low, high = binom.interval(0.99, len(values), 1.0 / bins)
     ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from latlin.inference.posterior import Posterior
 from latlin.numerics.options import one_of, table_rows
-from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, checked, given_or_new
+from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, checked, take_axes
 
 
 @checked()
@@ -51,7 +51,7 @@ def forest(
     rows = [row for row in _rows(coefficients, coverage) if intercept or row["name"].lower() != "intercept"]
     order = np.argsort([-abs(row["mean"]) for row in rows], kind="stable")[:most]
     chosen = [rows[i] for i in (order if sort else np.sort(order))]
-    ax = given_or_new(ax, 6.0, 1.2 + 0.28 * len(chosen))
+    ax = take_axes(ax, 6.0, 1.2 + 0.28 * len(chosen))
     mean, low, high = (np.array([row[key] for row in chosen]) for key in ("mean", "low", "high"))
     place = np.arange(len(chosen)) + shift
     is_clear = (low > 0.0) | (high < 0.0)
@@ -109,7 +109,7 @@ def marginals(
         raise ValueError(f"names must be those of all {len(posterior.mean)} coordinates, got {len(names)}")
     if not np.all(posterior.variance[chosen] > 0.0):
         raise ValueError(f"a {posterior.engine!r} posterior is a point and has no density; choose another engine")
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     density = posterior.project(np.eye(len(posterior.mean))[chosen])
     # four standard deviations either side, and a little more where the tail is long
     grid = density.mean + np.sqrt(density.variance) * np.linspace(-4.5, 4.5, points)[:, None]
@@ -161,7 +161,7 @@ def intervals(
     is_inside = (ends[:, 0] <= seen) & (seen <= ends[:, 1])
     order = np.argsort(ends.mean(axis=1), kind="stable")
     order = order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(int))]
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     place = np.arange(len(order))
     ax.vlines(place, ends[order, 0], ends[order, 1], color=BLUE, lw=1.0, alpha=0.5)
     for part, color, mark, label in ((is_inside, BLUE, "o", "inside"), (~is_inside, VERMILION, "x", "outside")):
@@ -192,7 +192,7 @@ def curve(model: Any, term: str, ax: Axes | None = None, *, coverage: float = 0.
     color : str
     """
     x, table = model.curve(term, coverage=coverage)
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     ax.fill_between(x, table.column("low"), table.column("high"), color=color, alpha=0.25, lw=0)
     ax.plot(x, table.column("mean"), color=color, lw=1.8)
     ax.axhline(0.0, color=GREY, lw=0.8, zorder=0)
@@ -224,7 +224,7 @@ def shrinkage(model: Any, group: str, raw: ArrayLike, ax: Axes | None = None, *,
         raise ValueError(f"raw must hold one number for each of the {len(table)} levels, got shape {alone.shape}")
     order = np.argsort(table.column("mean"), kind="stable")
     place = np.arange(len(order))
-    ax = given_or_new(ax, 6.0, 1.2 + 0.22 * len(order))
+    ax = take_axes(ax, 6.0, 1.2 + 0.22 * len(order))
     mean, low, high = (table.column(name)[order] for name in ("mean", "low", "high"))
     ax.hlines(place, low, high, color=BLUE, lw=1.4)
     ax.scatter(mean, place, s=24, color=BLUE, zorder=3, label="estimate, all groups together")
@@ -302,7 +302,7 @@ def field(
     table = model.effects(term)
     values = table.column(one_of("column", column, ("mean", "sd", "low", "high", "p_positive")))
     labels = [name.partition("[")[2].rstrip("]") for name in table.names]
-    ax = given_or_new(ax, 5.5, 4.5)
+    ax = take_axes(ax, 5.5, 4.5)
     if places is None:
         pairs = np.array([label.split(",") for label in labels if "," in label], dtype=int)
         if len(pairs) != len(labels):

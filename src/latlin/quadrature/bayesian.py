@@ -36,7 +36,7 @@ from latlin.quadrature.surrogate import (
     Surrogate,
     condition,
     constant,
-    nothing,
+    empty_basis,
     resolve_fit,
 )
 
@@ -195,7 +195,7 @@ def _terms(process: Surrogate, nodes: PeakNodes) -> Array:
     return terms
 
 
-MEANS: dict[str, Basis] = {"constant": constant, "zero": nothing}
+MEANS: dict[str, Basis] = {"constant": constant, "zero": empty_basis}
 WARPS = {"wsabi-l": False, "wsabi-m": True}
 LOG = "log"
 #: the word that leaves the kernel to the evaluations, and the kernels among which they choose

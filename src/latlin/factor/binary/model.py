@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from latlin.factor.binary.latents import BinaryLatents, LatentEngine, RowProblem, factorised, independent_entropy
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, cholesky
-from latlin.numerics.progress import progress, watched
+from latlin.numerics.progress import progress, watch
 from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.threads import one_blas_thread
 
@@ -337,7 +337,7 @@ def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascen
         chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
         part = make_data(np.ascontiguousarray(rows[chosen]), options.noise_floor)
     count = options.n_init * len(options.starts)
-    starts = watched(_starts(part.rows, options, rng), "binary factor analysis, starts", count, options.verbose)
+    starts = watch(_starts(part.rows, options, rng), "binary factor analysis, starts", count, options.verbose)
     climbs = Parallel(n_jobs=options.n_jobs)(
         delayed(_short_climb)(part, activations, options) for activations in starts
     )
@@ -352,7 +352,7 @@ def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascen
 
 
 def _short_climb(data: Data, activations: Array, options: BinaryOptions) -> Ascent[BinaryState]:
-    return climb(data, begin(data, activations, options), options, SHORT, warn=False)
+    return climb(data, begin_state(data, activations, options), options, SHORT, warn=False)
 
 
 def noise_alone(data: Data) -> float:
@@ -374,7 +374,7 @@ def _starts(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> It
             yield STARTS[name](rows, max(1, round(share * options.count)), rng)
 
 
-def begin(data: Data, activations: Array, options: BinaryOptions) -> BinaryState:
+def begin_state(data: Data, activations: Array, options: BinaryOptions) -> BinaryState:
     """A state with these activations: least-squares features, and noise and probabilities to match."""
     k, dim = activations.shape[1], data.rows.shape[1]
     empty = np.zeros((k, dim))

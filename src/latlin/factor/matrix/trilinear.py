@@ -171,7 +171,9 @@ def begin(
         rest = rest - margin.reshape([-1 if m == mode else 1 for m in range(MODES)])
         margins.insert(0, margin)
     latents = components(np.where(seen, rest, 0.0), rank, rng)
-    sides = [as_side(latent, margin, mode) for mode, (latent, margin) in enumerate(zip(latents, margins, strict=True))]
+    sides = [
+        spread_about(latent, margin, mode) for mode, (latent, margin) in enumerate(zip(latents, margins, strict=True))
+    ]
     sides = balance(sides, rank)
     state = TrilinearState(tuple(sides), learn_priors(sides, rank), parameters, -np.inf)
     return state._replace(bound=problem.bound(state))
@@ -193,7 +195,7 @@ def components(rest: Array, rank: int, rng: np.random.Generator | None) -> list[
     return found
 
 
-def as_side(latent: Array, margin: Array, mode: int) -> Side:
+def spread_about(latent: Array, margin: Array, mode: int) -> Side:
     """Gaussians of little spread about latents and intercepts, ones elsewhere."""
     n, rank = latent.shape
     mean = np.column_stack([latent, np.ones((n, MODES))])

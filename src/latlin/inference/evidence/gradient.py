@@ -33,7 +33,7 @@ from latlin.inference.forms.sites import Sites
 from latlin.inference.model import GaussianFactor, LatentLinearModel, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.intrinsic import ground
+from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.sparse_cholesky import analyse
 from latlin.potentials.base import Potential
@@ -417,7 +417,7 @@ def _mean_square(density: Gaussian, change: sparse.csr_array, rows: sparse.csr_a
 def _log_det_slope(precision: sparse.csr_array, rank: int | None, change: sparse.csr_array) -> float:
     """tr(Q⁺dQ) = tr(Q′⁻¹dQ), Q held at as many coordinates as its null space has dimensions."""
     analysis = analyse(abs(precision) + abs(change))
-    grounded = ground(analysis, analysis.values(precision), precision.shape[0] - (rank or 0))
+    grounded = hold_coordinates(analysis, analysis.values(precision), precision.shape[0] - (rank or 0))
     assert grounded is not None  # the factor was checked
     coo = sparse.coo_array(change)
     return float(np.sum(coo.data * grounded.factor.inverse_entries(coo.row, coo.col)))

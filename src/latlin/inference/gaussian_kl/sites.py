@@ -79,7 +79,7 @@ class Cavity(NamedTuple):
         return np.maximum(-2.0 * self.expected.d_var, LEAST)
 
 
-def serves(form: SiteForm) -> bool:
+def starts_from_cavity(form: SiteForm) -> bool:
     """Dense rows in many whitened coordinates, and sites that are smooth and log-concave."""
     plain = type(form) is SiteForm and form.quadratic is None and form.sites.extra is None
     smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
