@@ -230,7 +230,7 @@ def fit_estimated(
         raise ValueError(f"{REFUSED}, got {model!r}")
     began, form = time.perf_counter(), product_form(model)
     probes = engine.probes
-    precisions = Precisions.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
+    precisions = PrecisionFamily.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
     found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error
@@ -282,7 +282,7 @@ class SymmetricPattern:
 
 
 @dataclass(frozen=True)
-class Precisions:
+class PrecisionFamily:
     """P = Λ + HᵀΓH of any Γ: on a pattern that is kept with the rows, or by products where rows have many non-zeros."""
 
     form: ProductForm
@@ -290,7 +290,7 @@ class Precisions:
     shared: SharedPattern | None
 
     @classmethod
-    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> Precisions:
+    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> PrecisionFamily:
         """`kept` is where another fit of the same rows finds their pattern."""
         rows, prior = form.rows, form.prior.precision
         if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
@@ -323,7 +323,7 @@ class EstimatedFit(NamedTuple):
 
 
 def _curved(
-    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: PrecisionFamily
 ) -> EstimatedFit:
     """The mode with its curvature; log p(w*) + ½ log det(2πS)."""
     ascent = find_mode_by_products(form, None if start is None else start.mean, rules, LABELS["laplace"], verbose)
@@ -335,7 +335,7 @@ def _curved(
 
 
 def _averaged(
-    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: PrecisionFamily
 ) -> EstimatedFit:
     """Variances, means given them, and Γ given both, in turn; the probes are the same ones every time."""
     begin, variance = _first(form, start, rules, precisions)
@@ -358,7 +358,9 @@ def _averaged(
     return EstimatedFit(ascent, covariance, sites, evidence, settled)
 
 
-def _first(form: ProductForm, start: Posterior | None, rules: Rules, precisions: Precisions) -> tuple[Array, Array]:
+def _first(
+    form: ProductForm, start: Posterior | None, rules: Rules, precisions: PrecisionFamily
+) -> tuple[Array, Array]:
     """Means and variances to begin with: those of a like posterior, or those at a rough mode."""
     structure = None if start is None else getattr(start.density, "structure", None)
     if start is not None and isinstance(structure, ProbedPrecisionCovariance) and structure.dim == form.rows.shape[1]:

@@ -66,7 +66,7 @@ LEAST = 1e-12
 BLOCK = 1024
 
 
-class Cavity(NamedTuple):
+class CavityPoint(NamedTuple):
     """A mean u, its projections x, the variances s that are taken for granted, and ⟨ψ⟩ with its slopes there."""
 
     u: Array
@@ -110,12 +110,12 @@ def _squared_lengths(rows: Projections) -> Array:
     return np.concatenate([np.einsum("nd,nd->n", block, block) for block in map(rows.block, spans)])
 
 
-def _at(form: SiteForm, u: Array, x: Array, s: Array) -> Cavity | None:
+def _at(form: SiteForm, u: Array, x: Array, s: Array) -> CavityPoint | None:
     expected = form.sites.finite_expected_log(x, s)
-    return None if expected is None else Cavity(u, x, s, expected)
+    return None if expected is None else CavityPoint(u, x, s, expected)
 
 
-def _objective(form: SiteForm, at: Cavity) -> float:
+def _objective(form: SiteForm, at: CavityPoint) -> float:
     """The bound as a function of the mean, up to a constant."""
     return float(at.expected.value.sum()) + dot(form.linear, at.u) - 0.5 * dot(at.u, at.u)
 
@@ -129,7 +129,7 @@ def _mean_variance(tau: float, gamma: Array, length: Array, dim: int) -> float:
     return tau
 
 
-def _newton(form: SiteForm, now: Cavity, objective: float) -> Cavity | None:
+def _newton(form: SiteForm, now: CavityPoint, objective: float) -> CavityPoint | None:
     """A Newton step in the mean, halved until the objective does not fall."""
     rows, gamma = form.projections, now.gamma
     gradient = form.linear - now.u + rows.transposed_times(now.expected.d_mean)
