@@ -14,7 +14,7 @@ from latlin.potentials import (
     ZeroInflated,
 )
 from latlin.potentials.averaged import AveragedPredictive
-from latlin.potentials.kernels.count_sums import beta_binomial_cdf
+from latlin.potentials.kernels.counts import beta_binomial_cdf
 
 FAMILIES = {
     "poisson": Poisson(0),

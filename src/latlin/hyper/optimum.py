@@ -37,6 +37,8 @@ NEWTON, WITHIN = 3, 0.1
 REACHED = 1e-8
 #: steps of the differences of gradients, in coordinates, on both sides and on one
 STEP, ONE_SIDED = 0.02, 0.01
+#: error of an evidence, in nat, from which on differences on one side are as good as on both
+NOISY = 1e-2
 #: longest and shortest last step of a search along one coordinate that tells the curvature there
 TOLD, SHORT = 0.06, 2e-3
 
@@ -108,7 +110,7 @@ def find_optimum(
         point, slope, arrived = _climb_curved(objective, first, known, gradient, gain, worth)
     else:
         point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
-    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits, tuple(known))
+    return Optimum(point, slope, find_ends(objective.space, point.u), arrived, objective.n_fits, tuple(known))
 
 
 def _climb_curved(
@@ -261,13 +263,13 @@ def _climb_flat(
     return *best[0], bool(found.success) or found.status == 2
 
 
-def touching(space: Space, u: Array) -> Array:
+def find_ends(space: Space, u: Array) -> Array:
     """−1 or +1 where a coordinate stands at an end of the search."""
     low, high = space.box.T
     return np.where(u <= low + TOUCHING, -1, np.where(u >= high - TOUCHING, 1, 0))
 
 
-def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
+def find_unbounded(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
     """`at_bound`, with coordinates whose density does not fall towards an end: a scale that runs to zero, for one.
 
     The density of such a coordinate has no curvature where the search gave up, and is as high at the end.
@@ -282,7 +284,7 @@ def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Arra
     return sides
 
 
-def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
+def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
     """The optimum after Newton's steps with the Hessian at hand, as long as they make the gradient smaller."""
     inside = np.flatnonzero(optimum.inside)
     curvature = -hessian[np.ix_(inside, inside)]
@@ -299,6 +301,19 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
             break
         optimum = replace(optimum, point=point, gradient=gradient)
     return optimum
+
+
+def find_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
+    """The Hessian at an optimum: as the search has told it, else by differences, on one side where evidences have errors.
+
+    Also two points near the optimum along every axis, where there were differences.
+    """
+    told = told_hessian(optimum)
+    if told is not None:
+        return told, []
+    if getattr(optimum.point.fit, "bound_error", 0.0) > NOISY:
+        return one_sided_hessian(objective, optimum)
+    return hessian_at(objective, optimum.u)
 
 
 def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point, Point]]]:

@@ -55,7 +55,7 @@ class Tweedie(Potential):
     log_series: Array
 
     def __init__(self, y: ArrayLike, power: ArrayLike, dispersion: ArrayLike) -> None:
-        from latlin.potentials.kernels.poisson import log_series  # loads the compiler: when first needed
+        from latlin.potentials.kernels.counts import log_series  # loads the compiler: when first needed
 
         y, power, dispersion = finite("y", y), finite("power", power), positive("dispersion", dispersion)
         refuse("y", y, y < 0, "numbers of at least zero")

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_table
+from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, NodeRules, rule_table
 
 #: how much smaller s has to be for a rule than at logistic sites, for one end and for two
 ONE_END, TWO_ENDS = 0.75, 0.55
@@ -65,7 +65,7 @@ def _log_mass(a: float, b: float) -> tuple[float, float, float, float]:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _expected(m: Array, s: Array, lower: Array, upper: Array, shrink: Array, rules: Rules, count: int) -> Array:
+def _expected(m: Array, s: Array, lower: Array, upper: Array, shrink: Array, rules: NodeRules, count: int) -> Array:
     out = np.full((4, m.size), np.nan)
     for i in range(m.size):
         r = 0
