@@ -304,7 +304,7 @@ def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
 
 
 def find_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
-    """The Hessian at an optimum: as the search has told it, else by differences, on one side where evidences have errors.
+    """The Hessian at an optimum: as the search has told it, else by differences, on one side if evidences have errors.
 
     Also two points near the optimum along every axis, where there were differences.
     """
