@@ -137,7 +137,8 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
-        hessian, sides = None, []
+        hessian: Array | None = None
+        sides: list[tuple[Point, Point]] = []
         if curvature:
             hessian, sides = find_hessian(objective, optimum)
             optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
