@@ -28,8 +28,8 @@ from latlin.inference.engine import Engine
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sites import cavity
+from latlin.inference.gaussian_kl.class_rows import Classes
 from latlin.inference.gaussian_kl.class_sums import ClassSums, climb_classes, stand_ins_at
-from latlin.inference.gaussian_kl.classes import Classes
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

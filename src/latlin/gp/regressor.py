@@ -307,8 +307,12 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         return self.predictive(X).quantile(np.atleast_1d(np.asarray(quantiles, float))[:, None]).T
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """The central interval that holds a new target with probability `coverage`: columns low and high."""
-        return self.predict_quantiles(X, central(coverage))
+        """An interval that holds a new target with probability `coverage`: columns low and high.
+
+        It is central; that of whole numbers ends where its probability is nearest to `coverage`.
+        """
+        central(coverage)
+        return self.predictive(X).interval(coverage).T
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

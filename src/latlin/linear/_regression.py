@@ -24,8 +24,8 @@ from latlin.linear._predict import (
     log_density,
     predictive,
     predictive_covariance,
+    predictive_interval,
     predictive_quantiles,
-    tails,
 )
 from latlin.linear._tables import column_of
 from latlin.numerics.alerts import alert
@@ -129,8 +129,13 @@ class Regression(RegressorMixin, LinearEstimator):
         return predictive_quantiles(self._likelihood(), at, q).astype(dtype)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
-        """The central interval that holds a new y with probability `coverage`: columns low and high."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        """An interval that holds a new y with probability `coverage`: columns low and high.
+
+        It is central. Whole numbers seldom allow exactly that probability: theirs begins at the lower quantile of a
+        central interval and ends where its probability is nearest to `coverage`.
+        """
+        _, (at,), dtype = self._latents(X, offset)
+        return predictive_interval(self._likelihood(), at, coverage).astype(dtype)
 
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""

@@ -20,6 +20,7 @@ from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family, Ordered
 from latlin.potentials.ordinal import Ordinal
+from latlin.potentials.predictive import nearest_interval
 
 
 class BayesianOrdinalRegression(Classification):
@@ -156,8 +157,22 @@ class BayesianOrdinalRegression(Classification):
         return self.classes_[np.sum(below, axis=1)]
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> NDArray[Any]:
-        """The central interval of classes: columns lowest and highest."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        """The interval of classes whose probability is nearest to `coverage`: columns lowest and highest.
+
+        Below the lowest lies at most half of what is left out.
+        """
+        tails(coverage)
+        upto = np.cumsum(self.predict_proba(X, offset), axis=1)
+        row = np.arange(len(upto))
+        ends = nearest_interval(
+            lambda q: np.sum(upto[:, :-1] < q[:, None], axis=1),
+            lambda k: np.where(k < 0, 0.0, upto[row, np.maximum(k, 0).astype(int)]),
+            coverage,
+            row.shape,
+            whole=True,
+            least=0.0,
+        )
+        return self.classes_[ends.T.astype(int)]
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
