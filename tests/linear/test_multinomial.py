@@ -140,14 +140,6 @@ def test_very_wide_priors_on_separable_classes_converge(scale) -> None:
     assert -15.0 < model.log_evidence_ < 0.0
 
 
-@pytest.mark.parametrize("kind", [BayesianSoftmaxRegression, BayesianMultinomialProbitRegression])
-def test_rows_in_blocks_are_refused_in_a_sentence(kind) -> None:
-    dask_array = pytest.importorskip("dask.array")
-    rows, label = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 3
-    with pytest.raises(ValueError, match="X is in blocks of rows, which cannot be fitted with all classes together"):
-        kind(prior_scale=1.0).fit(dask_array.from_array(rows, chunks=(10, 2)), dask_array.from_array(label, chunks=10))
-
-
 KINDS = [BayesianSoftmaxRegression, BayesianMultinomialProbitRegression]
 
 

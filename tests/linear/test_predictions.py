@@ -95,6 +95,10 @@ def test_ordered_classes_lie_between_cut_points(link):
     np.testing.assert_allclose(NEW @ model.coef_[0] + model.intercept_[0], mean)
     draws = model.sample_y(NEW, 4000, random_state=0)
     np.testing.assert_allclose(np.mean(draws[:, :, None] == np.arange(3), axis=1), model.predict_proba(NEW), atol=0.03)
+    one = model.sample_y(X, 1, random_state=1)[:, 0]
+    residuals = model.quantile_residuals(X, one, random_state=0)
+    assert abs(residuals.mean()) < 0.5
+    assert 0.8 < residuals.std() < 1.2
     low, high = model.predict_interval(NEW, 0.9).T
     upto = np.column_stack([np.zeros(7), np.cumsum(model.predict_proba(NEW), axis=1)])
     for row, a, b in zip(upto, low, high, strict=True):

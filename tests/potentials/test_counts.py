@@ -108,3 +108,11 @@ def test_the_mass_at_zero_of_amounts_is_not_counted_twice() -> None:
     low, high = found.interval(0.8)
     assert low[0] == 0.0 < low[1]
     np.testing.assert_allclose(found.cdf(high) - [0.0, 0.1], 0.8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_probability_integral_transforms_of_its_own_draws_are_even(name) -> None:
+    found = FAMILIES[name].predictive(MEAN, VARIANCE)
+    shares = found.pit(found.sample(500, 0), 1)
+    assert shares.shape == (500, 4)
+    assert stats.kstest(shares.ravel(), "uniform").pvalue > 1e-3

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -313,6 +314,11 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         """
         central(coverage)
         return self.predictive(X).interval(coverage).T
+
+    def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right."""
+        shares = self.predictive(X).pit(np.asarray(y, float), random_state)
+        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

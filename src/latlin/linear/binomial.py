@@ -235,10 +235,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         _, (at,), _ = self._latents(X, offset)
         observed = np.asarray(y, float)
         successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
-        described = self._new(at, trials)
-        below, upto = described.cdf(successes - 1.0), described.cdf(successes)
-        share: Array = self._generator(random_state).random(len(successes))
-        return below + share * (upto - below)
+        return self._new(at, trials).pit(successes, self._generator(random_state))
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = None

@@ -77,6 +77,15 @@ class Predictive(ABC):
         """
         return nearest_interval(self.quantile, self.cdf, coverage, self._shape, self.whole, self.least)
 
+    def pit(self, y: ArrayLike, random_state: RandomState = None) -> Array:
+        """Probability integral transforms: even on (0, 1) for y of this distribution (Dunn and Smyth, 1996).
+
+        Drawn evenly between P(new < y) and P(new ≤ y), which for numbers with a density are the same.
+        """
+        y = np.asarray(y, dtype=float)
+        below, upto = self.cdf(np.nextafter(y, -np.inf)), self.cdf(y)
+        return np.asarray(below + generator(random_state).random(upto.shape) * (upto - below))
+
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Independent draws, shape (n, ..., sites)."""
         rng = generator(random_state)
