@@ -176,7 +176,7 @@ def test_the_prior_scale_is_averaged_over() -> None:
     rows, label = three_classes(30)
     prior = Gamma(2.0, 1.0)
     model = BayesianSoftmaxRegression(hyperparameters="integrate", priors=prior, random_state=0).fit(rows, label)
-    scales = np.exp(np.linspace(np.log(0.03), np.log(20.0), 40))
+    scales = np.exp(np.linspace(np.log(0.04), np.log(15.0), 24))
     fits = [BayesianSoftmaxRegression(prior_scale=scale).fit(rows, label) for scale in scales]
     logs = np.array([fit.log_evidence_ for fit in fits]) + prior.log_density(scales) + np.log(scales)
     logs += np.log(np.log(scales[1] / scales[0]))
