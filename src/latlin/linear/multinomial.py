@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils import gen_even_slices
 
-from latlin.densities.mixture import MixtureMarginals
+from latlin.densities.density import MixtureMarginals
 from latlin.distributed.blocks import Block
 from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.space import Evaluation
