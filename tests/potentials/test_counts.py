@@ -82,11 +82,14 @@ def test_a_zero_inflated_block_keeps_where_it_bends_for_other_counts() -> None:
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 def test_an_interval_has_the_nearest_probability(name, coverage) -> None:
     found = FAMILIES[name].predictive(MEAN, VARIANCE)
-    chance = np.exp([found.log_density(float(k)) for k in range(400)])
-    upto = np.concatenate([np.zeros((1, 4)), np.cumsum(chance, axis=0)])
+    upto = np.concatenate([np.zeros((1, 4)), found.cdf(np.arange(100.0)[:, None])])
     for row, low, high in zip(upto.T, *found.interval(coverage).astype(int), strict=True):
-        assert row[low] < 0.5 * (1.0 - coverage) <= row[low + 1]
-        assert high == low + np.argmin(np.abs(row[low + 1 :] - row[low] - coverage))
+        # the central interval, one of its ends moved
+        first, last = (int(np.argmax(row[1:] >= level)) for level in (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage))
+        moved = [(first, k) for k in range(first, 100)] + [(k, last) for k in range(last + 1)]
+        assert (low, high) in moved
+        apart = [abs(row[k + 1] - row[j] - coverage) for j, k in moved]
+        assert abs(row[high + 1] - row[low] - coverage) < min(apart) + 1e-8
 
 
 def test_intervals_of_counts_keep_their_promise_on_average() -> None:

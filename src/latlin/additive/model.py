@@ -374,7 +374,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     ) -> Array:
         """Ends of intervals of new observations, of shape (rows, 2).
 
-        They are central; those of whole numbers end where their probability is nearest to `coverage`. A Gaussian
+        They are central; of whole numbers, one end moves to where the probability is nearest to `coverage`. A Gaussian
         response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)

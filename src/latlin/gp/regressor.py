@@ -378,7 +378,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """An interval that holds a new target with probability `coverage`: columns low and high.
 
-        It is central; that of whole numbers ends where its probability is nearest to `coverage`.
+        It is central; of whole numbers, one of its ends moves to where the probability is nearest to `coverage`.
         """
         central(coverage)
         return self.predictive(X).interval(coverage).T

@@ -137,8 +137,8 @@ class Regression(RegressorMixin, LinearEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
         """An interval that holds a new y with probability `coverage`: columns low and high.
 
-        It is central. Whole numbers seldom allow exactly that probability: theirs begins at the lower quantile of a
-        central interval and ends where its probability is nearest to `coverage`.
+        It is central. Whole numbers seldom allow exactly that probability: of their central interval one end moves to
+        where the probability is nearest to `coverage`.
         """
         _, (at,), dtype = self._latents(X, offset)
         return predictive_interval(self._likelihood(), at, coverage).astype(dtype)
@@ -273,8 +273,8 @@ class Exposed(Regression):
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
         """An interval that holds a new y with probability `coverage`: columns low and high.
 
-        Of counts it begins at the lower quantile of a central interval and ends where its probability is nearest to
-        `coverage`: whole numbers seldom allow exactly that.
+        Whole numbers seldom allow exactly that: of their central interval one end moves to where the probability is
+        nearest to `coverage`.
         """
         return super().predict_interval(X, coverage, self._shift(X, offset, exposure))
 

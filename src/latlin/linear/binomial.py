@@ -213,7 +213,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, *, trials: Any = None) -> Array:
         """The central interval of the chance, or one of new successes among trials: columns low and high.
 
-        That of successes ends where its probability is nearest to `coverage`: whole numbers seldom allow exactly that.
+        That of successes has the probability nearest to `coverage`: whole numbers seldom allow exactly that.
         """
         ends = tails(coverage)
         _, (at,), dtype = self._latents(X, offset)

@@ -160,7 +160,7 @@ class BayesianOrdinalRegression(Classification):
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> NDArray[Any]:
         """The interval of classes whose probability is nearest to `coverage`: columns lowest and highest.
 
-        Below the lowest lies at most half of what is left out.
+        It is the central one with one of its ends moved.
         """
         tails(coverage)
         upto = np.cumsum(self.predict_proba(X, offset), axis=1)

@@ -27,6 +27,8 @@ LOG_LARGEST = float(np.log(LARGEST))
 CDF_REACH, CDF_STEP, CDF_NODES = 7.5, 0.5, 100
 #: doublings after which a bracket of a quantile is given up
 MOST_DOUBLINGS = 1000
+#: difference of probabilities that is none
+SAME = 1e-9
 #: the highest level of a quantile that is sought: distribution functions are no more accurate
 ALMOST_ONE = 1.0 - 1e-12
 #: a potential; the families are built on this file, so it does not name them
@@ -111,10 +113,10 @@ def nearest_interval(
 ) -> Array:
     """Ends of the interval [a, b] that holds an observation with a probability as near to `coverage` as can be.
 
-    a is the (1 − coverage)/2 quantile, so that P(y < a) never exceeds its share of what is left out; at zero it is
-    often less, and the rest of the share goes to the upper end. b is then the number for which P(a ≤ y ≤ b) is nearest
-    to `coverage`. Of observations with a density this is the central interval, with exactly that probability. Of whole
-    numbers it is more in some rows and less in others, and near `coverage` on average over rows that differ.
+    Of observations with a density this is the central interval. That of whole numbers leaves less out than it may at
+    one end or both, often nothing at zero, and so holds more than `coverage`; here one of its ends moves inwards, to
+    where P(a ≤ y ≤ b) is nearest to `coverage`: the upper one, or the lower one if that comes nearer. It is more in
+    some rows and less in others, and near `coverage` on average over rows that differ.
 
     Parameters
     ----------
@@ -125,21 +127,32 @@ def nearest_interval(
 
     Examples
     --------
-    >>> from latlin.potentials import Poisson
+    >>> from latlin.potentials import Binomial, Poisson
     >>> found = Poisson(0).predictive([0.0, 2.0], [0.0, 0.0])  # means 1 and 7.4
-    >>> (low, high) = ends = found.interval(0.9)
-    >>> ends.tolist(), (found.cdf(high) - found.cdf(low - 1.0)).round(3).tolist()
-    ([[0.0, 3.0], [2.0, 11.0]], [0.92, 0.905])
+    >>> low, high = found.interval(0.9)
+    >>> low.tolist(), high.tolist(), (found.cdf(high) - found.cdf(low - 1.0)).round(3).tolist()
+    ([0.0, 3.0], [2.0, 11.0], [0.92, 0.905])
+    >>> Binomial(0, 15).predictive([4.6], [0.0]).interval(0.9).tolist()  # P(15) = 0.86, P(14) = 0.13
+    [[15.0], [15.0]]
     """
     tail = 0.5 * (1.0 - coverage)
     low = quantile(np.full(shape, tail))
     below = np.where(low > least, cdf(low - 1.0) if whole else tail, 0.0)
     high = quantile(np.minimum(coverage + below, ALMOST_ONE))
-    if whole:
-        # P(low … high − 1) < coverage ≤ P(low … high)
-        more, less = cdf(high) - below - coverage, coverage - (cdf(high - 1.0) - below)
-        high = np.where((less < more) & (high > low), high - 1.0, high)
-    return np.stack([low, high])
+    if not whole:
+        return np.stack([low, high])
+    # P(low … high − 1) < coverage ≤ P(low … high)
+    more, less = cdf(high) - below - coverage, coverage - (cdf(high - 1.0) - below)
+    high = np.where((less < more) & (high > low), high - 1.0, high)
+    # the other way: the upper end stays where it is central
+    last = quantile(np.full(shape, 1.0 - tail))
+    upto = cdf(last)
+    first = quantile(upto - coverage)
+    longer, shorter = upto - cdf(first - 1.0) - coverage, coverage - (upto - cdf(first))
+    first = np.where((shorter < longer) & (first < last), first + 1.0, first)
+    apart = [np.abs(cdf(b) - cdf(a - 1.0) - coverage) for a, b in ((low, high), (first, last))]
+    other = apart[1] < apart[0] - SAME
+    return np.stack([np.where(other, first, low), np.where(other, last, high)])
 
 
 def _probabilities(q: ArrayLike) -> Array:
