@@ -128,6 +128,8 @@ class Tweedie(Potential):
 class CompoundPredictive(ContinuousPredictive):
     """Observations with a mass at zero beside a density above it."""
 
+    least = 0.0
+
     def _inside(self, y: Array) -> NDArray[np.bool_]:
         return y >= 0
 
