@@ -20,9 +20,9 @@ MOST = 200
 CURVED = 8
 #: longest step in a coordinate, and the longest one from which curvature is learnt
 LONGEST, LOCAL = 1.0, 0.5
-#: most steps to the optimum of a held fit, and the step, in coordinates, after which it is near enough where some nat
-#: more are not worth a fit
-INNER, HELD = 8, 0.02
+#: most steps to the optimum of a held fit, and the step after which it is near enough where some nat more are not worth
+#: a fit: in coordinates, or as a share of the way
+INNER, HELD, OF_THE_WAY = 8, 0.02, 0.2
 #: least share that a step by three slopes has of one by two
 NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
@@ -202,7 +202,8 @@ def _held_optimum(
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= near:
+        enough = max(near, OF_THE_WAY * float(np.abs(u - point.u).max())) if near else 0.0
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= enough:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])

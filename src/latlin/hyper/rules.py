@@ -6,7 +6,8 @@ the density has fallen by several nat in every direction, which follows skewed a
 steps where the density falls as that of a normal along every axis. Up to eight, the central composite design of Rue,
 Martino and Chopin (2009, §6.5): the centre and points on a sphere that integrate the second moments of a normal.
 Between them the log density is interpolated (`latlin.hyper.surrogate`), which gives the integral and the moments of
-skewed densities, and the weights of the points are changed until they have these moments. Beyond, importance sampling.
+skewed densities; where it is unsure, points are added whose values tell most about the others, and the weights of the
+points are changed until they have these moments. Beyond, importance sampling.
 """
 
 from __future__ import annotations
@@ -183,7 +184,9 @@ DRAWS, LOOKS = 2**12, (np.arange(256) + 0.5) / 256
 CLOSE = 0.4
 #: sd of an interpolated log density, in nat, down to which points are added, so many per hyperparameter at most, and
 #: from which on its means may be off by more than a few hundredths of an sd
-UNSURE, MORE, DOUBTFUL = 0.3, 20, 0.5
+UNSURE, MORE, DOUBTFUL = 0.2, 20, 0.5
+#: an interpolated log density falls at least so fast as z², where a normal has a half
+FALL = 0.15
 #: of squared differences between moments beside those of weights, and the least weight to start from
 PENALTY, LEAST = 1e3, 1e-6
 
@@ -348,9 +351,9 @@ def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array) -> LogDensi
 
 
 def _capped(found: LogDensity, axes: Axes, u: Array) -> Array:
-    """The interpolated log density, which must fall at least half as fast as that of the split normal."""
+    """The interpolated log density, held below one that falls more slowly than the split normal."""
     z = axes.standard(u)
-    return np.minimum(found(axes.unscaled(u)), -0.25 * np.sum(z**2, axis=1))
+    return np.minimum(found(axes.unscaled(u)), -FALL * np.sum(z**2, axis=1))
 
 
 def _with_moments(t: Array, draws: Array, share: Array) -> Array:
