@@ -184,7 +184,7 @@ DRAWS, LOOKS = 2**12, (np.arange(256) + 0.5) / 256
 CLOSE = 0.4
 #: sd of an interpolated log density, in nat, down to which points are added, so many per hyperparameter at most, and
 #: from which on its means may be off by more than a few hundredths of an sd
-UNSURE, MORE, DOUBTFUL = 0.2, 20, 0.5
+UNSURE, MORE, DOUBTFUL = 0.3, 20, 0.5
 #: an interpolated log density falls at least so fast as z², where a normal has a half
 FALL = 0.15
 #: of squared differences between moments beside those of weights, and the least weight to start from
@@ -275,9 +275,9 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     centre = (optimum.point, optimum.gradient)
     sphere, others = _sphere(objective, axes)
     design = [centre, *sphere]
-    limit = len(design) + len(others) + MORE * len(axes.centre)
+    limit, found = len(design) + len(others) + MORE * len(axes.centre), None
     while True:
-        found = _interpolated(axes, [*design, *others], optimum.gradient)
+        found = _interpolated(axes, [*design, *others], optimum.gradient, found)
         u, logs = _draws(objective, axes, found)
         total = float(logsumexp(logs))
         share = np.exp(logs - total)
@@ -341,13 +341,13 @@ def _telling(covariance: Array, count: int) -> list[int]:
     return chosen
 
 
-def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array) -> LogDensity:
+def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array, before: LogDensity | None) -> LogDensity:
     """The log density in t, less that of the first of the known points, which is the centre."""
     t = axes.unscaled(np.stack([point.u for point, _ in known]))
     density = np.array([point.log_density for point, _ in known])
     given = [gradient for _, gradient in known if gradient is not None]
     slopes = np.stack(given) @ axes.basis if len(given) == len(known) else None
-    return log_density_from(t, density - density[0], slopes, slope @ axes.basis)
+    return log_density_from(t, density - density[0], slopes, slope @ axes.basis, before)
 
 
 def _capped(found: LogDensity, axes: Axes, u: Array) -> Array:
