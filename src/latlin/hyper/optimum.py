@@ -20,9 +20,9 @@ MOST = 200
 CURVED = 8
 #: longest step in a coordinate, and the longest one from which curvature is learnt
 LONGEST, LOCAL = 1.0, 0.5
-#: most steps to the optimum of a held fit, and the step, in coordinates, after which it is near enough where some nat
-#: more are not worth a fit
-INNER, HELD = 8, 0.02
+#: most steps to the optimum of a held fit, and the step after which it is near enough where some nat more are not worth
+#: a fit: in coordinates, or as a share of the way
+INNER, HELD, OF_THE_WAY = 8, 0.02, 0.2
 #: least share that a step by three slopes has of one by two
 NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
@@ -59,6 +59,8 @@ class Optimum:
     n_fits : int
     pairs : tuple of pairs of ndarray
         Steps near the end, and by how much the gradient fell along each.
+    curvature : ndarray of shape (m, m) or None
+        About minus the Hessian there, as far as the search has found out.
     """
 
     point: Point
@@ -67,6 +69,7 @@ class Optimum:
     converged: bool
     n_fits: int
     pairs: tuple[tuple[Array, Array], ...] = ()
+    curvature: Array | None = None
 
     @property
     def u(self) -> Array:
@@ -105,12 +108,14 @@ def find_optimum(
     box = objective.space.box
     u = np.clip(objective.space.start if start is None else start, box[:, 0], box[:, 1])
     first = objective.with_gradient(u)
-    known = deque(pairs, maxlen=len(u) + 2)
+    known, curvature = deque(pairs, maxlen=len(u) + 2), None
     if len(u) <= CURVED and first[0].held is not None:
-        point, slope, arrived = _climb_curved(objective, first, known, gradient, gain, worth)
+        point, slope, arrived, held = _climb_curved(objective, first, known, gradient, gain, worth)
+        curvature = None if held is None else _corrected(held, known)
     else:
         point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
-    return Optimum(point, slope, find_ends(objective.space, point.u), arrived, objective.n_fits, tuple(known))
+    sides = find_ends(objective.space, point.u)
+    return Optimum(point, slope, sides, arrived, objective.n_fits, tuple(known), curvature)
 
 
 def _climb_curved(
@@ -120,16 +125,17 @@ def _climb_curved(
     gradient: float,
     gain: float,
     worth: float,
-) -> tuple[Point, Array, bool]:
+) -> tuple[Point, Array, bool, Array | None]:
     """Quasi-Newton steps: the curvature of the held fit, corrected by the changes of the gradient near by.
 
-    The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled.
+    The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled. The
+    last of what is returned is the curvature of a held fit, without corrections.
     """
     point, slope = first
     held: Array | None = None
     while objective.n_fits < MOST:
         if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
-            return point, slope, True
+            return point, slope, True, held
         if pairs and len(slope) == 1:
             # in one dimension a pair says all
             held = np.eye(1)
@@ -139,21 +145,21 @@ def _climb_curved(
         if len(slope) == 1:
             step = _interpolated(pairs, slope, step)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
-            return point, slope, True
+            return point, slope, True, held
         if not pairs:
             step = _held_optimum(objective, point, held, slope, step, gradient, HELD * (worth > 0.0)) - point.u
         moved = _risen(objective, point, slope, step)
         if moved is None:
             # nothing better within rounding: arrived
-            return point, slope, True
+            return point, slope, True, held
         move, fall = moved[0].u - point.u, slope - moved[1]
         if np.abs(move).max() <= LOCAL and move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             pairs.append((move, fall))
         gained = moved[0].log_density - point.log_density
         point, slope = moved
         if gained <= max(worth, gain * (1.0 + abs(point.log_density))):
-            return point, slope, True
-    return point, slope, False
+            return point, slope, True, held
+    return point, slope, False, held
 
 
 def _inside(space: Space, u: Array, slope: Array) -> NDArray[np.intp]:
@@ -200,7 +206,8 @@ def _held_optimum(
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= near:
+        enough = max(near, OF_THE_WAY * float(np.abs(u - point.u).max())) if near else 0.0
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= enough:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])
