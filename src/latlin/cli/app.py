@@ -110,11 +110,11 @@ def fit(
 
         check_place(out)
         if formula:
-            from latlin.cli.formula import fit_formula, refuse_beside_formula
+            from latlin.cli.formula import How, fit_formula
 
-            refuse_beside_formula(given)
+            stated = _stated(given, family)
             table = _read(quiet, data, sep, decimal, missing_values, frequency)
-            fit_formula(table, formula, family, engine, graph, out, screen(), missing, quiet)
+            fit_formula(table, formula, stated, How(engine, graph, draws), out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
@@ -161,14 +161,15 @@ def predict(
         from latlin.datasets.table import appending, guard_text, table_files
 
         reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
+        asking = Asking(interval, missing, keep, reading)
         if (additive := additive_of(model)) is not None:
-            rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), interval, keep)
+            rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), asking)
             if out is None:
-                _printing()(rows)
+                _printing()(guard_text(rows) if safe_csv else rows)
             else:
-                _write_rows(out, rows.to_dict("records"))
+                _write_rows(out, rows.to_dict("records"), safe_csv)
             return
-        asked = (load_model(model), table_files(data), Asking(interval, missing, keep, reading))
+        asked = (load_model(model), table_files(data), asking)
         if out is None:
             write = _printing()
             predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
@@ -224,11 +225,10 @@ def compare(
         if out is not None:
             table_ending(check_place(out))
         if formula:
-            from latlin.cli.formula import compare_formulas, refuse_beside_formula
+            from latlin.cli.formula import How, compare_formulas
 
-            refuse_beside_formula(given | {"folds": None})
-            table, made = _read(quiet, *place), (family or "auto", engine or "auto", graph)
-            return _write_rows(out, compare_formulas(table, formula, *made, screen(), missing, quiet))
+            stated, how = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
+            return _write_rows(out, compare_formulas(_read(quiet, *place), formula, stated, how, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
@@ -339,11 +339,26 @@ def _choices(
     from latlin.datasets.columns import Levelling
 
     (coding, reference), (dates, numbers, decimal) = levelling, kinds
-    references = Levelling(coding, dict(_pair(part) for words in reference or () for part in split(words)))
+    references = Levelling(coding, _references(reference))
     columns = (names_of(drop), names_of(categorical), ordered := tuple(split(levels)), references)
     # who orders three levels or more has said that the target is ordinal
     family = "ordinal" if family == "auto" and len(ordered) > 2 else family
     return Choices(target, family, missing, *columns, *others, names_of(dates), names_of(numbers), decimal)
+
+
+def _stated(given: dict[str, Any], family: str) -> Any:
+    """What the options say of the table of a formula."""
+    from latlin.cli.formula_table import Stated, refuse_beside_formula
+
+    refuse_beside_formula(given)
+    columns = (given[name] for name in ("exposure", "trials", "event"))
+    references = _references(given["reference"])
+    return Stated(family, given["missing"], *columns, names_of(given["numbers"]), references, given["decimal"])
+
+
+def _references(given: list[str] | None) -> dict[str, str]:
+    """The level that others are compared with, by column."""
+    return dict(_pair(part) for words in given or () for part in split(words))
 
 
 def _pair(words: str) -> tuple[str, str]:
