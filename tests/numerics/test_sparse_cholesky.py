@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.numerics.intrinsic import generalised_log_det, ground, independent_rows
+from latlin.numerics.intrinsic import generalised_log_det, hold_coordinates, independent_rows
 from latlin.numerics.minimum_degree import minimum_degree
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
 from latlin.numerics.weighted_gram import ThinRows, WeightedGram, alike_rows
@@ -174,8 +174,8 @@ def test_ranks_that_are_not_so_are_refused():
 def test_no_more_coordinates_are_held_than_allowed():
     analysis = analyse(lattice(4))
     values = analysis.values(lattice(4))
-    assert ground(analysis, values, 0) is None
-    held = ground(analysis, values, 3)
+    assert hold_coordinates(analysis, values, 0) is None
+    held = hold_coordinates(analysis, values, 3)
     assert len(held.held) == 1
 
 

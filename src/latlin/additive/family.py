@@ -30,11 +30,11 @@ from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.families import Family, Ordered
-from latlin.potentials.hurdle import Hurdle
 from latlin.potentials.logit import Logit
 from latlin.potentials.predictive import ClassPredictive, CountPredictive
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Between, Increasing, Range
+from latlin.potentials.zero_counts import Hurdle
 from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal, Uniform
 from latlin.priors.base import Prior
 

@@ -22,7 +22,7 @@ from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies, without_gaps
 from latlin.additive.term import Term
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived

@@ -106,7 +106,7 @@ def find_optimum(
         point, slope, arrived = _climb_curved(objective, first, known, gradient, gain, worth)
     else:
         point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
-    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits, tuple(known))
+    return Optimum(point, slope, find_ends(objective.space, point.u), arrived, objective.n_fits, tuple(known))
 
 
 def _climb_curved(
@@ -259,13 +259,13 @@ def _climb_flat(
     return *best[0], bool(found.success) or found.status == 2
 
 
-def touching(space: Space, u: Array) -> Array:
+def find_ends(space: Space, u: Array) -> Array:
     """−1 or +1 where a coordinate stands at an end of the search."""
     low, high = space.box.T
     return np.where(u <= low + TOUCHING, -1, np.where(u >= high - TOUCHING, 1, 0))
 
 
-def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
+def find_unbounded(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
     """`at_bound`, with coordinates whose density does not fall towards an end: a scale that runs to zero, for one.
 
     The density of such a coordinate has no curvature where the search gave up, and is as high at the end.
@@ -280,7 +280,7 @@ def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Arra
     return sides
 
 
-def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
+def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
     """The optimum after Newton's steps with the Hessian at hand, as long as they make the gradient smaller."""
     inside = np.flatnonzero(optimum.inside)
     curvature = -hessian[np.ix_(inside, inside)]

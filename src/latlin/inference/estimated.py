@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,17 +24,156 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence
-from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
+from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
+from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import PAIRS, pattern_of
+from latlin.inference.forms.sparse import PAIRS, may_be_sparse, pattern_of, uses_sparse
 from latlin.inference.forms.sparse_rows import SharedPattern
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.optimise import backtrack, solve
 from latlin.numerics.probes import SparseSum
 from latlin.numerics.weighted_gram import WeightedGram
 from latlin.potentials.base import Derivatives, ExpectedLog
+
+# --- Modes of large sparse models by products alone: Newton's method whose steps are found by conjugate gradients.
+#
+# With the Gaussian factors exp(bᵀδ − ½δᵀΛδ), δ = w − μ, a Newton step solves (Λ + HᵀΓH)δ = gradient, Γ = −ψ″, by
+# products with Λ, H and Hᵀ: nothing is ever factorised, so that a step costs a few passes over the non-zeros of H
+# (Challis (2013), §3.3). The steps are found only as well as the gradient is small (Dembo, Eisenstat and Steihaug
+# 1982).
+
+
+#: smaller of the numbers of rows and dimensions from which on products are quicker than a dense factorisation
+LARGE = 500
+#: residual of a Newton step relative to the gradient, at most, and steps of conjugate gradients for it
+ROUGH, STEPS = 0.1, 500
+
+
+class ExpansionPoint(NamedTuple):
+    """A deviation δ from the prior mean, its projections, the log joint with its gradient, and the sites' ψ″ there."""
+
+    deviation: Array
+    x: Array
+    objective: float
+    curvature: Array
+    gradient: Array
+
+
+@dataclass(frozen=True)
+class ProductForm:
+    """A model by its products.
+
+    Parameters
+    ----------
+    prior : Quadratic
+        The Gaussian factors, without constraints.
+    rows : csr_array of shape (n_sites, dim)
+    sites : Sites
+        As functions of x = Hδ.
+    """
+
+    prior: Quadratic
+    rows: sparse.csr_array
+    sites: Sites
+
+    @cached_property
+    def _transposed(self) -> sparse.csr_array:
+        return sparse.csr_array(self.rows.T)
+
+    @cached_property
+    def _squares(self) -> sparse.csr_array:
+        return sparse.csr_array(self._transposed.multiply(self._transposed))
+
+    @cached_property
+    def scale(self) -> Array:
+        """Prior standard deviations of each coordinate given the others, in which gradients are measured."""
+        return 1.0 / np.sqrt(self.prior.precision.diagonal())
+
+    def at(self, deviation: Array, x: Array, objective: float) -> ExpansionPoint:
+        """A point with the slopes there."""
+        first, second, _ = self.sites.derivatives(x)
+        gradient = self.prior.linear - self.prior.precision @ deviation + self._transposed @ first
+        return ExpansionPoint(deviation, x, objective, second, gradient)
+
+    def log_joint(self, deviation: Array, x: Array) -> float:
+        quadratic = float(deviation @ (self.prior.linear - 0.5 * (self.prior.precision @ deviation)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.prior.constant + quadratic + float(self.sites.log_density(x).sum())
+        return value if np.isfinite(value) else -np.inf
+
+    def diagonal(self, gamma: Array) -> Array:
+        """The diagonal of P = Λ + HᵀΓH."""
+        return self.prior.precision.diagonal() + self._squares @ gamma
+
+    def direction(self, point: ExpansionPoint) -> Array:
+        """Newton's step, found the better the smaller the gradient is."""
+        gamma = np.maximum(-point.curvature, 0.0)
+
+        def product(v: Array) -> Array:
+            return self.prior.precision @ v + self._transposed @ (gamma * (self.rows @ v))
+
+        size = float(np.abs(point.gradient * self.scale).max(initial=0.0))
+        return solve(product, point.gradient, self.diagonal(gamma), min(ROUGH, np.sqrt(size)), STEPS)
+
+
+def by_products(model: LatentLinearModel) -> bool:
+    """Whether a mode is found quickest by products: many sparse rows and dimensions, and a factor that would fill."""
+    potentials = [factor.potential for factor in model.sites]
+    smooth = all(potential.smooth and potential.log_concave for potential in potentials)
+    rows = sum(model.site_count(factor) for factor in model.sites)
+    if needs_sparse(model) or not smooth or min(rows, model.dim) < LARGE:
+        return False
+    return may_be_sparse(model, pairs=np.inf) and not uses_sparse(model)
+
+
+def product_form(model: LatentLinearModel) -> ProductForm:
+    """The form of a model with a Gaussian factor on every coordinate and no constraints."""
+    prior, rows, sites = quadratic_of(model), sparse.csr_array(stacked_rows(model)), Sites.of(model)
+    if len(prior.rows) or not np.all(prior.precision.diagonal() > 0.0):
+        raise ValueError("this needs a GaussianFactor on every coordinate of w, and no constraints")
+    return ProductForm(prior, rows, sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites)
+
+
+def find_mode_by_products(
+    form: ProductForm,
+    start: Array | None,
+    rules: Rules,
+    label: str,
+    verbose: bool = False,
+    checkpoint: Checkpoint | None = None,
+) -> Ascent[ExpansionPoint]:
+    """Climb the log joint from a w, or from the prior mean."""
+
+    def step(point: ExpansionPoint) -> tuple[ExpansionPoint, Measure]:
+        reached = _newton_step(form, point)
+        return reached, Measure(reached.objective, float(np.abs(reached.gradient * form.scale).max(initial=0.0)))
+
+    deviation = np.zeros(len(form.prior.origin)) if start is None else start - form.prior.origin
+    x = form.rows @ deviation
+    first = form.at(deviation, x, form.log_joint(deviation, x))
+
+    def evaluate(point: ExpansionPoint) -> float:
+        return form.log_joint(point.deviation, form.rows @ point.deviation)
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
+
+
+def _newton_step(form: ProductForm, point: ExpansionPoint) -> ExpansionPoint:
+    """The longest of the steps 1, ½, ¼, … that raises the log joint, or the point itself."""
+    direction = form.direction(point)
+    shift = form.rows @ direction
+
+    def evaluate(length: float) -> tuple[float, tuple[Array, Array]]:
+        deviation, x = point.deviation + length * direction, point.x + length * shift
+        return form.log_joint(deviation, x), (deviation, x)
+
+    slope = float(point.gradient @ direction)
+    best = backtrack(evaluate, point.objective, slope, slack=1e-2 * rounding(point.objective))
+    return point if best is None else form.at(*best[2], best[1])
+
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
 REFRESHED, SETTLED = 12, 2e-2

@@ -22,12 +22,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from latlin.hyper.average import averaged_posterior
-from latlin.hyper.learn import Learnt, integrate, maximise
+from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
-from latlin.inference.forms.other_prior import density_under
+from latlin.inference.forms.site_family import density_under
 from latlin.inference.gaussian_kl.covariances import Full
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from latlin.densities.density import NormalMarginals
-from latlin.densities.mixture import Mixture, MixtureMarginals
+from latlin.densities.density import Mixture, MixtureMarginals, NormalMarginals
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.averaged import AveragedPredictive

@@ -54,7 +54,7 @@ class _Waiting(event.Listener):
 
 
 @contextmanager
-def saying_compiling(say: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
+def announce_compiling(say: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
     """While the block runs, `say` a sentence if loops are compiled for longer than `patience` seconds.
 
     Examples

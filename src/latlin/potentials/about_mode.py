@@ -155,7 +155,7 @@ def find_mode(block: SiteBlock, m: Array, v: Array, power: Array, start: Array) 
     return x
 
 
-def curl(t: Array) -> Array:
+def exp_minus_linear(t: Array) -> Array:
     """e^t − 1 − t without cancellation.
 
     >>> float(curl(np.array(1e-8)).round(24))

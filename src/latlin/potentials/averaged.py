@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.calculus import invert, invert_whole
+from latlin.numerics.quadrature import invert, invert_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import (

@@ -14,7 +14,7 @@ from scipy.special import wrightomega
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.potentials.about_mode import curl, tilted_moments
+from latlin.potentials.about_mode import exp_minus_linear, tilted_moments
 from latlin.potentials.base import SITES_PER_BLOCK, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import UnboundedExpectation
 from latlin.potentials.predictive import POSITIVE, ContinuousPredictive
@@ -75,7 +75,7 @@ class Exponentials(NamedTuple):
             if top is None:
                 top = (np.log(self.slope / term.rate) - term.log_weight) / term.rate
             r = 0.5 * term.rate**2 * v
-            fall = self.slope / term.rate * (curl(term.rate * (m - top) + r) + r)
+            fall = self.slope / term.rate * (exp_minus_linear(term.rate * (m - top) + r) + r)
             plain = self.constant + self.slope * m - np.exp(term.log_weight + term.rate * m + r)
             falling = np.where(np.isinf(fall), -np.inf, np.asarray(self.peak) - fall)
             return np.where(self.slope / term.rate > 0.0, falling, plain)
@@ -131,7 +131,7 @@ class Exponentials(NamedTuple):
         for term in self.terms:
             load = term.at(x)
             with np.errstate(over="ignore", invalid="ignore"):
-                total = total - np.where(load > 0, load * curl(term.rate * d), 0.0)
+                total = total - np.where(load > 0, load * exp_minus_linear(term.rate * d), 0.0)
         return total
 
     def _mode(self, m: Array, v: Array, power: Array) -> Array:
@@ -230,8 +230,8 @@ def _by_panels(v: Array, sites: Array) -> tuple[Array, Array, Array]:
 
     def log_f(d: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
-            fall = np.where(load > 0, load * curl(rate * d), 0.0)
-            return -fall - np.where(other_load > 0, other_load * curl(other_rate * d), 0.0)
+            fall = np.where(load > 0, load * exp_minus_linear(rate * d), 0.0)
+            return -fall - np.where(other_load > 0, other_load * exp_minus_linear(other_rate * d), 0.0)
 
     regions = []
     for size, speed in ((load, rate), (other_load, other_rate)):

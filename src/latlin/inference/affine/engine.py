@@ -17,8 +17,7 @@ import numpy as np
 
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
-from latlin.inference.affine.bound import AffineBound
-from latlin.inference.affine.start import AffineStart, best_starts, cumulants
+from latlin.inference.affine.bound import AffineBound, AffineStart, best_starts, cumulants
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import AffineEvidence
 from latlin.inference.forms.dense import dense_form
