@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from latlin.cli.explore import cluster, factors, smooth
+from latlin.cli.explore import cluster, factors, read_shown, smooth
 from latlin.cli.options import (
     Categorical,
     Coding,
@@ -113,7 +113,7 @@ def fit(
             from latlin.cli.formula import How, fit_formula
 
             stated = _stated(given, family)
-            table = _read(quiet, data, sep, decimal, missing_values, frequency)
+            table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, stated, How(engine, graph, draws), out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
@@ -121,7 +121,7 @@ def fit(
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if _in_memory(data, scheduler, frequency):
-            table = _read(quiet, data, sep, decimal, missing_values, frequency)
+            table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
@@ -228,13 +228,13 @@ def compare(
             from latlin.cli.formula import How, compare_formulas
 
             stated, how = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
-            return _write_rows(out, compare_formulas(_read(quiet, *place), formula, stated, how, screen(), quiet))
+            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, how, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            found = compare_table(_read(quiet, *place), choices, how, _answer())
+            found = compare_table(read_shown(quiet, *place), choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
@@ -414,9 +414,3 @@ def _write_rows(path: Path | None, rows: list[dict[str, Any]], safe_csv: bool = 
     frame = need_pandas().DataFrame(rows)
     write_table(path, guard_text(frame) if safe_csv else frame)
     screen().print(f"Saved {plain(path)}")
-
-
-def _read(quiet: bool, *how: Any) -> Any:
-    """A table from a file, with a bar."""
-    with steps("Reading", 1, quiet):
-        return read_file(*how)
