@@ -227,8 +227,8 @@ def compare(
         if formula:
             from latlin.cli.formula import How, compare_formulas
 
-            stated, how = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
-            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, how, screen(), quiet))
+            stated, way = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
+            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, way, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
@@ -351,9 +351,16 @@ def _stated(given: dict[str, Any], family: str) -> Any:
     from latlin.cli.formula_table import Stated, refuse_beside_formula
 
     refuse_beside_formula(given)
-    columns = (given[name] for name in ("exposure", "trials", "event"))
-    references = _references(given["reference"])
-    return Stated(family, given["missing"], *columns, names_of(given["numbers"]), references, given["decimal"])
+    return Stated(
+        family,
+        given["missing"],
+        exposure=given["exposure"],
+        trials=given["trials"],
+        event=given["event"],
+        numbers=names_of(given["numbers"]),
+        references=_references(given["reference"]),
+        decimal=given["decimal"],
+    )
 
 
 def _references(given: list[str] | None) -> dict[str, str]:
