@@ -240,8 +240,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
-        named = self._family.binary and self.classes_ is not None
-        words = self._family.scale_words(f"{self._read_.response.y} = {self.classes_[1]}" if named else "")
+        labels = self.classes_ if self._family.binary else None
+        success = "" if labels is None else f"{self._read_.response.y} = {labels[1]}"
+        words = self._family.scale_words(success)
         return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:

@@ -80,7 +80,8 @@ def compare_formulas(
     """One line per formula, best first: leave-one-out, the paired difference from the best with its error, evidence."""
     if len(formulas) < 2:
         raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
-    tried, notes = [], []
+    tried: list[tuple[str, AdditiveModel, Any, float]] = []
+    notes: list[str] = []
     with steps("Comparing", len(formulas), quiet) as advance:
         ready = make_ready(table, formulas, stated)
         for formula in ready.formulas:
@@ -115,7 +116,8 @@ def compare_formulas(
 
 def _compared(tried: list[tuple[str, AdditiveModel, Any, float]]) -> list[dict[str, Any]]:
     """Formulas, models, leave-one-out densities and seconds, best first, as rows of a table."""
-    best, rows = tried[0][2], []
+    best = tried[0][2]
+    rows: list[dict[str, Any]] = []
     for formula, model, loo, took in tried:
         difference, error = loo.compare(best) if loo is not best else (0.0, 0.0)
         place = "best" if loo is best else "tie" if abs(difference) <= 2.0 * error else "worse"

@@ -155,7 +155,8 @@ def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[
 
 def _families(table: Frame, formula: str, stated: Stated) -> tuple[tuple[str, ...], list[str]]:
     """The family, or those between which the evidence chooses, and why."""
-    families, why = ((FAMILIES.get(stated.family, stated.family),), [])
+    families: tuple[str, ...] = (FAMILIES.get(stated.family, stated.family),)
+    why: list[str] = []
     if stated.family == "auto":
         families, why = _guess(table, formula, bool(stated.exposure))
     if stated.exposure and families[0] not in EXPOSED:

@@ -135,8 +135,10 @@ class Same:
         return np.unique(self.y)
 
     def __add__(self, other: Same) -> Same:
-        offsets = None if self.offset is None else np.concatenate([self.offset, other.offset])
-        return Same(self.estimator, np.concatenate([self.y, other.y]), offsets)
+        y = np.concatenate([self.y, other.y])
+        if self.offset is None or other.offset is None:
+            return Same(self.estimator, y)
+        return Same(self.estimator, y, np.concatenate([self.offset, other.offset]))
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         return density_without_features(self.estimator, (self.y, _given(self.offset)), (y, _given(offset)))
