@@ -13,7 +13,7 @@ from latlin import ConvergenceWarning
 from latlin.additive import AdditiveModel, Fixed, Group, RandomWalk
 from latlin.additive.family import FAMILIES, ObservedResponse
 from latlin.additive.learning import learn
-from latlin.inference.diagnosis.proposals import draws_for
+from latlin.inference.diagnosis.log_joint import draws_for
 from latlin.priors import Flat, HalfNormal
 
 RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}

@@ -7,9 +7,8 @@ from scipy.stats import multivariate_normal
 
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import SkewNormal
-from latlin.densities.density import PointMass
+from latlin.densities.density import Mixture, PointMass
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.mixture import Mixture
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.stored import Decoder, Encoder

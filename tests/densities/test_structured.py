@@ -8,12 +8,16 @@ from scipy.stats import multivariate_normal
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
-from latlin.densities.structured.base import StructuredCovariance, variances_of
-from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure
+from latlin.densities.structured.base import (
+    DiagonalStructure,
+    StructuredCovariance,
+    banded_triangle,
+    sparse_triangle,
+    variances_of,
+)
+from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure, SubspaceStructure
 from latlin.densities.structured.rows import banded, sparse_pattern
 from latlin.densities.structured.stacked_rows import StackedRows, as_rows
-from latlin.densities.structured.subspace import SubspaceStructure
-from latlin.densities.structured.triangular import DiagonalStructure, banded_triangle, sparse_triangle
 
 DIM = 9
 H = np.random.default_rng(1).standard_normal((14, DIM)) * (np.random.default_rng(2).random((14, DIM)) < 0.6)

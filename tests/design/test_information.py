@@ -7,7 +7,7 @@ from scipy.special import expit, xlogy
 
 from latlin import potentials
 from latlin.design import SequentialDesign
-from latlin.design.information import equivalent_noise, expected_information
+from latlin.design.directions import equivalent_noise, expected_information
 
 MEAN = np.array([-3.0, 0.0, 0.4, 2.0])
 VARIANCE = np.array([0.5, 4.0, 1e-4, 30.0])

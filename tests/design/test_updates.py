@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from latlin import engines, infer, potentials
-from latlin.densities.dense import DenseCovariance
-from latlin.densities.gaussian import Gaussian
+from latlin.densities.gaussian import DenseCovariance, Gaussian
 from latlin.design import SequentialDesign, finite_differences
 from latlin.design.updates import Measured, Priors, TrackedGaussian
 from latlin.inference.model import LatentLinearModel

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from latlin.diagnostics.data_checks import check_copied_labels, check_copied_numbers, check_separation
 from latlin.diagnostics.model_checks import (
     Check,
     ModelChecks,
@@ -12,7 +13,6 @@ from latlin.diagnostics.model_checks import (
     check_coverage,
     check_predictions,
 )
-from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((200, 3))

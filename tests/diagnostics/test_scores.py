@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from latlin.diagnostics.scores import brier_score, crps_draws, crps_normal, interval_score, log_score
+from latlin.diagnostics.calibration import brier_score, crps_draws, crps_normal, interval_score, log_score
 
 
 def test_crps_of_a_normal_is_the_integral_of_squared_differences():

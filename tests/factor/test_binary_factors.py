@@ -11,8 +11,8 @@ from scipy.stats import multivariate_normal
 import latlin
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model as bm
-from latlin.factor.binary.fit import STARTS, BinaryOptions, begin, one_step, without_superfluous
 from latlin.factor.binary.latents import BernoulliField, Enumeration, RowProblem, factorised, row_values, sweep_rows
+from latlin.factor.binary.model import STARTS, BinaryOptions, begin_state, one_step, without_superfluous
 from latlin.numerics.ascent import Rules
 from reproduction.binary_features import features, images, n_found
 
@@ -32,7 +32,7 @@ def toy(seed=0, n=40, d=5, k=3):
 def started(prior, seed=0, n=40, d=5, k=3):
     data = bm.make_data(toy(seed, n, d, k), 1e-6)
     activations = np.random.default_rng(seed + 1).uniform(0.1, 0.9, (n, k))
-    state = begin(data, activations, options(prior, BernoulliField(), k))
+    state = begin_state(data, activations, options(prior, BernoulliField(), k))
     return data, state if prior is POINT else RELEVANT.posterior(state)
 
 
@@ -240,7 +240,7 @@ def test_superfluous_factors_go():
     x, _ = images(1)
     data = bm.make_data(x, 1e-6)
     settings = options(RELEVANT, BernoulliField(), 24)
-    state = begin(data, STARTS["nmf"](x, 24, np.random.default_rng(101)), settings)
+    state = begin_state(data, STARTS["nmf"](x, 24, np.random.default_rng(101)), settings)
     for _ in range(40):
         state = one_step(data, state, settings)
     fewer = without_superfluous(data, state, settings)

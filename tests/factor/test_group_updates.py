@@ -7,11 +7,12 @@ from scipy.special import digamma, logsumexp
 from scipy.stats import gamma, multivariate_normal, norm
 
 from latlin.factor.group.data import fit_scaling, prepare, read_views
-from latlin.factor.group.fit import Rotation, Sweep, begin, best_rotation, leap, rotate, select, turned
-from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance
+from latlin.factor.group.fit import Rotation, Sweep, begin, best_rotation, jump_ahead, rotate, select, turned
 from latlin.factor.group.rows import curvature_times
 from latlin.factor.group.updates import (
+    GammaRelevance,
     GroupModel,
+    LowRankRelevance,
     bound,
     bound_parts,
     expected_errors,
@@ -70,7 +71,7 @@ def test_the_bound_rises_at_every_single_update(rank, feature, missing, sizes):
         gains[update] += new - value
         value = new
     assert min(gains.values()) > 0.0
-    ahead, higher = leap(model, state, value)
+    ahead, higher = jump_ahead(model, state, value)
     assert higher >= value - 1e-10 * abs(value)
     assert higher == pytest.approx(bound(model, ahead), rel=1e-12)
 

@@ -7,7 +7,7 @@ from numpy.polynomial.hermite_e import hermegauss
 import latlin
 from latlin.factor import MatrixFactorization, TrilinearFactorization
 from latlin.factor.matrix.energies import Cells, MomentEnergy, Side, product_moments
-from latlin.factor.matrix.trilinear_fit import balance, product_of_others
+from latlin.factor.matrix.trilinear import balance, product_of_others
 from latlin.potentials import Gaussian, Laplace, Logit
 
 

@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import latlin
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.priors import Flat, HalfNormal, InverseGamma
 

@@ -11,11 +11,10 @@ from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing, inducing_model
 from latlin.gp.alternation import alternate
-from latlin.gp.inducing import place
+from latlin.gp.inducing import place_inputs
 from latlin.gp.inducing_gradient import gradient_of
-from latlin.gp.journal import Journal
-from latlin.gp.likelihoods import Likelihood
-from latlin.gp.setting import Setting
+from latlin.gp.search import Journal
+from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import sample_rows
 from latlin.inference.forms.sums import SumForm
 from latlin.numerics.linalg import cholesky
@@ -70,7 +69,9 @@ def test_all_points_give_the_exact_process(likelihood):
 def test_bounds_rise_with_nested_points_and_stay_below_the_exact_one(name):
     X = np.random.default_rng(0).uniform(-2, 2, (150, 2))
     y = observed(name, X)
-    order = place("conditional-variance", Setting(ROUGH, Likelihood.of(NOISES[name])), X, 150, np.random.default_rng(0))
+    order = place_inputs(
+        "conditional-variance", Setting(ROUGH, Likelihood.of(NOISES[name])), X, 150, np.random.default_rng(0)
+    )
     bounds = []
     for count in (5, 15, 45, 150):
         setting, fitter = fitter_of(name, X, y, order[:count])

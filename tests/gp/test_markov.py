@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from latlin.gp.kernels import Columns
-from latlin.gp.markov import chain_of, length_slopes, parts_of, transitions
+from latlin.gp.state_space import chain_of, length_slopes, parts_of, transitions
 
 KERNELS = [
     Matern(0.7, nu=0.5),

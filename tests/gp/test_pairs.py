@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from latlin.gp.kernel_gradients import Pairs, pair_covariances
 from latlin.gp.kernels import Columns, Cosine
-from latlin.gp.pairs import Pairs, pair_covariances
 
 KERNELS = [
     ConstantKernel(1.3) * RBF([0.3, 0.7]) + WhiteKernel(0.1),

@@ -12,9 +12,8 @@ import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
-from latlin.gp.likelihoods import Likelihood
 from latlin.gp.search import Found, maximise_evidence
-from latlin.gp.setting import Setting
+from latlin.gp.setting import Likelihood, Setting
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat
 

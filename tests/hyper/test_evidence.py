@@ -20,7 +20,7 @@ from latlin import (
     potentials,
     priors,
 )
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.hyper.evidence import evidence_slopes
 from latlin.inference.diagnosis.log_joint import AveragedModel, log_joint
 

@@ -5,7 +5,7 @@ import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.hyper import Hyperparameter, Space
-from latlin.hyper.space import _shares, foreseen
+from latlin.hyper.space import _shares, foresee_fit
 from latlin.priors import Beta, Flat, Gamma, HalfNormal, Uniform
 
 MEMBERS = [
@@ -96,7 +96,7 @@ def test_a_foreseen_start_is_nearer_than_that_of_the_nearest_fit():
 
     u, points = -1.0, np.array([[-1.3], [-1.6]])
     fits, true = [fit(float(t)) for (t,) in points], fit(u)
-    start = foreseen(fits, _shares(points, np.array([u])))
+    start = foresee_fit(fits, _shares(points, np.array([u])))
 
     def apart(found):
         log_gamma, nu = np.log(found.sites.gamma / true.sites.gamma), found.sites.nu - true.sites.nu
@@ -105,4 +105,4 @@ def test_a_foreseen_start_is_nearer_than_that_of_the_nearest_fit():
     assert np.all(apart(start) < 0.3 * apart(fits[0]))
     assert fit(u, start).log_evidence == pytest.approx(true.log_evidence, abs=1e-8)
     # what has no stand-ins of its sites, or others, is no help
-    assert foreseen([fits[0], object()], np.array([2.0, -1.0])) is fits[0]
+    assert foresee_fit([fits[0], object()], np.array([2.0, -1.0])) is fits[0]

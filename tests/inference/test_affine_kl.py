@@ -18,9 +18,8 @@ from latlin.densities.bases import (
     StudentT,
 )
 from latlin.engines import AffineKL
-from latlin.inference.affine.bound import AffineBound
+from latlin.inference.affine.bound import AffineBound, best_starts, cumulants
 from latlin.inference.affine.engine import AUTO
-from latlin.inference.affine.start import best_starts, cumulants
 from latlin.inference.engine import site_form
 from reference import brute_force, log_joint
 

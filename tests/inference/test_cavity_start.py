@@ -7,7 +7,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin import potentials as P
 from latlin.inference.engine import site_form
 from latlin.inference.gaussian_kl import full, sites
-from latlin.inference.gaussian_kl.cavity_start import _mean_variance, cavity_start, serves
+from latlin.inference.gaussian_kl.sites import _mean_variance, cavity_start, starts_from_cavity
 
 
 def model(name, n=240, d=80, seed=0):
@@ -26,7 +26,7 @@ def model(name, n=240, d=80, seed=0):
 def test_the_ascent_ends_where_it_does_from_the_mode_and_starts_higher(name, monkeypatch):
     problem = model(name)
     form = site_form(problem)
-    assert serves(form)
+    assert starts_from_cavity(form)
     near = infer(problem, "gkl")
     above = sites.evaluate(form, cavity_start(form), 0.0).bound
     monkeypatch.setattr(full, "serves", lambda form: False)
@@ -51,7 +51,7 @@ def test_the_mean_variance_is_that_of_rows_in_all_directions():
 
 
 def test_sites_that_bend_back_and_few_coordinates_start_at_the_mode():
-    assert not serves(site_form(model("logit", 60, 20)))
+    assert not starts_from_cavity(site_form(model("logit", 60, 20)))
     rows = np.random.default_rng(0).standard_normal((240, 80))
     heavy = SiteFactor(rows, P.StudentT(df=3.0, loc=rows[:, 0], scale=1.0))
-    assert not serves(site_form(LatentLinearModel([GaussianFactor(dim=80), heavy])))
+    assert not starts_from_cavity(site_form(LatentLinearModel([GaussianFactor(dim=80), heavy])))

@@ -8,9 +8,8 @@ from scipy.stats import multivariate_t
 
 import latlin
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
-from latlin.densities.gaussian import Gaussian
+from latlin.densities.gaussian import Gaussian, MultivariateT, entropy_loss
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
-from latlin.densities.student_t import MultivariateT, entropy_loss
 from latlin.inference.elliptical import ScaleAveraged, scale_nodes
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.numerics.linalg import cholesky

@@ -10,8 +10,7 @@ from latlin import Constraint, GaussianFactor, LatentLinearModel, Posterior, Sit
 from latlin.additive import AdditiveModel
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.engines import GaussianKL, Laplace
-from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.evidence.precision import precision_slope
+from latlin.inference.evidence.gradient import evidence_gradient, precision_slope
 from latlin.inference.forms import sparse as sparse_forms
 from latlin.inference.infer import choose
 

@@ -6,17 +6,16 @@ from scipy.stats import norm
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import ExpectationPropagation
 from latlin.inference.engine import site_form
-from latlin.inference.ep.double_loop import iterate_double_loop
+from latlin.inference.ep.engine import iterate_double_loop
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.ascent import Rules
-from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.laplace import Laplace
 from latlin.potentials.logit import Logit
 from latlin.potentials.probit import Probit
 from latlin.potentials.step import Step
-from latlin.potentials.student_t import StudentT
+from latlin.potentials.student_t import Cauchy, StudentT
 from slow_ep import model_of, site_functions, slow_ep, tilted
 
 RNG = np.random.default_rng(5)

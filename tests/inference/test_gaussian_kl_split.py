@@ -4,7 +4,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import logsumexp
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, load
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.engines import GaussianKL
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.gaussian_kl.split import Partition, _bound, _Space

@@ -7,9 +7,8 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure
-from latlin.densities.structured.subspace import SubspaceStructure
-from latlin.densities.structured.triangular import DiagonalStructure, banded_triangle, sparse_triangle
+from latlin.densities.structured.base import DiagonalStructure, banded_triangle, sparse_triangle
+from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure, SubspaceStructure
 from latlin.engines import GaussianKL
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.structured import StructuredBound

@@ -13,7 +13,6 @@ from latlin.inference.local_bound.double_loop import centres, inner_objective, m
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.numerics.ascent import Rules
 from latlin.numerics.probes import SparseSum
-from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.gaussian_mixture import GaussianMixture
 from latlin.potentials.generalised_normal import GeneralisedNormal
@@ -21,7 +20,7 @@ from latlin.potentials.laplace import Laplace
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
 from latlin.potentials.probit import Probit
-from latlin.potentials.student_t import StudentT
+from latlin.potentials.student_t import Cauchy, StudentT
 from reference import PlainBound
 
 RNG = np.random.default_rng(3)

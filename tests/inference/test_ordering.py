@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from inference.test_brute_force import PROBLEMS
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import ExpectationPropagation
-from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.laplace import Laplace
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
-from latlin.potentials.student_t import StudentT
+from latlin.potentials.student_t import Cauchy, StudentT
 from reference import brute_force, log_joint
 
 SLACK = 1e-8

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin.inference.estimated import by_products
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.products import by_products
 
 
 def text(count, dim, seed=0, filled=12, sites=potentials.Logit):

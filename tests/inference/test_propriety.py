@@ -7,13 +7,12 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from potential_table import TABLE
-
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import propriety
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.propriety import flat_direction
+from potential_table import TABLE
 
 ENGINES = ["gkl", "lvb", "map", "laplace", "ep", "mean-field", "ai-kl", "auto"]
 

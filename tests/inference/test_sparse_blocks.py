@@ -11,7 +11,7 @@ from scipy import sparse
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.inference.blocks import BlockModel, Observed
-from latlin.inference.evidence.precision import precision_slope
+from latlin.inference.evidence.gradient import precision_slope
 
 N, LEVELS = 500, 30
 DIM = 2 + 2 * LEVELS

@@ -8,7 +8,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ARDRegression
 
 import latlin
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.linear import (
     BayesianGammaRegression,
     BayesianLinearRegression,

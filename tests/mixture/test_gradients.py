@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaincinv, gammaln, logsumexp, softmax
 
-from latlin.mixture.euclidean import Coordinates, Gradient, Point
-from latlin.mixture.fixed import FixedParams, KnownCovariance
+from latlin.mixture.fixed import Coordinates, FixedParams, Gradient, KnownCovariance, Point
 from latlin.mixture.gradients import (
     Draws,
     compare_estimators,
@@ -25,8 +24,7 @@ from latlin.mixture.gradients import (
 )
 from latlin.mixture.model import Belief, DirichletWeights, Mixture, StickWeights
 from latlin.mixture.moments import of_labels
-from latlin.mixture.monte_carlo.gradient_terms import relaxed_moments
-from latlin.mixture.monte_carlo.importance import weigh
+from latlin.mixture.monte_carlo import relaxed_moments, weigh
 from latlin.mixture.sweep import make_rows
 
 DRAWS = 100_000

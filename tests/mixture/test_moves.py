@@ -6,8 +6,8 @@ from scipy.special import softmax
 
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.climbs import make_climb
+from latlin.mixture.fitting import rank_moves
 from latlin.mixture.moments import of_labels
-from latlin.mixture.moves import promising
 from latlin.mixture.settings import options_of
 from latlin.mixture.sweep import entropy_between, evidence, expected, make_rows
 
@@ -73,7 +73,7 @@ def test_promises_are_kept(covariance):
     labels = np.repeat([0, 1, 2, 3], 80)
     labels[200:240] = 4  # two components in one cluster
     climb, sample, state = begun(X, labels, covariance, components=6)
-    moves = promising(climb, sample, state)
+    moves = rank_moves(climb, sample, state)
     assert len(moves) > 1
     for move in moves:
         assert climb.start(move.moments).bound - state.bound > move.promise - 1e-6
@@ -88,7 +88,7 @@ def test_moves_leave_a_bad_start(covariance):
     best = begun(X, truth, covariance, components=4)[2].bound
     assert state.bound < best - 20.0
     for _ in range(2):
-        found = [climb.start(move.moments) for move in promising(climb, sample, state)[:1]]
+        found = [climb.start(move.moments) for move in rank_moves(climb, sample, state)[:1]]
         state = found[0]
         for _ in range(10):
             state, _ = climb.step(state)
@@ -99,7 +99,7 @@ def test_moves_leave_a_bad_start(covariance):
 def test_what_has_no_hope_is_not_tried(covariance):
     X = rows()
     climb, sample, state = begun(X, np.repeat([0, 1, 2, 3], 80), covariance, components=4)
-    assert promising(climb, sample, state) == []
+    assert rank_moves(climb, sample, state) == []
 
 
 def test_a_fit_with_moves_is_better_and_never_falls():

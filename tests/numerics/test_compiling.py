@@ -6,7 +6,7 @@ import time
 
 from numba.core import event
 
-from latlin.numerics.threads import SAID, saying_compiling
+from latlin.numerics.threads import SAID, announce_compiling
 
 
 def compile_for(seconds: float) -> None:
@@ -16,7 +16,7 @@ def compile_for(seconds: float) -> None:
 
 def test_long_compilations_are_said_once_and_short_ones_never() -> None:
     said: list[str] = []
-    with saying_compiling(said.append, patience=0.2):
+    with announce_compiling(said.append, patience=0.2):
         compile_for(0.001)
         assert said == []
         for _ in range(3):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.numerics.intrinsic import generalised_log_det, ground, independent_rows
+from latlin.numerics.intrinsic import generalised_log_det, hold_coordinates, independent_rows
 from latlin.numerics.minimum_degree import minimum_degree
 from latlin.numerics.sparse_cholesky import analyse, plan_elimination
 from latlin.numerics.weighted_gram import ThinRows, WeightedGram, alike_rows
@@ -101,6 +101,14 @@ def test_one_analysis_serves_other_values():
         np.testing.assert_allclose(chol.log_det, np.linalg.slogdet(moved.toarray())[1], rtol=1e-12)
 
 
+def test_determinants_beyond_the_largest_number_and_below_the_smallest():
+    pivots = np.concatenate([10.0 ** np.random.default_rng(0).uniform(-150.0, 150.0, 300), [1e-290, 1e290]])
+    factor = analyse(sparse.diags_array(pivots)).factorise(pivots)
+    assert factor.log_det == pytest.approx(np.sum(np.log(pivots)), rel=1e-13, abs=1e-9)
+    small = np.full(200, 1e-8)
+    assert analyse(sparse.diags_array(small)).factorise(small).log_det == pytest.approx(200 * np.log(1e-8), rel=1e-14)
+
+
 def test_matrices_that_are_not_positive_definite_have_no_factor():
     analysis = analyse(lattice(6))
     singular = analysis.values(lattice(6))
@@ -174,8 +182,8 @@ def test_ranks_that_are_not_so_are_refused():
 def test_no_more_coordinates_are_held_than_allowed():
     analysis = analyse(lattice(4))
     values = analysis.values(lattice(4))
-    assert ground(analysis, values, 0) is None
-    held = ground(analysis, values, 3)
+    assert hold_coordinates(analysis, values, 0) is None
+    held = hold_coordinates(analysis, values, 3)
     assert len(held.held) == 1
 
 

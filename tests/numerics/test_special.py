@@ -6,8 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from latlin.numerics import calculus, special
-from latlin.potentials.kernels.interval import normal_interval
+from latlin.numerics import quadrature, special
+from latlin.potentials.kernels.truncated import normal_interval
 
 X = np.array([-3000.0, -300.0, -50.0, -7.3, -1.1, -1e-9, 0.0, 1e-9, 0.4, 3.3, 9.1, 36.0, 300.0])
 
@@ -69,7 +69,7 @@ def test_interval_reflects():
 
 def test_three_derivatives_of_an_analytic_function():
     x = np.linspace(-3, 3, 7)
-    first, second, third = calculus.three_derivatives(lambda t: np.sin(2 * t), x, 0.7)
+    first, second, third = quadrature.three_derivatives(lambda t: np.sin(2 * t), x, 0.7)
     np.testing.assert_allclose(first, 2 * np.cos(2 * x), atol=1e-11)
     np.testing.assert_allclose(second, -4 * np.sin(2 * x), atol=1e-10)
     np.testing.assert_allclose(third, -8 * np.cos(2 * x), atol=1e-8)

@@ -112,8 +112,8 @@ def test_blas_gets_its_threads_back_after_an_error(two_threads):
     assert blas_threads() == two_threads
 
 
-@pytest.mark.parametrize(("rows", "limited"), [(50, True), (60_000, False)])
-def test_small_fits_keep_blas_to_one_thread(rows, limited, two_threads):
+@pytest.mark.parametrize(("rows", "columns", "limited"), [(50, 20, True), (60_000, 20, True), (500, 300, False)])
+def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited, two_threads):
     seen = []
 
     class Watching(GaussianKL):
@@ -121,8 +121,8 @@ def test_small_fits_keep_blas_to_one_thread(rows, limited, two_threads):
             seen.append(blas_threads())
             return super().run(model, **options)
 
-    h = np.random.default_rng(0).standard_normal((rows, 20))
-    infer(LatentLinearModel([GaussianFactor(dim=20), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
+    h = np.random.default_rng(0).standard_normal((rows, columns))
+    infer(LatentLinearModel([GaussianFactor(dim=columns), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
     assert seen == [{1} if limited else two_threads]
 
 

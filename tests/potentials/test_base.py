@@ -12,8 +12,7 @@ from scipy import stats
 from scipy.integrate import simpson
 from scipy.special import gammainc, polygamma
 
-from latlin.numerics.calculus import three_derivatives
-from latlin.numerics.quadrature import trapezoid
+from latlin.numerics.quadrature import three_derivatives, trapezoid
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials import (
     AsymmetricLaplace,

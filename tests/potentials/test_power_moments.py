@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latlin.potentials.kernels.power import absolute_moment, tilted_by_exponential
+from latlin.potentials.generalised_normal import absolute_moment, tilted_by_exponential
 
 MU, SD = (part.ravel() for part in np.meshgrid([-40.0, -1.0, 0.0, 0.3, 11.9, 12.1, 50.0], [1e-6, 0.1, 1.0, 30.0]))
 

@@ -6,8 +6,8 @@ import pytest
 
 from latlin.potentials import Logit
 from latlin.potentials.base import Potential
-from latlin.potentials.kernels.sigmoid_tilt import MOST_NODES, nodes_needed, sigmoid_tilt
 from latlin.potentials.kernels.sites import log_sigmoid_derivatives
+from latlin.potentials.logit import MOST_NODES, nodes_needed, sigmoid_tilt
 
 
 def exact(m, s, p):

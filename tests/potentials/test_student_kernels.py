@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latlin.potentials.kernels.student import expected_log1p_square, tilted_by_power
+from latlin.potentials.student_t import expected_log1p_square, tilted_by_power
 
 
 def test_the_series_and_the_asymptotic_series_meet():

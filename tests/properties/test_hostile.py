@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import latlin
-from latlin.gp import journal
+from latlin.gp import search
 from latlin.gp.choice import APPROXIMATIONS
 from latlin.numerics import archive, ascent, stored
 from latlin.numerics.archive import read_archive
@@ -56,7 +56,7 @@ def test_the_search_knows_every_kind_of_file(tmp_path):
         stored.import_room(room)
     kinds = {name for name, cls in archive._KINDS.items() if name.startswith("latlin.") and not cls.__subclasses__()}
     known = {read_archive(FILES.saved(kind, tmp_path)).kind for kind in FILES.KINDS}
-    assert kinds | {ascent.CHECKPOINT, journal.KIND} <= known
+    assert kinds | {ascent.CHECKPOINT, search.KIND} <= known
     approximations = {latlin.load(FILES.saved(kind, tmp_path)).approximation_.name for kind in FILES.PROCESSES}
     assert approximations == set(APPROXIMATIONS)
 

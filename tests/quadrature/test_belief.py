@@ -14,7 +14,7 @@ from latlin.quadrature.surrogate import (
     SurrogateLikelihood,
     condition,
     constant,
-    nothing,
+    empty_basis,
 )
 
 MEASURES = {
@@ -111,7 +111,7 @@ def test_rotating_a_gaussian_measure_keeps_the_integral():
     assert mapped.integral.mean == pytest.approx(standard.mean, rel=1e-5)
 
 
-@pytest.mark.parametrize("basis", [constant, nothing])
+@pytest.mark.parametrize("basis", [constant, empty_basis])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda k: k.name)
 def test_likelihood_slopes_are_finite_differences(kernel, basis):
     rng = np.random.default_rng(1)

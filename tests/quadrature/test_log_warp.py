@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit
 
 from latlin.quadrature import BayesianQuadrature, Gaussian, Reweighted, Uniform, integrate
+from latlin.quadrature.bayesian import log_moments, peak_nodes
 from latlin.quadrature.kernels import Box, Components, resolve_kernel
-from latlin.quadrature.log_warp import log_moments, peak_nodes
 from latlin.quadrature.surrogate import Hyperparameters, condition, constant
 
 

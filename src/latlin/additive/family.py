@@ -30,11 +30,10 @@ from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.families import Family, Ordered
-from latlin.potentials.hurdle import Hurdle
 from latlin.potentials.logit import Logit
-from latlin.potentials.predictive import ClassPredictive, CountPredictive
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Between, Increasing, Range
+from latlin.potentials.zero_counts import Hurdle
 from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal, Uniform
 from latlin.priors.base import Prior
 
@@ -159,7 +158,7 @@ class ResponseFamily:
     @property
     def whole(self) -> bool:
         """Whether observations are whole numbers."""
-        return isinstance(self.template.predictive(0.0, 1.0), CountPredictive | ClassPredictive)
+        return self.template.predictive(0.0, 1.0).whole
 
     @property
     def matched(self) -> bool:

@@ -26,7 +26,7 @@ from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
-from latlin.inference.evidence.precision import PrecisionSlopes
+from latlin.inference.evidence.gradient import PrecisionSlopes
 from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor

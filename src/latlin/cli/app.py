@@ -256,7 +256,7 @@ def report(
         from latlin.cli.formula import additive_of, report_formula
         from latlin.cli.models import load_model
         from latlin.numerics.atomic import write_text
-        from latlin.report.page import render
+        from latlin.report.sections import render
 
         if (additive := additive_of(model)) is not None:
             write_text(out, report_formula(additive, title))

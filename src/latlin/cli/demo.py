@@ -16,7 +16,7 @@ from latlin.datasets.bundled import load_dataset
 from latlin.datasets.table import need_pandas, read_table, write_table
 from latlin.numerics.atomic import replacing, write_text
 from latlin.report.facts import Facts
-from latlin.report.page import render
+from latlin.report.sections import render
 
 #: draws for the check of the approximation: few leave it undecided
 DRAWS = 12_000

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from latlin.distributed.clusters import ClusterError
-from latlin.numerics.threads import saying_compiling
+from latlin.numerics.threads import announce_compiling
 
 WIDE = 200
 
@@ -77,7 +77,7 @@ def steps(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
         def advance(text: str | None = None) -> None:
             bar.update(task, advance=1, description=None if text is None else plain(text))
 
-        with nullcontext() if quiet else saying_compiling(shown.print):
+        with nullcontext() if quiet else announce_compiling(shown.print):
             yield advance
 
 

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
-from latlin.design.directions import covariance_operator, greedy_rows, leading_directions
-from latlin.design.information import expected_information
+from latlin.design.directions import covariance_operator, expected_information, greedy_rows, leading_directions
 from latlin.design.updates import Measured, Priors, TrackedGaussian, follow
 from latlin.inference.arguments import checked_matrix
 from latlin.inference.engine import Engine

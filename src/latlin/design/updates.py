@@ -25,8 +25,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from latlin.densities.dense import DenseCovariance
-from latlin.densities.gaussian import Gaussian
+from latlin.densities.gaussian import DenseCovariance, Gaussian
 from latlin.inference.forms.projections import SplitRows, pair_gram, pair_squares, split_rows, stacked_rows
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel

@@ -81,7 +81,7 @@ def _telling(parts: Iterable[T], tell: Callable[[int], None]) -> Iterator[T]:
 
 
 @contextmanager
-def listening(client: Any, name: str, count: int, tell: Callable[[int], None]) -> Iterator[None]:
+def report_blocks(client: Any, name: str, count: int, tell: Callable[[int], None]) -> Iterator[None]:
     """While this lasts, `tell` how many of `count` blocks of the pass of this name are done, on a cluster or here."""
     seen: set[int] = set()
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.distributed.blocks import BLOCK_BYTES, Block, Blocks, LocalBlocks
-from latlin.distributed.dask_blocks import DaskBlocks
-from latlin.distributed.dask_parts import FrameRows, check_columns, parts_of
+from latlin.distributed.dask_blocks import DaskBlocks, FrameRows, check_columns, parts_of
 
 #: what estimators call what belongs to the rows
 ARGUMENTS = {"y": "y", "weight": "sample_weight", "offset": "offset"}

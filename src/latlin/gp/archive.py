@@ -15,8 +15,7 @@ from latlin.gp import state_space
 from latlin.gp.approximation import Fitter, LatentFunction
 from latlin.gp.conditionals import Neighbourhoods
 from latlin.gp.grid import GridFitter, GridLatent
-from latlin.gp.latent import Latent, prior_of
-from latlin.gp.process import Process
+from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.search import Found
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpaceLatent

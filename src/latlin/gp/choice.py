@@ -8,15 +8,9 @@ from latlin.gp.approximation import Approximation
 from latlin.gp.dense import Dense
 from latlin.gp.grid import Grid
 from latlin.gp.inducing import Inducing
-from latlin.gp.joint import Joint
-from latlin.gp.joint_inducing import JointInducing, why_not_held
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
-from latlin.inference.engine import Engine
-from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.potentials.base import Potential
-from latlin.potentials.class_links import CLASS_LINKS
 
 #: short name → approximation with its default options
 APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Grid, Inducing, StateSpace, Vecchia)}
@@ -72,23 +66,3 @@ def _resolve(wanted: Any) -> Approximation:
         raise ValueError(f"approximation must be a name or an object of latlin.gp, got {wanted!r:.80}")
     found: Approximation = wanted
     return found
-
-
-def joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
-    """All classes in one model by an exact process or by inducing points; or why not, in one sentence."""
-    if not isinstance(choice.approximation, Inducing):
-        return choice._replace(approximation=Joint(link)), ""
-    return choice._replace(approximation=JointInducing(choice.approximation, link)), why_not_held(
-        choice.approximation, n_rows, in_blocks
-    )
-
-
-def why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
-    """Why classes cannot be fitted together, in one sentence; empty where they can."""
-    if link not in CLASS_LINKS:
-        return f"several classes have link 'logit' (softmax) or 'probit' (multinomial probit), got link={link!r:.40}"
-    if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
-        return f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
-    if not isinstance(approximation, Dense | Inducing):
-        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
-    return ""

@@ -15,22 +15,25 @@ from latlin import potentials
 from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.choice import Choice, choose, joint_choice, why_not_joint
+from latlin.gp.choice import Choice, choose
+from latlin.gp.dense import Dense
 from latlin.gp.draws import ClassDraws
-from latlin.gp.joint import by_class, log_probabilities
-from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
-from latlin.gp.likelihoods import Likelihood
-from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
+from latlin.gp.inducing import Inducing
+from latlin.gp.joint import Joint, JointInducing, by_class, log_probabilities, why_not_held
+from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
+from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
 from latlin.gp.search import Optimizer
-from latlin.gp.setting import Setting
+from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
 from latlin.inference.engine import Engine
+from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, numeric, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.class_links import CLASS_LINKS
 
 #: share of wrong labels that "step" allows for
 EPS = 0.01
@@ -179,7 +182,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         tasks = self._tasks(data)
         restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
         search = Search(together.approximation, engine, self.optimizer, restarts, steps, together.reason)
-        wanted = wish(self.hyperparameters, self.priors)
+        wanted = check_search(self.hyperparameters, self.priors)
         files = [journal_for(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
         found = Parallel(n_jobs=jobs(self.n_jobs))(
             delayed(fit_process)(setting, task, search._replace(journal=file), own, wanted, self.verbose)
@@ -197,8 +200,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
             )
         if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
             return choice
-        joint, unheld = joint_choice(choice, str(self.link), data.n_rows, data.blocks is not None)
-        refusal = why_not_joint(self.link, engine, choice.approximation) or unheld
+        joint, unheld = _joint_choice(choice, str(self.link), data.n_rows, data.blocks is not None)
+        refusal = _why_not_joint(self.link, engine, choice.approximation) or unheld
         if not refusal:
             return joint
         if self.multi_class == "joint":
@@ -332,3 +335,23 @@ def _template(link: str | Potential) -> Potential:
     if not isinstance(link, str) or link not in LINKS:
         raise ValueError(f"link must be one of {', '.join(map(repr, LINKS))} or a potential, got {link!r}")
     return LINKS[link]
+
+
+def _joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
+    """All classes in one model by an exact process or by inducing points; or why not, in one sentence."""
+    if not isinstance(choice.approximation, Inducing):
+        return choice._replace(approximation=Joint(link)), ""
+    return choice._replace(approximation=JointInducing(choice.approximation, link)), why_not_held(
+        choice.approximation, n_rows, in_blocks
+    )
+
+
+def _why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
+    """Why classes cannot be fitted together, in one sentence; empty where they can."""
+    if link not in CLASS_LINKS:
+        return f"several classes have link 'logit' (softmax) or 'probit' (multinomial probit), got link={link!r:.40}"
+    if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
+        return f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
+    if not isinstance(approximation, Dense | Inducing):
+        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
+    return ""

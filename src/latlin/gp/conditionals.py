@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import KDTree
 
+from latlin.gp.kernel_gradients import Evaluated, Pairs, pair_covariances
 from latlin.gp.neighbours import earlier_neighbours, maximin_order
-from latlin.gp.pairs import Evaluated, Pairs, pair_covariances
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 from latlin.numerics.threads import share_out

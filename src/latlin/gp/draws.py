@@ -10,8 +10,8 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.inference_data import inference_data
+from latlin.gp.latent import Process
 from latlin.gp.learning import AveragedProcess
-from latlin.gp.process import Process
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.gaussian import Gaussian
-from latlin.densities.kronecker import KroneckerCovariance, times_kronecker
+from latlin.densities.gaussian import Gaussian, KroneckerCovariance, times_kronecker
 from latlin.gp.approximation import LatentFunction
-from latlin.gp.latent import left_out, row_blocks
-from latlin.gp.setting import Setting
+from latlin.gp.latent import left_out
+from latlin.gp.setting import Setting, row_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.forms.sites import SiteParameters

@@ -185,7 +185,7 @@ class InducingFitter:
 
     def placed(self, setting: Setting, count: int) -> Array:
         """Inducing inputs that suit some parameters."""
-        return place(self.options.inputs, setting, self.candidates, count, np.random.default_rng(self.seed))
+        return place_inputs(self.options.inputs, setting, self.candidates, count, np.random.default_rng(self.seed))
 
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
@@ -367,7 +367,7 @@ EXPLAINED = 1e-7
 PER_POINT, LEAST = 10, 2000
 
 
-def place(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
+def place_inputs(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
     """Inducing inputs among some rows, at most `count` of them."""
     distinct = np.unique(candidates, axis=0)
     if len(distinct) <= count:

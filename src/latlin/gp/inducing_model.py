@@ -30,8 +30,7 @@ from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_side, slices, widened
 from latlin.gp.alternation import alternate
 from latlin.gp.kernel_gradients import cross
-from latlin.gp.latent import MAX_JITTER, row_blocks
-from latlin.gp.setting import Setting
+from latlin.gp.setting import MAX_JITTER, Setting, row_blocks
 from latlin.gp.training import count_rows
 from latlin.inference.blocks import BlockModel, Observed, pieces
 from latlin.inference.engine import Engine

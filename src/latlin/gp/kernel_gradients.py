@@ -1,4 +1,4 @@
-"""Kernels between two sets of inputs, and gradients of sums over them: Σ_nm G_nm k(x_n, z_m) in parameters and in z.
+"""Kernels with derivatives, between two sets of inputs and pair by pair: Σ_nm G_nm k(x_n, z_m) and its slopes.
 
 scikit-learn's kernels have gradients for one set of inputs alone, and as arrays of N×N×P. Here only sums are formed.
 For a stationary kernel of r² = Σ_d (x_d − z_d)²/ℓ_d²,
@@ -12,10 +12,14 @@ and any other kernel by differences of the fourth order, whose error is near tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
+from sklearn.gaussian_process import kernels
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -27,6 +31,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from latlin.gp.kernels import Columns, Cosine
 from latlin.numerics.arrays import Array
 
 #: step of differences, in a logarithm or in a spread of the inputs, and the weights at −2, −1, 1, 2 steps
@@ -162,3 +167,201 @@ def _in_parameters(kernel: Kernel, value: Callable[[Kernel], float]) -> Array:
         theta[j] += count * STEP
         slopes[j] += weight / STEP * value(kernel.clone_with_theta(theta))
     return slopes
+
+
+# --- Kernels pair by pair: k(a_i, b_i) for a list of pairs of inputs, with derivatives in the kernel's parameters.
+#
+# A scikit-learn kernel gives whole matrices. Approximations by neighbours need a few hundred entries per input, none of
+# them twice, so its algebra is walked here once for all pairs: sums, products and powers of the named kernels, with
+# derivatives in the logarithms of the free parameters, in the order of `kernel.theta`.
+
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of inputs; what is asked of them again and again is kept.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (n, n_features)
+    same : ndarray of bool, shape (n,)
+        Pairs of a row with itself, which share white noise.
+    """
+
+    a: Array
+    b: Array
+    same: Mask
+
+    @cached_property
+    def squares(self) -> list[Array]:
+        """(a_j − b_j)² of every column."""
+        return [(self.a[:, j] - self.b[:, j]) ** 2 for j in range(self.a.shape[1])]
+
+    @cached_property
+    def square(self) -> Array:
+        """‖a − b‖²."""
+        return sum(self.squares[1:], self.squares[0])
+
+    def columns(self, chosen: list[int]) -> Pairs:
+        """The same pairs in some of the columns."""
+        known: dict[tuple[int, ...], Pairs] = vars(self).setdefault("_parts", {})
+        if tuple(chosen) not in known:
+            known[tuple(chosen)] = Pairs(self.a[:, chosen], self.b[:, chosen], self.same)
+        return known[tuple(chosen)]
+
+
+#: values (n,) and derivatives, one (n,) per free parameter; the latter only where they are wanted
+Evaluated = tuple[Array, list[Array]]
+
+
+def pair_covariances(kernel: Any, pairs: Pairs, slopes: bool = False) -> Evaluated:
+    """k(a_i, b_i), and ∂k/∂θ_j of every free parameter where `slopes` are wanted.
+
+    Parameters
+    ----------
+    kernel : scikit-learn kernel
+    pairs : Pairs
+    slopes : bool
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> a, b = np.zeros((1, 1)), np.ones((1, 1))
+    >>> value, (slope,) = pair_covariances(RBF(1.0), Pairs(a, b, np.array([False])), slopes=True)
+    >>> [round(float(part[0]), 4) for part in (value, slope)]
+    [0.6065, 0.6065]
+    """
+    rule = _RULES.get(type(kernel))
+    if rule is None:
+        known = ", ".join(sorted(known.__name__ for known in _RULES))
+        raise ValueError(
+            f"kernel must be made of {known} to be evaluated pair by pair, got {type(kernel).__name__}; "
+            "use approximation='exact' or 'inducing' for it"
+        )
+    return rule(kernel, pairs, slopes)
+
+
+def _sum(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    (one, d_one), (two, d_two) = (pair_covariances(part, pairs, slopes) for part in (kernel.k1, kernel.k2))
+    return one + two, d_one + d_two
+
+
+def _product(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    (one, d_one), (two, d_two) = (pair_covariances(part, pairs, slopes) for part in (kernel.k1, kernel.k2))
+    return one * two, [slope * two for slope in d_one] + [slope * one for slope in d_two]
+
+
+def _power(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    inner, d_inner = pair_covariances(kernel.kernel, pairs, slopes)
+    outer = kernel.exponent * inner ** (kernel.exponent - 1.0) if slopes else inner
+    return inner**kernel.exponent, [outer * slope for slope in d_inner]
+
+
+def _constant(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    value = np.full(len(pairs.a), float(kernel.constant_value))
+    return value, _free(slopes, (kernel.hyperparameter_constant_value, lambda: value))
+
+
+def _white(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    value = kernel.noise_level * pairs.same
+    return value, _free(slopes, (kernel.hyperparameter_noise_level, lambda: value))
+
+
+def _linear(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    shift = kernel.sigma_0**2
+    value = np.einsum("nd,nd->n", pairs.a, pairs.b) + shift
+    return value, _free(slopes, (kernel.hyperparameter_sigma_0, lambda: np.full(len(value), 2.0 * shift)))
+
+
+def _squares(kernel: Any, pairs: Pairs) -> list[Array]:
+    """((a − b)/ℓ)², one per length scale: summed over the columns where all of them share it."""
+    scale = np.atleast_1d(np.asarray(kernel.length_scale, float))
+    if len(scale) == 1:
+        return [pairs.square / scale[0] ** 2]
+    return [part / one**2 for part, one in zip(pairs.squares, scale, strict=True)]
+
+
+def _squared_exponential(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    squares = _squares(kernel, pairs)
+    value = np.exp(-0.5 * sum(squares[1:], squares[0]))
+    return value, _free(slopes, (kernel.hyperparameter_length_scale, lambda: [value * part for part in squares]))
+
+
+def _matern(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    if kernel.nu == np.inf:
+        return _squared_exponential(kernel, pairs, slopes)
+    squares = _squares(kernel, pairs)
+    # r = √(2ν) ‖(a − b)/ℓ‖; k = p(r)e⁻ʳ and ∂k/∂log ℓ_j = 2ν ((a_j − b_j)/ℓ_j)² · s(r)e⁻ʳ
+    r = np.sqrt(2.0 * kernel.nu * sum(squares[1:], squares[0]))
+    decay = np.exp(-r)
+    if kernel.nu == 0.5:
+        value, steep = decay, np.divide(decay, r, out=np.zeros_like(r), where=r > 0.0)
+    elif kernel.nu == 1.5:
+        value, steep = (1.0 + r) * decay, decay
+    elif kernel.nu == 2.5:
+        value, steep = (1.0 + r + r**2 / 3.0) * decay, (1.0 + r) / 3.0 * decay
+    else:
+        raise ValueError(f"Matern nu must be 0.5, 1.5, 2.5 or inf to be evaluated pair by pair, got {kernel.nu!r}")
+    steep = 2.0 * kernel.nu * steep
+    return value, _free(slopes, (kernel.hyperparameter_length_scale, lambda: [steep * part for part in squares]))
+
+
+def _rational(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    (square,), alpha = _squares(kernel, pairs), kernel.alpha
+    base = 1.0 + square / (2.0 * alpha)
+    value = base**-alpha
+    return value, _free(
+        slopes,
+        (kernel.hyperparameter_alpha, lambda: value * (0.5 * square / base - alpha * np.log(base))),
+        (kernel.hyperparameter_length_scale, lambda: value * square / base),
+    )
+
+
+def _periodic(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    angle = np.pi / kernel.periodicity * np.sqrt(pairs.square)
+    sine, factor = np.sin(angle), 4.0 / kernel.length_scale**2
+    value = np.exp(-0.5 * factor * sine**2)
+    return value, _free(
+        slopes,
+        (kernel.hyperparameter_length_scale, lambda: factor * sine**2 * value),
+        (kernel.hyperparameter_periodicity, lambda: factor * angle * np.cos(angle) * sine * value),
+    )
+
+
+def _waves(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    angles = kernel.angles([pairs.a[:, j] - pairs.b[:, j] for j in range(pairs.a.shape[1])])
+    angle = sum(angles[1:], angles[0])
+    found = (kernel.hyperparameter_frequency, lambda: [-np.sin(angle) * one for one in angles])
+    return np.cos(angle), _free(slopes, found)
+
+
+def _columns(kernel: Any, pairs: Pairs, slopes: bool) -> Evaluated:
+    return pair_covariances(kernel.kernel, pairs.columns(kernel.places(pairs.a.shape[1])), slopes)
+
+
+def _free(slopes: bool, *parameters: tuple[Any, Callable[[], Any]]) -> list[Array]:
+    """Derivatives in those parameters that are not fixed, where they are wanted."""
+    found: list[Array] = []
+    for parameter, slope in parameters if slopes else ():
+        if not parameter.fixed:
+            value = slope()
+            found += value if isinstance(value, list) else [value]
+    return found
+
+
+_RULES: dict[type, Callable[[Any, Pairs, bool], Evaluated]] = {
+    kernels.Sum: _sum,
+    kernels.Product: _product,
+    kernels.Exponentiation: _power,
+    kernels.ConstantKernel: _constant,
+    kernels.WhiteKernel: _white,
+    kernels.DotProduct: _linear,
+    kernels.RBF: _squared_exponential,
+    kernels.Matern: _matern,
+    kernels.RationalQuadratic: _rational,
+    kernels.ExpSineSquared: _periodic,
+    Columns: _columns,
+    Cosine: _waves,
+}

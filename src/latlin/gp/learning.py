@@ -19,18 +19,15 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import logsumexp
 
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
-from latlin.gp.journal import Journal
-from latlin.gp.likelihoods import spread
-from latlin.gp.process import Process
-from latlin.gp.search import Found, maximise_evidence
-from latlin.gp.setting import Setting
+from latlin.gp.latent import Process
+from latlin.gp.search import Found, Journal, maximise_evidence
+from latlin.gp.setting import Setting, spread
 from latlin.gp.training import Training
-from latlin.hyper.average import averaged_posterior
-from latlin.hyper.learn import Learnt, integrate
+from latlin.hyper.learn import Learnt, averaged_posterior, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
-from latlin.hyper.optimum import bound_message, touching
+from latlin.hyper.optimum import bound_message, find_ends
 from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.engine import Engine
@@ -62,7 +59,7 @@ class Wish(NamedTuple):
         return self.manner == "integrate" or (self.manner == "auto" and rows <= ROWS and 0 < count <= FEW)
 
 
-def wish(manner: Any, priors: Any) -> Wish:
+def check_search(manner: Any, priors: Any) -> Wish:
     """The checked wish."""
     if manner not in get_args(Manner):
         raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, get_args(Manner)))}, got {manner!r:.80}")
@@ -265,7 +262,7 @@ def _numbers(learnt: Learnt) -> tuple[Any, ...]:
 
 def maximised_table(setting: Setting, space: Space) -> tuple[HyperparameterTable, tuple[str, str] | None]:
     """The table at an optimum, and a word where one stands at an end of its search."""
-    sides = touching(space, setting.theta)
+    sides = find_ends(space, setting.theta)
     values = space.values(setting.theta)
     rows = [
         row_of(m.name, values[m.name], None, int(side), repr(m.prior))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,13 +18,11 @@ from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
 from latlin.gp.choice import choose
 from latlin.gp.draws import ProcessDraws, central
-from latlin.gp.learning import AveragedProcess, Search, fit_process, wish
-from latlin.gp.likelihoods import Likelihood, resolve_likelihood, spread
-from latlin.gp.process import Process, default_kernel, given_kernel, resolve_engine
-from latlin.gp.search import Optimizer
-from latlin.gp.setting import Setting
+from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
+from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
+from latlin.gp.search import Optimizer, maximise_evidence
+from latlin.gp.setting import Likelihood, Setting, resolve_likelihood, spread
 from latlin.gp.training import Training, journal_for, open_training
-from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.engine import Engine
@@ -34,6 +35,74 @@ from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.families import FAMILIES
 from latlin.potentials.predictive import Predictive
+
+# --- Likelihood parameters by the log probability of held-out data, Challis (2013), §5.1.
+
+
+def choose_on_validation(
+    setting: Setting,
+    X: Array,
+    y: Array,
+    grid: Mapping[str, Sequence[float]],
+    fraction: float,
+    search: Search,
+    rng: np.random.Generator,
+    verbose: bool,
+) -> Setting:
+    """The setting whose likelihood parameters, held while the kernel is fitted, predict held-out rows best."""
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"validation_fraction must lie in (0, 1), got {fraction!r}")
+    order = rng.permutation(len(y))
+    held = max(round(fraction * len(y)), 1)
+    if held >= len(y):
+        raise ValueError(f"validation_fraction {fraction!r} leaves no rows to fit of {len(y)}")
+    test, train = order[:held], order[held:]
+    return best_setting(candidates(setting, grid), (X[train], y[train]), (X[test], y[test]), search, rng, verbose)
+
+
+def candidates(setting: Setting, grid: Mapping[str, Sequence[float]]) -> list[Setting]:
+    """The setting at every combination of the grid's likelihood parameters, which are then fixed."""
+    if not isinstance(grid, Mapping) or not grid:
+        raise ValueError(f"validation_grid must be a dict of values to choose from, got {grid!r:.80}")
+    template = setting.likelihood.template
+    unknown = set(grid) - set(setting.likelihood.values)
+    if unknown:
+        raise ValueError(f"validation_grid names {sorted(unknown)}, but the likelihood has {template.parameters}")
+    ranges = dict(setting.likelihood.ranges)
+    kept = [name for name in template.free if name not in ranges]
+    settings = []
+    for values in product(*grid.values()):
+        given = dict(zip(grid, values, strict=True))
+        likelihood = Likelihood.of(template.replace(**given), [*kept, *grid], ranges)
+        settings.append(replace(setting, likelihood=likelihood))
+    return settings
+
+
+def best_setting(
+    settings: Sequence[Setting],
+    train: tuple[Array, Array],
+    test: tuple[Array, Array],
+    search: Search,
+    rng: np.random.Generator,
+    verbose: bool,
+) -> Setting:
+    """The candidate of largest held-out log probability, with the kernel fitted to it; failures are skipped."""
+    best, best_score = None, -np.inf
+    for setting in settings:
+        try:
+            fitter = search.approximation.prepare(setting, *train, search.engine, rng)
+            found = maximise_evidence(
+                setting, fitter, search.optimizer, search.n_restarts, search.max_iter, rng, verbose
+            )
+        except ValueError:
+            continue
+        score = float(Process(fitter, found).predictive(test[0]).log_density(test[1]).sum())
+        if score > best_score:
+            best, best_score = found.setting, score
+    if best is None:
+        raise ValueError("no likelihood parameters of validation_grid could be fitted")
+    return best
+
 
 #: rows that tell how counts vary; of more, evenly spaced ones are looked at
 MOST_ROWS = 5000
@@ -188,7 +257,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         checkpoint : path, optional
             Keep the best parameters so far in this file; if it exists, go on from it.
         """
-        rng, wanted = generator(self.random_state), wish(self.hyperparameters, self.priors)
+        rng, wanted = generator(self.random_state), check_search(self.hyperparameters, self.priors)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
         given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
@@ -307,8 +376,17 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         return self.predictive(X).quantile(np.atleast_1d(np.asarray(quantiles, float))[:, None]).T
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """The central interval that holds a new target with probability `coverage`: columns low and high."""
-        return self.predict_quantiles(X, central(coverage))
+        """An interval that holds a new target with probability `coverage`: columns low and high.
+
+        It is central; of whole numbers, one of its ends moves to where the probability is nearest to `coverage`.
+        """
+        central(coverage)
+        return self.predictive(X).interval(coverage).T
+
+    def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right."""
+        shares = self.predictive(X).pit(np.asarray(y, float), random_state)
+        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

@@ -12,7 +12,7 @@ from latlin.distributed.blocks import Block, Blocks, LocalBlocks, widened
 from latlin.distributed.checkpoints import digest_of, signature
 from latlin.distributed.opening import open_blocks
 from latlin.gp.approximation import Approximation, Fitter
-from latlin.gp.journal import Journal
+from latlin.gp.search import Journal
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.numerics.arrays import Array

@@ -27,8 +27,7 @@ from latlin.gp.conditionals import Conditionals, Neighbourhoods
 from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.evidence.precision import PrecisionSlopes
+from latlin.inference.evidence.gradient import PrecisionSlopes, evidence_gradient
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior

@@ -4,9 +4,8 @@
 at given values, and `averaged_posterior` makes one posterior of the fits.
 """
 
-from latlin.hyper.average import averaged_posterior
 from latlin.hyper.evidence import LearntModel, integrate_evidence, maximise_evidence
-from latlin.hyper.learn import Component, Learnt, integrate, maximise
+from latlin.hyper.learn import Component, Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable, Marginal
 from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 

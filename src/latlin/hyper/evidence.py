@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.hyper.average import averaged_posterior
-from latlin.hyper.learn import Learnt, integrate, maximise
+from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.gradient import GaussianGradient, evidence_gradient
-from latlin.inference.evidence.precision import PrecisionSlopes
+from latlin.inference.evidence.gradient import GaussianGradient, PrecisionSlopes, evidence_gradient
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, choose, infer, resolve
 from latlin.inference.laplace import MAP

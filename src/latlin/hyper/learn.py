@@ -13,11 +13,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from latlin.densities.density import Mixture
 from latlin.hyper import rules
 from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
-from latlin.hyper.optimum import Optimum, bound_message, find_optimum, hessian_at, polished, running_away
+from latlin.hyper.optimum import (
+    Optimum,
+    bound_message,
+    find_hessian,
+    find_optimum,
+    find_unbounded,
+    nearest_point,
+    polish,
+)
 from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
+from latlin.inference.diagnosis.log_joint import AveragedModel
+from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import function, number, one_of
@@ -71,8 +82,9 @@ class Learnt:
         The hyperparameters, where there are some.
     n_fits : int
         All that were made.
-    sides : tuple of pairs
-        When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
+    sides : tuple of (fit, fit, float)
+        When maximised: what was fitted at two points near the optimum and how far they are apart, in coordinates; one
+        for each hyperparameter, in order.
     """
 
     values: dict[str, float]
@@ -86,7 +98,7 @@ class Learnt:
     caution: tuple[str, str] | None
     space: Space | None = None
     n_fits: int = 0
-    sides: tuple[tuple[Any, Any], ...] = ()
+    sides: tuple[tuple[Any, Any, float], ...] = ()
 
     @property
     def fit(self) -> Any:
@@ -115,7 +127,7 @@ def maximise(
     gradient, gain, worth : float
         How far the search goes; see `find_optimum`.
     curvature : bool
-        Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
+        Also find the Hessian there, by up to two more fits per hyperparameter, and with it standard deviations.
     rough : callable, optional
         As `evaluate`, by fits that end early: the search goes with these until it is near.
     verbose : bool
@@ -125,10 +137,12 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
-        hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
-        if hessian is not None:
-            optimum = replace(optimum, at_bound=running_away(objective, optimum, hessian))
-            optimum = polished(objective, optimum, hessian)
+        hessian, sides = None, []
+        if curvature:
+            hessian, sides = find_hessian(objective, optimum)
+            optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
+            optimum = polish(objective, optimum, hessian)
+            sides = sides or nearest_point(objective, optimum)
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
@@ -151,7 +165,9 @@ def maximise(
         hessian=hessian,
         optimum=optimum,
         n_fits=objective.n_fits,
-        sides=tuple((ahead.fit, behind.fit) for ahead, behind in sides),
+        sides=tuple(
+            (ahead.fit, behind.fit, float(ahead.u[j] - behind.u[j])) for j, (ahead, behind) in enumerate(sides)
+        ),
         message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
         caution=caution,
     )
@@ -341,3 +357,85 @@ def _tell(optimum: Optimum, space: Space) -> None:
             f"{optimum.gradient[largest]:.2g} in {space.names[largest]}; give some of them a value or a narrower prior",
             ConvergenceWarning,
         )
+
+
+# --- One posterior from the fits at several hyperparameters.
+
+
+#: a posterior that would be wider by this factor is too narrow
+NARROW = 1.1
+
+
+def averaged_posterior(learnt: Learnt, *, normalised: bool | None = None) -> Posterior:
+    """The posterior of w with the hyperparameters maximised (the one fit) or integrated (a mixture of the fits).
+
+    Parameters
+    ----------
+    learnt : Learnt
+        Whose components were fitted by an engine: each `fit` is a `Posterior`.
+    normalised : bool, optional
+        Whether everything integrated over has a density for its prior; what the space says unless given. Otherwise an
+        integral has no absolute value, and its evidence is of the kind "none".
+    """
+    if not isinstance(learnt, Learnt):
+        raise ValueError(f"learnt must be what maximise or integrate returned, got {learnt!r:.80}")
+    parts: list[Posterior] = [component.fit for component in learnt.components]
+    middle = int(np.argmax([component.share for component in learnt.components]))
+    centre = parts[middle]
+    message = "; ".join(filter(None, (centre.message, learnt.message)))
+    if learnt.table.manner != "integrated":
+        return replace(centre, message=message, caution=learnt.caution or _too_narrow(learnt, centre))
+    proper = (learnt.space is None or learnt.space.normalised) if normalised is None else normalised
+    shares = np.array([component.share for component in learnt.components])
+    model = AveragedModel([p.model for p in parts], [c.log_weight for c in learnt.components], middle)
+    return Posterior(
+        model=model,
+        density=Mixture(shares, tuple(part.density for part in parts)),
+        log_evidence=learnt.log_evidence,
+        evidence_kind=_kind(parts) if proper else "none",
+        engine=centre.engine,
+        converged=all(part.converged for part in parts),
+        n_iter=sum(part.n_iter for part in parts),
+        trace=centre.trace,
+        elapsed=sum(part.elapsed for part in parts),
+        message=message,
+        bound_error=learnt.error + max(part.bound_error for part in parts),
+        caution=learnt.caution,
+    )
+
+
+def _too_narrow(learnt: Learnt, centre: Posterior) -> tuple[str, str] | None:
+    """A word where the uncertainty of maximised hyperparameters would widen the posterior by more than a tenth.
+
+    With the covariance C of the coordinates u, to first order the mean of w moves by J = ∂m/∂u and the logarithm of a
+    variance by g, and the posterior of u is centred Cb from the optimum of the numbers, b = ∂ log|dx/du|/∂u: the
+    variance v of a coordinate of w becomes v exp(gᵀCb + ½gᵀCg) + JCJᵀ.
+    """
+    inside = [j for j, pair in enumerate(learnt.sides) if learnt.optimum.inside[j] and None not in pair[:2]]
+    if learnt.space is None or learnt.hessian is None or not inside or not np.all(centre.variance > 0.0):
+        return None
+    spread = spread_of(learnt.hessian[np.ix_(inside, inside)])
+    pairs = [learnt.sides[j] for j in inside]
+    J = np.stack([(ahead.mean - behind.mean) / apart for ahead, behind, apart in pairs], axis=1)
+    g = np.stack([np.log(ahead.variance / behind.variance) / apart for ahead, behind, apart in pairs], axis=1)
+    bend = np.array([learnt.space.members[j].bend(float(learnt.optimum.u[j])) for j in inside])
+    wider = np.exp(g @ spread @ bend + 0.5 * np.einsum("dj,jk,dk->d", g, spread, g))
+    wider += np.einsum("dj,jk,dk->d", J, spread, J) / centre.variance
+    worst = int(np.argmax(wider))
+    if wider[worst] < NARROW**2:
+        return None
+    more = 100.0 * (np.sqrt(wider[worst]) - 1.0)
+    name = f"coordinate {worst}" if centre.names is None else repr(centre.names[worst])
+    return (
+        "rough",
+        f"hyperparameters are maximised, and their own uncertainty would make the sd of {name} about "
+        f"{more:.0f} % larger: integrate over them",
+    )
+
+
+def _kind(parts: list[Posterior]) -> EvidenceKind:
+    """A lower bound stays one, up to the error of the quadrature; nothing else is exact after it."""
+    kinds = {part.evidence_kind for part in parts}
+    if "none" in kinds:
+        return "none"
+    return "lower bound" if kinds <= {"lower bound", "exact"} and "lower bound" in kinds else "approximation"

@@ -35,8 +35,12 @@ LEVEL = 1e-2
 NEWTON, WITHIN = 3, 0.1
 #: what Newton's step would gain, in nat, at an optimum
 REACHED = 1e-8
-#: step of the differences of gradients, in coordinates
-STEP = 0.02
+#: steps of the differences of gradients, in coordinates, on both sides and on one
+STEP, ONE_SIDED = 0.02, 0.01
+#: error of an evidence, in nat, from which on differences on one side are as good as on both
+NOISY = 1e-2
+#: longest and shortest last step of a search along one coordinate that tells the curvature there
+TOLD, SHORT = 0.06, 2e-3
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def find_optimum(
         point, slope, arrived = _climb_curved(objective, first, known, gradient, gain, worth)
     else:
         point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
-    return Optimum(point, slope, touching(objective.space, point.u), arrived, objective.n_fits, tuple(known))
+    return Optimum(point, slope, find_ends(objective.space, point.u), arrived, objective.n_fits, tuple(known))
 
 
 def _climb_curved(
@@ -259,13 +263,13 @@ def _climb_flat(
     return *best[0], bool(found.success) or found.status == 2
 
 
-def touching(space: Space, u: Array) -> Array:
+def find_ends(space: Space, u: Array) -> Array:
     """−1 or +1 where a coordinate stands at an end of the search."""
     low, high = space.box.T
     return np.where(u <= low + TOUCHING, -1, np.where(u >= high - TOUCHING, 1, 0))
 
 
-def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
+def find_unbounded(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
     """`at_bound`, with coordinates whose density does not fall towards an end: a scale that runs to zero, for one.
 
     The density of such a coordinate has no curvature where the search gave up, and is as high at the end.
@@ -280,7 +284,7 @@ def running_away(objective: Objective, optimum: Optimum, hessian: Array) -> Arra
     return sides
 
 
-def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
+def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
     """The optimum after Newton's steps with the Hessian at hand, as long as they make the gradient smaller."""
     inside = np.flatnonzero(optimum.inside)
     curvature = -hessian[np.ix_(inside, inside)]
@@ -299,6 +303,19 @@ def polished(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
     return optimum
 
 
+def find_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
+    """The Hessian at an optimum: as the search has told it, else by differences, on one side if evidences have errors.
+
+    Also two points near the optimum along every axis, where there were differences.
+    """
+    told = told_hessian(optimum)
+    if told is not None:
+        return told, []
+    if getattr(optimum.point.fit, "bound_error", 0.0) > NOISY:
+        return one_sided_hessian(objective, optimum)
+    return hessian_at(objective, optimum.u)
+
+
 def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point, Point]]]:
     """The Hessian of the log density by differences of gradients, and the points on either side of every axis."""
     box = objective.space.box
@@ -310,6 +327,42 @@ def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point,
         sides.append((ahead, behind))
     matrix = np.array(rows)
     return 0.5 * (matrix + matrix.T), sides
+
+
+def one_sided_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
+    """As `hessian_at`, by one point per axis beside the optimum: good to some per cent, for evidences with errors."""
+    rows, sides = [], []
+    for j, (slope, side) in enumerate(zip(optimum.gradient, optimum.at_bound, strict=True)):
+        # towards where the gradient vanishes, or into the box
+        step = -ONE_SIDED * side if side else np.copysign(ONE_SIDED, slope)
+        point, ahead = objective.with_gradient(_moved(optimum.u, j, step, objective.space.box))
+        rows.append((ahead - optimum.gradient) / (point.u[j] - optimum.u[j]))
+        sides.append((point, optimum.point))
+    matrix = np.array(rows)
+    return 0.5 * (matrix + matrix.T), sides
+
+
+def told_hessian(optimum: Optimum) -> Array | None:
+    """The Hessian of one coordinate by the last three slopes of a search; None where they do not tell it.
+
+    It is the slope, at the newest point, of the parabola through them.
+    """
+    if len(optimum.u) > 1 or len(optimum.pairs) < 2 or not optimum.inside.all():
+        return None
+    (before, fell), (last, fall) = ((float(move[0]), float(fall[0])) for move, fall in optimum.pairs[-2:])
+    if not SHORT <= abs(last) <= TOLD or abs(last + before) < SHORT:
+        return None
+    near, far = -fall / last, -fell / before
+    found = near + last * (near - far) / (last + before)
+    # a parabola that bends much between the points is not to be trusted
+    return np.array([[found]]) if near < 0.0 and 0.5 < found / near < 2.0 else None
+
+
+def nearest_point(objective: Objective, optimum: Optimum) -> list[tuple[Point, Point]]:
+    """The optimum of one coordinate and the point of its search next to it; empty where there is none."""
+    others = [point for point in objective.points if point.fit is not None and not np.array_equal(point.u, optimum.u)]
+    nearest = min(others, key=lambda point: abs(float(point.u[0] - optimum.u[0])), default=None)
+    return [] if nearest is None else [(optimum.point, nearest)]
 
 
 def _moved(u: Array, j: int, step: float, box: Array) -> Array:

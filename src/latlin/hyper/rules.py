@@ -22,7 +22,7 @@ from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.optimum import Optimum, hessian_at
+from latlin.hyper.optimum import TOLD, Optimum, hessian_at
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, log_density_from
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -40,8 +40,6 @@ WIDEST, NARROWEST = 3.0, 1e-4
 #: where skewness is measured, and ends of the scales that it may give
 REACH = float(np.sqrt(2.0))
 SCALES = (0.3, 3.0)
-#: longest step of a search, in coordinates, along which the change of the gradient is the curvature at its end
-TOLD = 0.06
 
 
 @dataclass(frozen=True)

@@ -343,10 +343,10 @@ class Objective:
         if apart.min() > NEAR:
             return None
         shares = _shares(np.stack([point.u for point in near]), u)
-        return near[0].fit if shares is None else foreseen([point.fit for point in near], shares)
+        return near[0].fit if shares is None else foresee_fit([point.fit for point in near], shares)
 
 
-def foreseen(fits: list[Any], shares: Array) -> Any:
+def foresee_fit(fits: list[Any], shares: Array) -> Any:
     """The first fit with its sites' stand-ins replaced by a mean of all, log γ and ν weighted by the shares.
 
     The fit itself where one has no stand-ins of its own, or has some that are not positive.

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from latlin.densities.gaussian import Gaussian
-from latlin.densities.student_t import MultivariateT, entropy_loss
+from latlin.densities.gaussian import Gaussian, MultivariateT, entropy_loss
 from latlin.inference.evidence.engine_terms import RefusedEvidence
 from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL

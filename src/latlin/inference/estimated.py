@@ -13,7 +13,9 @@ so that the error of the evidence is half that of log det P. It is an estimate a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,17 +25,164 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence
-from latlin.inference.forms.products import ExpansionPoint, ProductForm, find_mode_by_products, product_form
+from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
+from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import PAIRS, pattern_of
+from latlin.inference.forms.sparse import PAIRS, may_be_sparse, pattern_of, uses_sparse
 from latlin.inference.forms.sparse_rows import SharedPattern
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
+from latlin.numerics.optimise import backtrack, solve
 from latlin.numerics.probes import SparseSum
+from latlin.numerics.sparse_times import sparse_times
 from latlin.numerics.weighted_gram import WeightedGram
-from latlin.potentials.base import Derivatives, ExpectedLog
+
+# --- Modes of large sparse models by products alone: Newton's method whose steps are found by conjugate gradients.
+#
+# With the Gaussian factors exp(bᵀδ − ½δᵀΛδ), δ = w − μ, a Newton step solves (Λ + HᵀΓH)δ = gradient, Γ = −ψ″, by
+# products with Λ, H and Hᵀ: nothing is ever factorised, so that a step costs a few passes over the non-zeros of H
+# (Challis (2013), §3.3). The steps are found only as well as the gradient is small (Dembo, Eisenstat and Steihaug
+# 1982).
+
+
+#: smaller of the numbers of rows and dimensions from which on products are quicker than a dense factorisation
+LARGE = 500
+#: residual of a Newton step relative to the gradient, at most, and steps of conjugate gradients for it
+ROUGH, STEPS = 0.1, 500
+
+
+class ExpansionPoint(NamedTuple):
+    """A deviation δ from the prior mean, its projections, the log joint with its gradient, and the sites' ψ″ there."""
+
+    deviation: Array
+    x: Array
+    objective: float
+    curvature: Array
+    gradient: Array
+
+
+@dataclass(frozen=True)
+class ProductForm:
+    """A model by its products.
+
+    Parameters
+    ----------
+    prior : Quadratic
+        The Gaussian factors, without constraints.
+    rows : csr_array of shape (n_sites, dim)
+    sites : Sites
+        As functions of x = Hδ.
+    columns : csr_array of shape (dim, n_sites)
+        Hᵀ.
+    precision : callable, optional
+        Γ ↦ P = Λ + HᵀΓH, where it has fewer entries than H.
+    """
+
+    prior: Quadratic
+    rows: sparse.csr_array
+    sites: Sites
+    columns: sparse.csr_array
+    precision: Callable[[Array], sparse.csr_array] | None = None
+
+    @cached_property
+    def _squares(self) -> sparse.csr_array:
+        return sparse.csr_array(self.columns.multiply(self.columns))
+
+    @cached_property
+    def scale(self) -> Array:
+        """Prior standard deviations of each coordinate given the others, in which gradients are measured."""
+        return 1.0 / np.sqrt(self.prior.precision.diagonal())
+
+    def expand(self, deviation: Array, x: Array) -> ExpansionPoint:
+        """The log joint with its slopes."""
+        prior = self.prior
+        held = prior.precision @ deviation
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, first, second = self.sites.expansion(x)
+            objective = prior.constant + float(deviation @ (prior.linear - 0.5 * held)) + float(value.sum())
+        gradient = prior.linear - held + sparse_times(self.columns, first)
+        return ExpansionPoint(deviation, x, objective if np.isfinite(objective) else -np.inf, second, gradient)
+
+    def diagonal(self, gamma: Array) -> Array:
+        """The diagonal of P = Λ + HᵀΓH."""
+        return self.prior.precision.diagonal() + self._squares @ gamma
+
+    def direction(self, point: ExpansionPoint) -> Array:
+        """Newton's step, found the better the smaller the gradient is."""
+        gamma = np.maximum(-point.curvature, 0.0)
+        size = float(np.abs(point.gradient * self.scale).max(initial=0.0))
+        accuracy = (min(ROUGH, np.sqrt(size)), STEPS)
+        if self.precision is not None:
+            total = self.precision(gamma)
+            return solve(lambda v: sparse_times(total, v), point.gradient, total.diagonal(), *accuracy)
+
+        def product(v: Array) -> Array:
+            return self.prior.precision @ v + sparse_times(self.columns, gamma * sparse_times(self.rows, v))
+
+        return solve(product, point.gradient, self.diagonal(gamma), *accuracy)
+
+
+def by_products(model: LatentLinearModel) -> bool:
+    """Whether a mode is found quickest by products: many sparse rows and dimensions, and a factor that would fill."""
+    potentials = [factor.potential for factor in model.sites]
+    smooth = all(potential.smooth and potential.log_concave for potential in potentials)
+    rows = sum(model.site_count(factor) for factor in model.sites)
+    if needs_sparse(model) or not smooth or min(rows, model.dim) < LARGE:
+        return False
+    return may_be_sparse(model, pairs=np.inf) and not uses_sparse(model)
+
+
+def product_form(model: LatentLinearModel) -> ProductForm:
+    """The form of a model with a Gaussian factor on every coordinate and no constraints."""
+    prior, rows, sites = quadratic_of(model), sparse.csr_array(stacked_rows(model)), Sites.of(model)
+    if len(prior.rows) or not np.all(prior.precision.diagonal() > 0.0):
+        raise ValueError("this needs a GaussianFactor on every coordinate of w, and no constraints")
+    sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
+    # Hᵀ stays with the rows, where refits under another prior find it
+    kept = model.sites[0].kept if len(model.sites) == 1 else {}
+    if "columns" not in kept:
+        kept["columns"] = sparse.csr_array(rows.T)
+    return ProductForm(prior, rows, sites, kept["columns"])
+
+
+def find_mode_by_products(
+    form: ProductForm,
+    start: Array | None,
+    rules: Rules,
+    label: str,
+    verbose: bool = False,
+    checkpoint: Checkpoint | None = None,
+) -> Ascent[ExpansionPoint]:
+    """Climb the log joint from a w, or from the prior mean."""
+
+    def step(point: ExpansionPoint) -> tuple[ExpansionPoint, Measure]:
+        reached = _newton_step(form, point)
+        return reached, Measure(reached.objective, float(np.abs(reached.gradient * form.scale).max(initial=0.0)))
+
+    deviation = np.zeros(len(form.prior.origin)) if start is None else start - form.prior.origin
+    first = form.expand(deviation, form.rows @ deviation)
+
+    def evaluate(point: ExpansionPoint) -> float:
+        return form.expand(point.deviation, form.rows @ point.deviation).objective
+
+    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
+
+
+def _newton_step(form: ProductForm, point: ExpansionPoint) -> ExpansionPoint:
+    """The longest of the steps 1, ½, ¼, … that raises the log joint, or the point itself."""
+    direction = form.direction(point)
+    shift = sparse_times(form.rows, direction)
+
+    def evaluate(length: float) -> tuple[float, ExpansionPoint]:
+        trial = form.expand(point.deviation + length * direction, point.x + length * shift)
+        return trial.objective, trial
+
+    slope = float(point.gradient @ direction)
+    best = backtrack(evaluate, point.objective, slope, slack=1e-2 * rounding(point.objective))
+    return point if best is None else best[2]
+
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
 REFRESHED, SETTLED = 12, 2e-2
@@ -50,22 +199,11 @@ class AveragedSites:
 
     sites: Sites
     variance: Array
-    #: the last x with its expectations: values and derivatives are asked for one after the other
-    last: dict[str, tuple[Array, ExpectedLog]] = field(default_factory=dict, repr=False)
 
-    def _expected(self, x: Array) -> ExpectedLog:
-        known = self.last.get("x")
-        if known is None or known[0] is not x:
-            known = self.last["x"] = (x, self.sites.expected_log(x, self.variance))
-        return known[1]
-
-    def log_density(self, x: Array) -> Array:
-        return self._expected(x).value
-
-    def derivatives(self, x: Array) -> Derivatives:
-        # ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v
-        _, first, by_variance = self._expected(x)
-        return Derivatives(first, 2.0 * by_variance, np.zeros_like(first))
+    def expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        """Values, slopes and curvatures: ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v."""
+        value, first, by_variance = self.sites.expected_log(x, self.variance)
+        return value, first, 2.0 * by_variance
 
 
 def can_be_estimated(model: LatentLinearModel) -> bool:
@@ -90,7 +228,9 @@ def fit_estimated(
         raise ValueError(f"{REFUSED}, got {model!r}")
     began, form = time.perf_counter(), product_form(model)
     probes = engine.probes
-    precisions = Precisions.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
+    precisions = PrecisionFamily.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
+    if precisions.shared is not None:
+        form = replace(form, precision=precisions.matrix)
     found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error
@@ -142,7 +282,7 @@ class SymmetricPattern:
 
 
 @dataclass(frozen=True)
-class Precisions:
+class PrecisionFamily:
     """P = Λ + HᵀΓH of any Γ: on a pattern that is kept with the rows, or by products where rows have many non-zeros."""
 
     form: ProductForm
@@ -150,7 +290,7 @@ class Precisions:
     shared: SharedPattern | None
 
     @classmethod
-    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> Precisions:
+    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> PrecisionFamily:
         """`kept` is where another fit of the same rows finds their pattern."""
         rows, prior = form.rows, form.prior.precision
         if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
@@ -162,14 +302,20 @@ class Precisions:
         shared = kept["probed pattern"] = SharedPattern.of(prior, WeightedGram(pattern, rows))
         return cls(form, probes, shared)
 
+    def matrix(self, gamma: Array) -> sparse.csr_array:
+        """P on its pattern."""
+        shared = self.shared
+        assert shared is not None  # asked for where there is a pattern
+        pattern: Any = shared.gram.analysis
+        return pattern.matrix(shared.prior_entries(self.form.prior.precision) + shared.gram.total(gamma))
+
     def covariance(self, gamma: Array) -> ProbedPrecisionCovariance:
         """P⁻¹ by probes."""
-        prior, shared = self.form.prior.precision, self.shared
-        if shared is None:
-            return ProbedPrecisionCovariance.of(SparseSum(prior, self.form.rows, gamma), self.probes)
-        pattern: Any = shared.gram.analysis
-        total = pattern.matrix(shared.prior_entries(prior) + shared.gram.total(gamma))
-        return ProbedPrecisionCovariance.of(SparseSum(total), self.probes)
+        if self.shared is None:
+            total = SparseSum(self.form.prior.precision, self.form.rows, gamma)
+        else:
+            total = SparseSum(self.matrix(gamma))
+        return ProbedPrecisionCovariance.of(total, self.probes)
 
 
 class EstimatedFit(NamedTuple):
@@ -183,7 +329,7 @@ class EstimatedFit(NamedTuple):
 
 
 def _curved(
-    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: PrecisionFamily
 ) -> EstimatedFit:
     """The mode with its curvature; log p(w*) + ½ log det(2πS)."""
     ascent = find_mode_by_products(form, None if start is None else start.mean, rules, LABELS["laplace"], verbose)
@@ -195,7 +341,7 @@ def _curved(
 
 
 def _averaged(
-    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: PrecisionFamily
 ) -> EstimatedFit:
     """Variances, means given them, and Γ given both, in turn; the probes are the same ones every time."""
     begin, variance = _first(form, start, rules, precisions)
@@ -218,7 +364,9 @@ def _averaged(
     return EstimatedFit(ascent, covariance, sites, evidence, settled)
 
 
-def _first(form: ProductForm, start: Posterior | None, rules: Rules, precisions: Precisions) -> tuple[Array, Array]:
+def _first(
+    form: ProductForm, start: Posterior | None, rules: Rules, precisions: PrecisionFamily
+) -> tuple[Array, Array]:
     """Means and variances to begin with: those of a like posterior, or those at a rough mode."""
     structure = None if start is None else getattr(start.density, "structure", None)
     if start is not None and isinstance(structure, ProbedPrecisionCovariance) and structure.dim == form.rows.shape[1]:

@@ -28,6 +28,7 @@ from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
+from latlin.numerics.linalg import BLOCK
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
 from latlin.numerics.threads import blas_threads_for
@@ -214,12 +215,12 @@ def infer(
 
 
 def _multiplications(model: Model) -> float:
-    """Of the longest product of a fit: a weighted Gram matrix in the smaller of two spaces; rows in blocks are many."""
+    """Of the longest product of a fit: half of a Gram matrix in the smaller of two spaces, over a block of rows."""
     if isinstance(model, BlockModel):
         return math.inf
     held = in_memory(model)
     rows = sum(held.site_count(factor) for factor in held.sites)
-    return float(rows) * model.dim * min(rows, model.dim)
+    return 0.5 * min(max(rows, model.dim), BLOCK) * float(min(rows, model.dim)) ** 2
 
 
 def _explained(post: Posterior) -> Posterior:

@@ -16,19 +16,19 @@ import numpy as np
 from latlin.densities.density import PointMass
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
-from latlin.densities.structured.base import StructuredCovariance
-from latlin.densities.structured.triangular import DiagonalStructure
+from latlin.densities.structured.base import DiagonalStructure, StructuredCovariance
 from latlin.inference.engine import checkpoint_for, form_of
-from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
-from latlin.inference.evidence.engine_terms import CurvedEvidence
-from latlin.inference.forms.dense import inherit_parameters
-from latlin.inference.forms.products import (
+from latlin.inference.estimated import (
     ExpansionPoint,
     ProductForm,
     by_products,
     find_mode_by_products,
+    fit_estimated,
     product_form,
+    refuse_estimated_checkpoint,
 )
+from latlin.inference.evidence.engine_terms import CurvedEvidence
+from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import SparseForm, sparse_form
 from latlin.inference.forms.sums import SumForm

@@ -24,8 +24,8 @@ from latlin.numerics.ascent import (
     Measure,
     Rules,
     ascend,
-    grain,
     gradient_or_distance,
+    grain,
     may_be_hidden,
     rounding,
 )

@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.diagnostics.model_checks import Check, ModelChecks
-from latlin.diagnostics.residuals import (
+from latlin.diagnostics.data_checks import (
     FEWEST_ROWS,
     CurveSums,
+    check_copied_labels,
+    check_copied_numbers,
     check_curves,
     check_joint_separation,
     check_neighbours,
     check_noise,
+    check_separation,
     curve_sums,
 )
-from latlin.diagnostics.telling_features import check_copied_labels, check_copied_numbers, check_separation
+from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from latlin.densities.density import NormalMarginals
-from latlin.densities.mixture import Mixture, MixtureMarginals
+from latlin.densities.density import Mixture, MixtureMarginals, NormalMarginals
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.averaged import AveragedPredictive
@@ -115,6 +114,14 @@ def predictive_quantiles(likelihood: Likelihood, at: LinearPredictors, q: Array)
         together = normal[0] if len(parts) == 1 else MixtureMarginals(np.array([w for w, _, _ in parts]), normal)
         return np.asarray(together.quantile(q[:, None])).T
     return np.asarray(predictive(likelihood, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
+
+
+def predictive_interval(likelihood: Likelihood, at: LinearPredictors, coverage: float) -> Array:
+    """Ends of intervals of new observations, shape (n, 2)."""
+    described, ends = predictive(likelihood, at), tails(coverage)
+    if described.whole or np.isfinite(described.least):
+        return described.interval(coverage).T
+    return predictive_quantiles(likelihood, at, ends)
 
 
 def predictive_covariance(likelihood: Likelihood, posterior: Posterior, rows: Any, at: LinearPredictors) -> Array:

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from latlin.mixture.euclidean import Coordinates, Gradient, Point
+from latlin.mixture.fixed import Coordinates, Gradient, Point
 from latlin.mixture.model import Belief, Data, Mixture, MixtureEvaluation, Walkable
 from latlin.mixture.moments import ComponentMoments, combine
-from latlin.mixture.monte_carlo.gradient_terms import (
+from latlin.mixture.monte_carlo import (
     draw,
     exact_gradient,
+    importance_gradient,
     in_root,
     path_gradient,
     relaxed_moments,
     score_gradient,
 )
-from latlin.mixture.monte_carlo.importance import importance_gradient
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.sweep import CompleteRows
 from latlin.numerics.ascent import Measure

@@ -17,10 +17,10 @@ from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoin
 from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
-from latlin.mixture.euclidean import Point
-from latlin.mixture.fitting import MixtureFit, Recorder, as_truth, fit_mixture, learn_scale, record_starts
+from latlin.mixture.fitting import MixtureFit, Recorder, check_truth, fit_mixture, learn_scale, record_starts
+from latlin.mixture.fixed import Point
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.monte_carlo.importance import importance_bound
+from latlin.mixture.monte_carlo import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
@@ -258,7 +258,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         for start in starts if several else starts[-1:]:
             # each has its own numbers, so that more starts change none of the earlier
             begun, state = (climb.with_rng(start.rng), start.begin) if several else (climb, start.tried)
-            recorder = Recorder(mixture, values, options.updates, as_truth(truth, mixture))
+            recorder = Recorder(mixture, values, options.updates, check_truth(truth, mixture))
             fits.append(self._fit_from(begun, state, recorder, sample, files))
         fit, climb, self.covariance_prior_factor_ = max(fits, key=lambda found: found[0].bound)
         return self._store_fit(climb.mixture, fit, climb)

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.mixture.climbs import ESTIMATES, EuclideanClimb, Options
-from latlin.mixture.euclidean import Coordinates, Gradient, Point
+from latlin.mixture.fixed import Coordinates, Gradient, Point
 from latlin.mixture.model import Mixture
-from latlin.mixture.monte_carlo.gradient_terms import (
+from latlin.mixture.monte_carlo import (
     CovarianceGradient,
     Draws,
     NaturalGradient,
     draw,
     entropy_gradient,
     exact_gradient,
+    importance_bound,
+    importance_gradient,
     in_root,
     label_cost_gradient,
     natural_gradient,
@@ -30,7 +32,6 @@ from latlin.mixture.monte_carlo.gradient_terms import (
     relaxed_labels_pullback,
     score_gradient,
 )
-from latlin.mixture.monte_carlo.importance import importance_bound, importance_gradient
 from latlin.mixture.schedules import Constant
 from latlin.mixture.sweep import CompleteRows
 from latlin.numerics.linalg import Array

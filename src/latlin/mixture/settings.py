@@ -12,7 +12,7 @@ from latlin.diagnostics.inference_data import inference_data
 from latlin.mixture.climbs import ESTIMATES, Options
 from latlin.mixture.model import WEIGHT_PRIORS, Belief, Mixture
 from latlin.mixture.moments import ComponentMoments, combine, scaled
-from latlin.mixture.monte_carlo.gradient_terms import CONTROL_VARIATES
+from latlin.mixture.monte_carlo import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, FeatureSummary, PriorWords
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import CompleteRows, slices

@@ -275,7 +275,7 @@ def grain(evaluate: Callable[[Array], float | None], point: Array, objective: fl
     step that loses less has not failed. The gradient, whose terms are as large, is nearer to the truth in units of the
     narrow posterior.
     """
-    changes = [np.finfo(float).tiny]
+    changes = [float(np.finfo(float).tiny)]
     for digits in (1.0, -1.0, 2.0, -2.0):
         moved = evaluate(point + digits * np.spacing(point))
         if moved is not None and np.isfinite(moved):

@@ -34,7 +34,7 @@ class Grounded(NamedTuple):
     factor: SparseCholesky
 
 
-def ground(analysis: Analysis, values: Array, most: int, suspect: float = SUSPECT) -> Grounded | None:
+def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: float = SUSPECT) -> Grounded | None:
     """Hold at most `most` coordinates, one after the other where a pivot is no number or next to nothing.
 
     Parameters
@@ -71,7 +71,7 @@ def generalised_log_det(precision: sparse.csr_array, rank: int, name: str) -> fl
     """log of the product of the positive eigenvalues of a matrix with `rank` of them; refuses any other matrix."""
     analysis = analyse(precision)
     missing = precision.shape[0] - rank
-    found = ground(analysis, analysis.values(precision), missing, suspect=np.inf)
+    found = hold_coordinates(analysis, analysis.values(precision), missing, suspect=np.inf)
     if found is None:
         if missing == 0:
             raise ValueError(

@@ -78,6 +78,8 @@ def check_square(name: str, matrix: Array) -> None:
 
 #: sizes up to which the mask of a triangle is kept
 SMALL = 256
+#: rows that a product takes at a time, so that a weighted copy of them stays in cache
+BLOCK = 1024
 
 
 @storable
@@ -181,7 +183,7 @@ def log_det(c: Array) -> float:
     return 2.0 * float(np.log(np.abs(np.diagonal(c))).sum())
 
 
-def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Array:
+def gram(rows: Array, weights: Array | None = None, *, block: int = BLOCK) -> Array:
     """Upper triangle of Σ_n weights_n r_n r_nᵀ over the rows of a C-ordered N×D matrix.
 
     Works on blocks of rows in one buffer, so that the weighted copy stays in cache; weights may be negative.
@@ -203,7 +205,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = 1024) -> Arr
     return total
 
 
-def whitened_squares(c: Array, rows: Array, *, block: int = 1024) -> Array:
+def whitened_squares(c: Array, rows: Array, *, block: int = BLOCK) -> Array:
     """‖C⁻ᵀ r_n‖² for every row of a C-ordered N×D matrix: the variances r_nᵀ(CᵀC)⁻¹r_n."""
     if len(rows) <= rows.shape[1]:
         solved = blas.dtrsm(1.0, c, rows.T, lower=0, trans_a=1)

@@ -67,12 +67,12 @@ def begin_pass(count: int) -> Callable[[int], None] | None:
     return None if bar is None else bar.begin_pass(count)
 
 
-def watched(items: Iterable[T], label: str, total: int | None, verbose: bool) -> Iterator[T]:
+def watch(items: Iterable[T], label: str, total: int | None, verbose: bool) -> Iterator[T]:
     """The items, each a step of a bar that is done when the next one is asked for.
 
     Examples
     --------
-    >>> list(watched("ab", "letters", 2, verbose=False))
+    >>> list(watch("ab", "letters", 2, verbose=False))
     ['a', 'b']
     """
     with progress(label, total, verbose) as bar:
@@ -91,9 +91,9 @@ def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError("verbose=True needs tqdm: install latlin[cli]") from error
-    from latlin.numerics.threads import saying_compiling  # loads the compiler: when first needed
+    from latlin.numerics.threads import announce_compiling  # loads the compiler: when first needed
 
-    with tqdm(total=total, desc=label, leave=True) as bar, saying_compiling(bar.write):
+    with tqdm(total=total, desc=label, leave=True) as bar, announce_compiling(bar.write):
         shown = _Bar(bar)
         token = _SHOWN.set(shown)
         try:

@@ -52,7 +52,7 @@ class Desk(NamedTuple):
     factors: Array
 
 
-def desk() -> Desk:
+def make_workspace() -> Desk:
     """A desk of one's own; threads do not share it."""
     return Desk(np.frombuffer(b"LUNTR", np.uint8).copy(), np.zeros(8, np.int32), np.zeros(2))
 

@@ -21,7 +21,7 @@ from latlin.numerics import banded, elimination, supernodes
 from latlin.numerics.arrays import Array
 from latlin.numerics.banded import Band
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
-from latlin.numerics.routines import ROUTINES, desk
+from latlin.numerics.routines import ROUTINES, make_workspace
 from latlin.numerics.stored import storable
 from latlin.numerics.threads import one_blas_thread, share_out
 
@@ -255,7 +255,7 @@ class Analysis:
         parts = (self.first, self.begin, self.rows, self.place, self.of)
         buffer = np.empty(self._largest[0])
         with self.threads:
-            broken = supernodes.factorise(panels, values[self.diagonal], *parts, ROUTINES, desk(), buffer)
+            broken = supernodes.factorise(panels, values[self.diagonal], *parts, ROUTINES, make_workspace(), buffer)
         return (SparseCholesky(self, panels), -1) if broken < 0 else (None, int(broken))
 
 
@@ -324,7 +324,7 @@ class SparseCholesky:
     @property
     def log_det(self) -> float:
         """log det A."""
-        return 2.0 * float(np.log(self.panels[self.analysis.pivot_places]).sum())
+        return 2.0 * supernodes.log_product(self.panels, self.analysis.pivot_places)
 
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""
@@ -373,7 +373,7 @@ class SparseCholesky:
         square, turned = np.empty(a._largest[1]), np.empty(a._largest[0])
         parts = (a.first, a.begin, a.rows, a.place, a.of)
         with a.threads:
-            supernodes.invert(self.panels, found, *parts, ROUTINES, desk(), square, turned)
+            supernodes.invert(self.panels, found, *parts, ROUTINES, make_workspace(), square, turned)
         return found
 
     @property

@@ -54,12 +54,12 @@ class _Waiting(event.Listener):
 
 
 @contextmanager
-def saying_compiling(say: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
+def announce_compiling(say: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
     """While the block runs, `say` a sentence if loops are compiled for longer than `patience` seconds.
 
     Examples
     --------
-    >>> with saying_compiling(print):
+    >>> with announce_compiling(print):
     ...     total = 1 + 1
     """
     with event.install_listener("numba:compile", _Waiting(say, patience)):

@@ -25,7 +25,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY = (
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 
 
-def given_or_new(ax: Axes | None, width: float = 6.0, height: float = 4.0) -> Axes:
+def take_axes(ax: Axes | None, width: float = 6.0, height: float = 4.0) -> Axes:
     """The axes given, or those of a new figure."""
     if ax is not None:
         return ax

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from latlin.plot._axes import BLUE, GREY, PALETTE, Axes, checked, given_or_new
+from latlin.plot._axes import BLUE, GREY, PALETTE, Axes, checked, take_axes
 
 
 @checked(mixture="means_")
@@ -46,7 +46,7 @@ def clusters(
     if names is not None and len(names) != rows.shape[1]:
         raise ValueError(f"names must be those of all {rows.shape[1]} features, got {len(names)}")
     label = np.asarray(mixture.predict(rows))
-    ax = given_or_new(ax, 5.5, 4.5)
+    ax = take_axes(ax, 5.5, 4.5)
     # a Gaussian in two dimensions has probability 1 − exp(−r²/2) within r standard deviations
     radius = np.sqrt(-2.0 * np.log1p(-coverage))
     turn = np.linspace(0.0, 2.0 * np.pi, 121)
@@ -94,7 +94,7 @@ def loadings(model: Any, ax: Axes | None = None, *, names: Sequence[str] | None 
     held = names if names is not None else getattr(model, "feature_names_in_", None)
     called = [f"x{j}" for j in range(len(table))] if held is None or len(held) != len(table) else list(map(str, held))
     order = np.lexsort((-np.abs(table).max(axis=1), np.abs(table).argmax(axis=1)))
-    ax = given_or_new(ax, 1.8 + 0.9 * table.shape[1], 1.2 + 0.24 * len(table))
+    ax = take_axes(ax, 1.8 + 0.9 * table.shape[1], 1.2 + 0.24 * len(table))
     top = float(np.abs(table).max()) or 1.0
     drawn = ax.imshow(table[order], cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto")
     ax.set_yticks(np.arange(len(table)), [called[j] for j in order])
@@ -151,7 +151,7 @@ def process(
         mean, std = model.predict_latent(places, return_std=True)
         half = float(ndtri(0.5 + 0.5 * coverage)) * std
         low, high = mean - half, mean + half
-    ax = given_or_new(ax)
+    ax = take_axes(ax)
     if y is not None:
         ax.scatter(rows[:, feature], np.asarray(y, float), s=10, color=GREY, alpha=0.6, lw=0)
     ax.fill_between(x, low, high, color=BLUE, alpha=0.25, lw=0)

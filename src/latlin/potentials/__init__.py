@@ -5,7 +5,6 @@ the moments of its product with a Gaussian, its derivatives, a quadratic lower b
 a new observation.
 """
 
-from latlin.potentials.asymmetric_laplace import AsymmetricLaplace
 from latlin.potentials.base import (
     Derivatives,
     ExpectedLog,
@@ -16,19 +15,17 @@ from latlin.potentials.base import (
 from latlin.potentials.beta import Beta
 from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
-from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.custom import Custom
 from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
-from latlin.potentials.gaussian_mixture import GaussianMixture
+from latlin.potentials.gaussian_mixture import GaussianMixture, SpikeAndSlab
 from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.generalised_poisson import GeneralisedPoisson
 from latlin.potentials.horseshoe import Horseshoe
 from latlin.potentials.huber import Huber
-from latlin.potentials.hurdle import Hurdle
 from latlin.potentials.interval import Interval
 from latlin.potentials.inverse_gaussian import InverseGaussian
-from latlin.potentials.laplace import Laplace
+from latlin.potentials.laplace import AsymmetricLaplace, Laplace
 from latlin.potentials.log_logistic import LogLogistic
 from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
@@ -38,13 +35,12 @@ from latlin.potentials.ordinal import Ordinal
 from latlin.potentials.poisson import Poisson
 from latlin.potentials.predictive import Predictive
 from latlin.potentials.probit import Probit
-from latlin.potentials.spike_and_slab import SpikeAndSlab
 from latlin.potentials.step import Step
-from latlin.potentials.student_t import StudentT
+from latlin.potentials.student_t import Cauchy, StudentT
 from latlin.potentials.truncated import Truncated
 from latlin.potentials.tweedie import Tweedie
 from latlin.potentials.weibull import Exponential, Weibull
-from latlin.potentials.zero_inflated import ZeroInflated
+from latlin.potentials.zero_counts import Hurdle, ZeroInflated
 
 __all__ = [
     "AsymmetricLaplace",

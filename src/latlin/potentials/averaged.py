@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.calculus import invert, invert_whole
+from latlin.numerics.quadrature import invert, invert_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import (
@@ -42,6 +42,7 @@ class AveragedPredictive(Predictive):
         self._weights, self._parts = np.asarray(weights, float), tuple(parts)
         first = self._parts[0]
         super().__init__(first._potential, first._m, first._v, first._shape)
+        self.whole, self.least = first.whole, first.least
         self.mean = self._average(lambda part: part.mean)
         # where a family has no mean, nothing is known of how the means differ, and the variance is infinite anyway
         self.variance = self._average(lambda part: part.variance + np.nan_to_num((part.mean - self.mean) ** 2))

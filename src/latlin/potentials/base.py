@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latlin.numerics import calculus, quadrature
+from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
@@ -61,6 +61,8 @@ class Potential(ABC):
     natural: bool = False
     #: ψ(x) − b x is convex and decreasing in (x − loc)² for some b, so that quadratic lower bounds exist
     super_gaussian: bool = False
+    #: ψ is a function of x − loc and of other parameters
+    located: bool = False
     #: ψ has two continuous derivatives
     smooth: bool = True
     #: φ is a Gaussian in x, so that a posterior of such sites is exact
@@ -79,7 +81,7 @@ class Potential(ABC):
     def derivatives(self, x: ArrayLike) -> Derivatives:
         """ψ′, ψ″ and ψ‴ at x of shape (..., sites); by central differences unless the family knows them."""
         x = np.asarray(x, dtype=float)
-        return Derivatives(*calculus.three_derivatives(self.log_density, x, self.regions()[0][1]))
+        return Derivatives(*quadrature.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
         """ψ, ψ′ and ψ″ at x; a family that has all three at the price of one overrides it."""
@@ -363,7 +365,7 @@ class Potential(ABC):
         t, slope = span.to_free(value), span.slope(value)
 
         def along(direction: Array | float) -> Array:
-            return calculus.central_slope(lambda h: f(self.replace(**{name: span.from_free(t + h * direction)})))
+            return quadrature.central_slope(lambda h: f(self.replace(**{name: span.from_free(t + h * direction)})))
 
         if slope.ndim == value.ndim:
             return along(1.0) / slope

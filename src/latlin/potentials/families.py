@@ -15,19 +15,16 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.asymmetric_laplace import AsymmetricLaplace
 from latlin.potentials.base import Potential
 from latlin.potentials.beta import Beta
 from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
-from latlin.potentials.cauchy import Cauchy
 from latlin.potentials.gamma import Gamma
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.generalised_poisson import GeneralisedPoisson
 from latlin.potentials.huber import Huber
-from latlin.potentials.hurdle import Hurdle
 from latlin.potentials.inverse_gaussian import InverseGaussian
-from latlin.potentials.laplace import Laplace
+from latlin.potentials.laplace import AsymmetricLaplace, Laplace
 from latlin.potentials.log_logistic import LogLogistic
 from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
@@ -37,10 +34,10 @@ from latlin.potentials.ordinal import Ordinal
 from latlin.potentials.poisson import Poisson
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Positive, Range
-from latlin.potentials.student_t import StudentT
+from latlin.potentials.student_t import Cauchy, StudentT
 from latlin.potentials.tweedie import Tweedie
 from latlin.potentials.weibull import Exponential, Weibull
-from latlin.potentials.zero_inflated import ZeroInflated
+from latlin.potentials.zero_counts import Hurdle, ZeroInflated
 
 #: x is the centre of an observation, the logarithm of its size, mapped to a share, or cut into ordered classes
 Link = Literal["identity", "log", "share", "ordered"]

@@ -16,8 +16,7 @@ from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.special import SQRT_2
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
-from latlin.potentials.kernels.interval import normal_interval
-from latlin.potentials.kernels.truncated import half_normal
+from latlin.potentials.kernels.truncated import half_normal, normal_interval
 from latlin.potentials.laplace import log_half
 from latlin.potentials.ranges import Positive
 
@@ -47,6 +46,7 @@ class Huber(Potential):
 
     parameters = ("loc", "scale", "threshold")
     arrays = ("loc", "scale", "threshold")
+    located = True
     free = MappingProxyType({"scale": Positive(), "threshold": Positive(start=1.345, low=1e-2, high=20.0)})
     location_scale = True
     log_concave = True

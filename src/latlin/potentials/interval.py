@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import refuse
-from latlin.potentials.kernels.interval import normal_interval
+from latlin.potentials.kernels.truncated import normal_interval
 
 
 class Interval(Potential):

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.special import log_ndtr
-from latlin.potentials.about_mode import curl, tilted_moments
+from latlin.potentials.about_mode import exp_minus_linear, tilted_moments
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import positive
 from latlin.potentials.exponentials import LOG_MOST, ExponentialTerm, balance, expected_rate, log_link_predictive
@@ -86,7 +86,7 @@ class InverseGaussian(Potential):
         # −½c t²(e^{−2d} − 1 + 2d) + c t(e^{−d} − 1 + d)
         t, c = self._ratio(x), self.shape / self.y
         with np.errstate(over="ignore", invalid="ignore"):
-            fall = 0.5 * c * t * t * curl(-2 * d) - c * t * curl(-d)
+            fall = 0.5 * c * t * t * exp_minus_linear(-2 * d) - c * t * exp_minus_linear(-d)
         # far on the left the square outgrows everything
         return np.where(d < -350, -np.inf, -fall)
 

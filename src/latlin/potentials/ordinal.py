@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from latlin.numerics.calculus import central_slope
 from latlin.numerics.options import one_of
+from latlin.numerics.quadrature import central_slope
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, finite
-from latlin.potentials.kernels.interval import normal_interval
+from latlin.potentials.kernels.truncated import normal_interval
 from latlin.potentials.predictive import ClassPredictive, Predictive
 from latlin.potentials.ranges import Increasing
 

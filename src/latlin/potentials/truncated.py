@@ -15,7 +15,7 @@ from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, T
 from latlin.potentials.checks import common_length, refuse
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.interval import end_of
-from latlin.potentials.kernels.interval import normal_interval
+from latlin.potentials.kernels.truncated import normal_interval
 from latlin.potentials.predictive import ContinuousPredictive, Predictive, Support
 from latlin.potentials.ranges import Range
 

@@ -31,7 +31,7 @@ from latlin.quadrature.surrogate import (
     Hyperparameters,
     Surrogate,
     condition,
-    nothing,
+    empty_basis,
 )
 
 ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
@@ -154,11 +154,11 @@ class Warped(NamedTuple):
         scale = float(values.max()) or 1.0
         offset = 0.8 * lowest / scale
         g = np.sqrt(2.0 * (values / scale - offset))
-        ensemble = fitted(self.fit, self.kernel, nothing, points, g, previous)
+        ensemble = fitted(self.fit, self.kernel, empty_basis, points, g, previous)
 
         def process(h: Hyperparameters) -> Surrogate:
             variance = _rescaled(h.variance, np.sqrt(scale))
-            return condition(self.kernel, nothing, points, g, h._replace(variance=variance))
+            return condition(self.kernel, empty_basis, points, g, h._replace(variance=variance))
 
         moments = [_warped_moments(process(h), self.measure, offset, self.matched) for _, h in ensemble.members]
         integral = pooled(ensemble.weights, moments).times(scale)

@@ -95,7 +95,7 @@ def constant(z: Array) -> Array:
     return np.ones((len(z), 1))
 
 
-def nothing(z: Array) -> Array:
+def empty_basis(z: Array) -> Array:
     """The empty basis: a process of mean zero."""
     return np.empty((len(z), 0))
 

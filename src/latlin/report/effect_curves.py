@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.asymmetric_laplace import AsymmetricLaplace
 from latlin.potentials.families import Family
+from latlin.potentials.laplace import AsymmetricLaplace
 from latlin.potentials.logit import Logit
 from latlin.potentials.probit import Probit
 from latlin.report.charts import Chart

@@ -9,27 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.numerics.atomic import write_text
-from latlin.report import additive, additive_words, classes, clusters, curve, sections
+from latlin.report import additive, additive_words, classes, clusters, curve
 from latlin.report.assess import assess
-from latlin.report.effect_curves import effect_curves, effects_section
+from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather
-from latlin.report.markup import page_of
-
-
-def render(facts: Facts) -> str:
-    """The page of a fit, as text."""
-    parts = (
-        sections.head(facts),
-        sections.coefficients(facts),
-        effects_section(facts.curves, facts.target, facts.positive),
-        sections.calibration(facts),
-        sections.checks(facts),
-        sections.data(facts),
-        sections.evidence(facts),
-        sections.convergence(facts),
-        sections.meaning(facts),
-    )
-    return page_of(facts.title, "".join(parts), facts.version)
+from latlin.report.sections import render
 
 
 def write_report(

@@ -1,4 +1,4 @@
-"""The sections of the report, one function each: facts in, HTML out."""
+"""The sections of the report, one function each, and the page of a fit with all of them: facts in, HTML out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from latlin.report import words
 from latlin.report.assess import Assessment
 from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, strip_axis, trace_chart
 from latlin.report.conclusion import conclusion, count_words
+from latlin.report.effect_curves import effects_section
 from latlin.report.facts import Facts, is_intercept
-from latlin.report.markup import bullets, figure, fold, number, one_minus, opening, paragraph, section, table, text
+from latlin.report.markup import (
+    bullets,
+    figure,
+    fold,
+    number,
+    one_minus,
+    opening,
+    page_of,
+    paragraph,
+    section,
+    table,
+    text,
+)
 
 MOST_COEFFICIENTS = 60
 
@@ -227,3 +240,19 @@ def meaning(facts: Facts) -> str:
             "that was not measured, and features that go together share what they explain."
         ),
     ) + section("How to cite", f"<pre>{text(words.citation(facts.version, year))}</pre>")
+
+
+def render(facts: Facts) -> str:
+    """The page of a fit, as text."""
+    parts = (
+        head(facts),
+        coefficients(facts),
+        effects_section(facts.curves, facts.target, facts.positive),
+        calibration(facts),
+        checks(facts),
+        data(facts),
+        evidence(facts),
+        convergence(facts),
+        meaning(facts),
+    )
+    return page_of(facts.title, "".join(parts), facts.version)

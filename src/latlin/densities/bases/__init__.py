@@ -1,8 +1,7 @@
 """Base densities of affine-independent densities, one family a file."""
 
+from latlin.densities.bases.asymmetric import GaussianMixture, SkewNormal
 from latlin.densities.bases.base import Base, Stacked
-from latlin.densities.bases.gaussian_mixture import GaussianMixture
-from latlin.densities.bases.skew_normal import SkewNormal
 from latlin.densities.bases.symmetric import GeneralisedNormal, Logistic, Normal, StudentT
 
 #: name → family

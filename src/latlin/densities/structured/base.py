@@ -1,4 +1,4 @@
-"""What every structure answers, and what triangular ones share.
+"""What every structure answers, what triangular ones share, and the triangular ones themselves.
 
 S = FᵀF with F linear in a flat vector θ, so a projected variance is h_nᵀSh_n = ‖F(θ) h_n‖². Its gradient is twice the
 *pull* Σ_n (∂F h_n/∂θ)ᵀ(F h_n), and derivatives of any order follow from images, inner products and pulls alone:
@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import spsolve_triangular
 
 from latlin.densities.precision import DiagonalWhitening
-from latlin.densities.structured.rows import ProjectionRows, Terms
+from latlin.densities.structured.rows import Pattern, ProjectionRows, Terms, banded, sparse_pattern
 from latlin.densities.structured.stacked_rows import as_rows
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -184,3 +185,112 @@ class StructuredCovariance:
 
     def draw(self, count: int, rng: np.random.Generator) -> Array:
         return self.whitening.apply(self.structure.draw(self.theta, count, rng)).T
+
+
+# --- S = CᵀC with C upper triangular and zero off a pattern: banded, sparse or full.
+#
+# Challis (2013), §4.3.1.3 ("Banded Cholesky", "Sparse Cholesky"); the bandwidth counts super-diagonals (corrected:
+# one convention).
+
+
+@storable
+class PatternedTriangle(Triangular):
+    """S = CᵀC; θ holds the entries of C on a pattern, column by column.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.dim, self.size = pattern.dim, pattern.size
+        self.pivots = pattern.diagonal
+
+    def factor(self, theta: Array) -> Any:
+        return self.pattern.matrix(theta)
+
+    def flat(self, factor: Any) -> Array:
+        return self.pattern.values(factor)
+
+    def prepare(self, rows: ProjectionRows) -> ProjectionRows:
+        return rows
+
+    def image(self, theta: Array, rows: ProjectionRows) -> Any:
+        return rows.factor_image(self.pattern, theta)
+
+    def inner(self, a: Any, b: Any, rows: ProjectionRows) -> Array:
+        return rows.factor_inner(self.pattern, a, b)
+
+    def pull(self, terms: Terms, rows: ProjectionRows) -> Array:
+        return rows.factor_pull(self.pattern, terms)
+
+    def energy(self, weights: Array, rows: ProjectionRows) -> Array:
+        return rows.energy(weights)[self.pattern.column_of]
+
+    def variances(self, theta: Array) -> Array:
+        return np.add.reduceat(theta**2, self.pattern.columns[:-1])
+
+    def draw(self, theta: Array, count: int, rng: np.random.Generator) -> Array:
+        return self.factor(theta).T @ rng.standard_normal((self.dim, count))
+
+    def quadratic(self, theta: Array, deviations: Array) -> Array:
+        # ‖C⁻ᵀδ‖²
+        solved = spsolve_triangular(self.factor(theta).T.tocsr(), np.ascontiguousarray(deviations), lower=True)
+        return np.sum(solved**2, axis=0)
+
+
+def banded_triangle(dim: int, bandwidth: int) -> PatternedTriangle:
+    """C with `bandwidth` super-diagonals (dim − 1 of them: the full triangle)."""
+    return PatternedTriangle(banded(dim, min(bandwidth, dim - 1)))
+
+
+def sparse_triangle(dim: int, places: Any) -> PatternedTriangle:
+    """C on the upper triangle of the non-zeros of a matrix, with the diagonal."""
+    return PatternedTriangle(sparse_pattern(places, dim))
+
+
+# --- S = diag(d²): independent coordinates (Challis (2013), §4.3.1.3, bandwidth 0).
+
+
+@storable
+class DiagonalStructure(Triangular):
+    """S = diag(θ²).
+
+    >>> DiagonalStructure(3).factor(np.array([1.0, 2.0, 3.0])).diagonal().tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.dim = self.size = dim
+        self.pivots = np.arange(dim)
+
+    def factor(self, theta: Array) -> sparse.dia_array:
+        return sparse.diags_array(theta)
+
+    def flat(self, factor: Any) -> Array:
+        return np.asarray(factor.diagonal(), float)
+
+    def prepare(self, rows: ProjectionRows) -> ProjectionRows:
+        return rows
+
+    def image(self, theta: Array, rows: ProjectionRows) -> Any:
+        return rows.scaled_image(theta)
+
+    def inner(self, a: Any, b: Any, rows: ProjectionRows) -> Array:
+        return rows.scaled_inner(a, b)
+
+    def pull(self, terms: Terms, rows: ProjectionRows) -> Array:
+        return rows.scaled_pull(terms)
+
+    def energy(self, weights: Array, rows: ProjectionRows) -> Array:
+        return rows.energy(weights)
+
+    def variances(self, theta: Array) -> Array:
+        return theta**2
+
+    def draw(self, theta: Array, count: int, rng: np.random.Generator) -> Array:
+        return theta[:, None] * rng.standard_normal((self.dim, count))
+
+    def quadratic(self, theta: Array, deviations: Array) -> Array:
+        return np.sum((deviations / theta[:, None]) ** 2, axis=0)

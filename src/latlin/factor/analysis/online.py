@@ -34,7 +34,7 @@ from latlin.factor.analysis.stream import (
     StepSizes,
     StreamRule,
     finish,
-    scratch,
+    make_room,
 )
 from latlin.factor.fit import FactorFit
 from latlin.numerics.linalg import LowRankNormal
@@ -91,7 +91,7 @@ def _move(
     rate: float,
 ) -> None:
     """A step of length `rate` in every chunk of coordinates."""
-    partial, floored = scratch(state)
+    partial, floored = make_room(state)
     kind = state.loadings.dtype.type
     chunks(
         state.loadings, state.noise, state.mean, *inputs,
@@ -160,7 +160,7 @@ class AdamAscent:
         second, weights = _inputs(state, latents, len(rows))
         betas = np.array(self.betas)
         corrections = 1.0 / (1.0 - betas ** (state.updates + 1))
-        partial, floored = scratch(state)
+        partial, floored = make_room(state)
         adam_chunks(
             state.loadings, state.noise, state.mean, rows, second, weights,
             self.learning_rate / np.sqrt(1.0 + state.updates), state.count, state.tiny, partial, floored,

@@ -123,7 +123,7 @@ class OnlineEM:
         inverse = solve_upper(root, np.eye(len(root)), transposed=True)
         mix = np.ascontiguousarray((1.0 - gamma) * inverse, dtype=kind)
         weights = np.ascontiguousarray((gamma / b) * inverse @ latents.weights, dtype=kind)
-        partial, floored = scratch(state)
+        partial, floored = make_room(state)
         em_chunks(
             state.loadings, state.noise, state.mean, rows, mix, weights,
             keep, state.count, self.floor, state.tiny, partial, floored,
@@ -134,7 +134,7 @@ class OnlineEM:
         return LowRankNormal(state.mean, state.loadings, state.noise)
 
 
-def scratch(state: FactorState) -> tuple[Array, NDArray[np.int64]]:
+def make_room(state: FactorState) -> tuple[Array, NDArray[np.int64]]:
     """Room for the sums of a pass: (runs, K, K) and (runs,)."""
     rank, dim = state.loadings.shape
     return np.zeros((n_runs(dim), rank, rank)), np.zeros(n_runs(dim), dtype=np.int64)
@@ -246,7 +246,7 @@ def _centred(rows: list[Floats], part: slice) -> tuple[Floats, Array]:
 
 def refresh_gram(state: FactorState) -> None:
     """Recompute FᵀΨ⁻¹F from loadings and noise."""
-    partial, _ = scratch(state)
+    partial, _ = make_room(state)
     gram_chunks(state.loadings, state.noise, partial)
     state.gram = symmetrise(partial.sum(axis=0).T)
 

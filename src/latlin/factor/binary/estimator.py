@@ -8,9 +8,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from latlin.factor.binary.fit import STARTS, BinaryOptions, binary_fit
 from latlin.factor.binary.latents import MOST_ENUMERATED, BernoulliField, Enumeration, LatentEngine
-from latlin.factor.binary.model import BinaryState, FeaturePrior, PointFeatures, RelevantFeatures, row_problem
+from latlin.factor.binary.model import (
+    STARTS,
+    BinaryOptions,
+    BinaryState,
+    FeaturePrior,
+    PointFeatures,
+    RelevantFeatures,
+    binary_fit,
+    row_problem,
+)
 from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import numeric, summable

@@ -1,6 +1,6 @@
 """The posterior of binary latents, row by row: factorised by sweeps, or exact by enumeration.
 
-Both take a `RowProblem`, the energy of every row as in `latlin.factor.binary.latents`, and return the moments that
+Both take a `RowProblem`, the energy of every row, and return the moments that
 the other updates need. Lau (2020), eqs. 3–4, 8 corrected: the entropy is −λ log λ − (1 − λ) log(1 − λ).
 """
 

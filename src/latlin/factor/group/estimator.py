@@ -34,9 +34,8 @@ from latlin.factor.group.data import (
 )
 from latlin.factor.group.fit import Sweep, climb, ordered, signals, strengths
 from latlin.factor.group.queries import FactorActivity, GroupPosterior, GroupQueries
-from latlin.factor.group.relevance import GammaRelevance, LowRankRelevance, Relevance
 from latlin.factor.group.rows import RowsInMemory
-from latlin.factor.group.updates import GroupModel, GroupState, bound
+from latlin.factor.group.updates import GammaRelevance, GroupModel, GroupState, LowRankRelevance, Relevance, bound
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.linalg import expm, inv
 
 from latlin.distributed.checkpoints import CheckpointFiles
-from latlin.factor.group.relevance import Relevance
 from latlin.factor.group.rows import LatentSums, outer_sums, positive_signs, product, truncated_step, weighted_sums
 from latlin.factor.group.updates import (
     GroupModel,
     GroupState,
+    Relevance,
     bound,
     bound_parts,
     energies,
@@ -30,7 +30,7 @@ from latlin.factor.group.updates import (
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, rounding
 from latlin.numerics.linalg import Array
-from latlin.numerics.progress import watched
+from latlin.numerics.progress import watch
 
 # --- The rotation that group factor analysis is blind to in its likelihood, chosen to raise the bound.
 #
@@ -221,7 +221,7 @@ class Sweep:
         value = bound(self.model, new)
         if full:
             new, value = self._leave_the_coordinates(new, value)
-        moved = change(state, new)
+        moved = measure_change(state, new)
         new = new._replace(sweep=state.sweep + 1, moved=moved if full else state.moved)
         return new, Measure(value, max(moved, new.moved))
 
@@ -230,11 +230,11 @@ class Sweep:
         if self.rotating and state.loading.shape[1] > 1:
             state = rotate(self.model, state)
             value = bound(self.model, state)
-        state, value = leap(self.model, state, value)
+        state, value = jump_ahead(self.model, state, value)
         return prune(self.model, state, value) if self.pruning else (state, value)
 
 
-def leap(model: GroupModel, state: GroupState, value: float) -> tuple[GroupState, float]:
+def jump_ahead(model: GroupModel, state: GroupState, value: float) -> tuple[GroupState, float]:
     """Jump ahead where a view's loadings on a factor are fading, if that raises the bound.
 
     There the best precision is infinite and every update only adds Nτ to it.
@@ -304,7 +304,7 @@ def ordered(model: GroupModel, state: GroupState) -> GroupState:
     return select(model, turned, order)
 
 
-def change(old: GroupState, new: GroupState) -> float:
+def measure_change(old: GroupState, new: GroupState) -> float:
     """The largest change of a log noise level, and the relative change of the loadings."""
     if old.loading.shape != new.loading.shape:
         return np.inf
@@ -354,7 +354,7 @@ def climb(
 ) -> Ascent[GroupState]:
     """The best of several climbs: the first from principal components, the others from random latents."""
     rows = model.data.rows
-    numbers = watched(range(n_init), "group factor analysis, starts", n_init, verbose)
+    numbers = watch(range(n_init), "group factor analysis, starts", n_init, verbose)
     guesses = [rows.random(rank, rng) if number else rows.principal(rank, rng) for number in numbers]
     starts = [begin(model, guess) for guess in guesses]
     climbs = Parallel(n_jobs=n_jobs)(

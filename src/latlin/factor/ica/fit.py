@@ -22,21 +22,21 @@ from latlin.factor.ica.model import (
     IcaState,
     SourceEngine,
     SourceModel,
-    alike_noise,
     bound,
     common_relevance,
     drop,
+    find_switched_off,
     make_data,
     products,
     separate_relevance,
     slow_relevance,
-    switched_off,
+    tie_noise,
     update_mixing,
     update_noise_prior,
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
-from latlin.numerics.progress import progress, watched
+from latlin.numerics.progress import progress, watch
 from latlin.numerics.threads import one_blas_thread
 
 #: how the prior precisions of the columns are learnt
@@ -93,7 +93,7 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     if len(rows) > SAMPLE:
         chosen = np.sort(rng.choice(len(rows), SAMPLE, replace=False))
         part = make_data(np.ascontiguousarray(rows[chosen]))
-    starts = watched(_starts(part.rows, options, rng), "noisy ICA, starts", 3 * options.n_init, options.verbose)
+    starts = watch(_starts(part.rows, options, rng), "noisy ICA, starts", 3 * options.n_init, options.verbose)
     climbs = Parallel(n_jobs=options.n_jobs)(
         delayed(_short_climb)(part, start, alike, options) for start, alike in starts
     )
@@ -103,14 +103,14 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     if part is not data:
         best = spread(data, best, options)
     found = climb(data, best, options, options.rules, warn=True)
-    while options.ard and len(found.state.shape) > 1 and len(gone := switched_off(found.state)):
+    while options.ard and len(found.state.shape) > 1 and len(gone := find_switched_off(found.state)):
         found = climb(data, drop(found.state, int(gone[0])), options, options.rules, warn=True)
     return found
 
 
 def _short_climb(data: IcaData, start: MixingStart, alike: bool, options: IcaOptions) -> Ascent[IcaState]:
     state = begin(data, start, options)
-    return climb(data, warmed(data, state, options) if alike else state, options, SHORT, warn=False)
+    return climb(data, warm_up(data, state, options) if alike else state, options, SHORT, warn=False)
 
 
 def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Iterator[tuple[MixingStart, bool]]:
@@ -207,7 +207,7 @@ def begin(data: IcaData, start: MixingStart, options: IcaOptions) -> IcaState:
     )
 
 
-def warmed(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
+def warm_up(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
     """A few steps with the noise variances held together.
 
     Where the data hardly tell them apart, variances that part early, while the sources are still wrong, do not come
@@ -216,7 +216,7 @@ def warmed(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
     pooling = MOST_SHAPE * len(data.rows)
     state = state._replace(prior_shape=pooling, prior_rate=state.prior_rate * pooling)
     for _ in range(WARM):
-        state = one_step(data, state, options, alike_noise)
+        state = one_step(data, state, options, tie_noise)
     return state
 
 

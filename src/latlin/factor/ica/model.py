@@ -306,7 +306,7 @@ def relevance_of(state: IcaState, k: int) -> IcaState:
     )
 
 
-def switched_off(state: IcaState) -> NDArray[np.intp]:
+def find_switched_off(state: IcaState) -> NDArray[np.intp]:
     """The sources whose γ is infinite."""
     return np.flatnonzero(state.relevance >= 0.5 * DEAD * np.diagonal(state.second))
 
@@ -322,7 +322,7 @@ def common_relevance(state: IcaState) -> IcaState:
     return state._replace(relevance=np.full_like(state.relevance, best))
 
 
-def alike_noise(state: IcaState) -> IcaState:
+def tie_noise(state: IcaState) -> IcaState:
     """b₀ at its best for an a₀ that is held."""
     return state._replace(prior_rate=state.prior_shape / float(state.noise_precision.mean()))
 
@@ -338,7 +338,7 @@ def update_noise_prior(state: IcaState) -> IcaState:
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if middle - digamma(np.exp(middle)) > gap else (low, middle)
-    return alike_noise(state._replace(prior_shape=float(np.exp(0.5 * (low + high)))))
+    return tie_noise(state._replace(prior_shape=float(np.exp(0.5 * (low + high)))))
 
 
 def likelihood(data: IcaData, state: IcaState) -> float:

@@ -24,7 +24,7 @@ from latlin.densities.precision import (
 from latlin.densities.sparse_precision import SparsePrecisionCovariance, condition
 from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.intrinsic import ground
+from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.sparse_cholesky import analyse
 
@@ -215,7 +215,7 @@ def prior_gaussian(model: LatentLinearModel) -> tuple[Gaussian, float] | None:
 
 def _normalised(prior: Quadratic) -> tuple[Gaussian, float] | None:
     analysis = analyse(prior.precision)
-    grounded = ground(analysis, analysis.values(prior.precision), len(prior.rows))
+    grounded = hold_coordinates(analysis, analysis.values(prior.precision), len(prior.rows))
     if grounded is None:
         return None
     held, weight, factor = grounded

@@ -102,8 +102,8 @@ class Sites:
         """
         offset, blocks = self.offset + by, []
         for span, potential in self.blocks:
-            if "loc" in potential.arrays:
-                potential, offset[span] = potential.replace(loc=potential.value_of("loc") - offset[span]), 0.0
+            if potential.located:
+                potential, offset[span] = potential.observe(potential.observed - offset[span]), 0.0
             blocks.append((span, potential))
         return replace(self, blocks=tuple(blocks), offset=offset)
 

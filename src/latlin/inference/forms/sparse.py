@@ -34,7 +34,7 @@ from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expecte
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import optimise
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.intrinsic import ground
+from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
 from latlin.numerics.weighted_gram import WeightedGram, alike_rows
@@ -399,7 +399,7 @@ def assembled(
     typical = own + curvature
     held, weight = np.zeros(0, np.int64), 0.0
     if len(prior.rows) or not _is_proper(model):
-        grounded = ground(gram.analysis, typical, len(prior.rows))
+        grounded = hold_coordinates(gram.analysis, typical, len(prior.rows))
         if grounded is None:
             raise ValueError(IMPROPER)
         held, weight = grounded.held, grounded.weight if len(grounded.held) else 0.0

@@ -20,9 +20,8 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.structured.base import Structure, StructuredCovariance
+from latlin.densities.structured.base import DiagonalStructure, Structure, StructuredCovariance
 from latlin.densities.structured.rows import ProjectionRows
-from latlin.densities.structured.triangular import DiagonalStructure
 from latlin.distributed.blocks import Block
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.structured import BlockView, StructuredForm, site_precision, structured_form

@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from latlin.densities.structured.base import Structure, StructuredCovariance
+from latlin.densities.structured.base import (
+    DiagonalStructure,
+    Structure,
+    StructuredCovariance,
+    banded_triangle,
+    sparse_triangle,
+)
 from latlin.densities.structured.loadings import SMALLEST, ChevronStructure, LowRankStructure
-from latlin.densities.structured.triangular import DiagonalStructure, banded_triangle, sparse_triangle
 from latlin.inference.forms.sites import Start
 from latlin.inference.gaussian_kl.climber import (
     Climber,

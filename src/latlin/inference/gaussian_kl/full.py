@@ -21,8 +21,7 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
-from latlin.densities.structured.base import StructuredCovariance
-from latlin.densities.structured.triangular import banded_triangle
+from latlin.densities.structured.base import StructuredCovariance, banded_triangle
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import site_form
 from latlin.inference.forms.dense import inherit_parameters, match_parameters
@@ -35,8 +34,8 @@ from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm, sum_form
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
-from latlin.inference.gaussian_kl.cavity_start import cavity_start, serves
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
+from latlin.inference.gaussian_kl.sites import cavity_start, starts_from_cavity
 from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
@@ -413,7 +412,7 @@ def _match_local_bound(form: SiteForm) -> SiteParameters:
 
 def _expand_mode(form: SiteForm) -> SiteParameters:
     """The curvature at the mode, or something nearer to the optimum where that costs no more."""
-    near_optimum = cavity_start(form) if serves(form) else None
+    near_optimum = cavity_start(form) if starts_from_cavity(form) else None
     if near_optimum is not None:
         return near_optimum
     # a step of a sparse form without its variances costs a third of one with them

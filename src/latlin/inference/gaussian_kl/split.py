@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from latlin.densities.mixture import Mixture
+from latlin.densities.density import Mixture
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel, SiteFactor

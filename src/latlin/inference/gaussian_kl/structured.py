@@ -31,8 +31,8 @@ from latlin.numerics.ascent import (
     Measure,
     Rules,
     ascend,
-    grain,
     gradient_or_distance,
+    grain,
     may_be_hidden,
     rounding,
 )
@@ -48,8 +48,8 @@ INNER_STEPS = 250
 class StructuredState(NamedTuple):
     """A point (m, θ), the bound and its gradient there, and past L-BFGS steps.
 
-    Of the sites in memory their expectations are kept; of those elsewhere the diagonal of minus their Hessian. The grain
-    is what rounding of large terms adds to the bound; zero until it is measured.
+    Of the sites in memory their expectations are kept; of those elsewhere the diagonal of minus their Hessian. The
+    grain is what rounding of large terms adds to the bound; zero until it is measured.
     """
 
     point: Array

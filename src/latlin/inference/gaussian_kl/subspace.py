@@ -17,9 +17,8 @@ import numpy as np
 from scipy.linalg import eigh, qr
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from latlin.densities.structured import subspace
-from latlin.densities.structured.base import Structure
-from latlin.densities.structured.triangular import DiagonalStructure, banded_triangle
+from latlin.densities.structured.base import DiagonalStructure, Structure, banded_triangle
+from latlin.densities.structured.loadings import SubspaceStructure
 from latlin.inference.forms.structured import StructuredForm, site_precision
 from latlin.inference.gaussian_kl.climber import Climber, Structured, StructuredFit, check_count
 from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
@@ -111,7 +110,7 @@ class Subspace(Structured):
             best = self._fitted(climber, Leading(np.eye(form.dim)[:, :rank], np.zeros(rank)), mean, gamma)
         else:
             best = self._alternate(climber, rank, mean, gamma)
-        structure = subspace.SubspaceStructure(best.chosen.basis, self._inside(rank))
+        structure = SubspaceStructure(best.chosen.basis, self._inside(rank))
         return StructuredFit(structure, climber.final(structure, best.state.point))
 
     def _alternate(self, climber: Climber, rank: int, mean: Array, gamma: Array) -> Round:
@@ -144,7 +143,7 @@ class Subspace(Structured):
         return banded_triangle(rank, rank if self.inner == "full" or self.bandwidth is None else self.bandwidth)
 
     def _fitted(self, climber: Climber, chosen: Leading, mean: Array, gamma: Array) -> Round:
-        structure = subspace.SubspaceStructure(chosen.basis, self._inside(chosen.basis.shape[1]))
+        structure = SubspaceStructure(chosen.basis, self._inside(chosen.basis.shape[1]))
         rows = structure.prepare(climber.form.rows)
         # inside: the curvature along each basis vector; outside: the mean of the remaining curvature
         inside = climber.form.prior + rows.inside.energy(gamma)
@@ -159,7 +158,7 @@ class Subspace(Structured):
         """Projected gradient ascent on the basis, (m, θ) held fixed (B.2.2, corrected)."""
         basis, state, bound, length = now.chosen.basis, now.state, now.bound, 0.1
         for _ in range(BASIS_STEPS):
-            structure = subspace.SubspaceStructure(basis, self._inside(basis.shape[1]))
+            structure = SubspaceStructure(basis, self._inside(basis.shape[1]))
             gradient = _basis_gradient(form, structure, state)
             # along the manifold: what only mixes the columns inside the subspace is left out
             gradient -= basis @ (basis.T @ gradient)
@@ -181,7 +180,7 @@ class Subspace(Structured):
     ) -> tuple[float, tuple[StructuredState, Array]]:
         basis, triangle = qr(basis + length * direction, mode="economic")
         basis = basis * np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0)
-        state = StructuredBound(form, subspace.SubspaceStructure(basis, self._inside(basis.shape[1]))).evaluate(point)
+        state = StructuredBound(form, SubspaceStructure(basis, self._inside(basis.shape[1]))).evaluate(point)
         assert state is not None  # the same θ as before: a proper Gaussian in any basis
         return state.bound, (state, basis)
 
@@ -190,7 +189,7 @@ def _still(form: StructuredForm) -> float:
     return STILL if form.dim <= DENSE else STILL_ENOUGH
 
 
-def _basis_gradient(form: StructuredForm, structure: subspace.SubspaceStructure, state: StructuredState) -> Array:
+def _basis_gradient(form: StructuredForm, structure: SubspaceStructure, state: StructuredState) -> Array:
     """∂B/∂E = Σ_n (∂⟨ψ_n⟩/∂s_n²) 2 h_n h_nᵀE (CᵀC − c²I)."""
     theta, c = structure.split(state.point[form.dim :])
     factor = structure.inner_structure.factor(theta)

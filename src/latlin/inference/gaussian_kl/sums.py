@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from latlin.densities.density import Density
-from latlin.inference.forms.other_prior import in_units, under_prior
+from latlin.inference.forms.site_family import in_units, under_prior
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import SumForm, expected_terms, typical_terms
 from latlin.inference.gaussian_kl.ascent import Reached, reached

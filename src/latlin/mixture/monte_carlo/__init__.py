@@ -1,1 +1,0 @@
-"""Gradients of the bound of a mixture by Monte Carlo: score, pathwise, Gumbel, importance weighted."""
