@@ -2,6 +2,7 @@
 
     python tools/hostile_files.py 2000          so many files of each kind, seeds 0, 1, 2, …
     python tools/hostile_files.py 2000 gp       of one kind
+    python tools/hostile_files.py 500 gp 1500   of one kind, seeds 1500, 1501, …
     python tools/hostile_files.py keep FOLDER   small files and their numbers, for other versions to read
 
 A damaged file has bytes flipped, cut off, doubled or moved. A forged one has right digests, as whoever edits a file can
@@ -109,7 +110,7 @@ def _process(approximation: Any, columns: int = 3, **options: Any) -> Kind:
 
 def _on_a_grid() -> Any:
     points = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0), indexing="ij"), axis=-1).reshape(-1, 2)
-    return GaussianProcessRegressor(RBF([1.0, 1.0]), approximation="grid", max_iter=3).fit(points, Y[:20])
+    return GaussianProcessRegressor(RBF([1.0, 1.0]), approximation="grid", max_iter=3, **ONE_SCALE).fit(points, Y[:20])
 
 
 def _additive(formula: str, **options: Any) -> Kind:
@@ -169,27 +170,29 @@ CLASSES = np.digitize(Y, [-0.7, 0.7])
 TABLE = {"y": Y, "x": X[:, 0], "t": np.arange(30) % 8, "g": np.resize(list("abc"), 30), "area": np.arange(30) % 6}
 TABLE |= {"n": COUNTS, "o": CLASSES}
 RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}
+#: an average over scales holds the same parts again and again; "linear", "logistic" and "gp" have one
+ONE_SCALE: Any = {"hyperparameters": "maximise"}
 LINEAR: dict[str, Callable[[], Any]] = {
     "linear": lambda: linear.BayesianLinearRegression().fit(X, Y),
-    "robust": lambda: linear.RobustRegression().fit(X, Y),
-    "sparse": lambda: linear.SparseRegression().fit(X, Y),
-    "quantile": lambda: linear.BayesianQuantileRegression().fit(X, Y),
-    "probit": lambda: linear.BayesianProbitRegression().fit(X, Y > 0),
+    "robust": lambda: linear.RobustRegression(**ONE_SCALE).fit(X, Y),
+    "sparse": lambda: linear.SparseRegression(**ONE_SCALE).fit(X, Y),
+    "quantile": lambda: linear.BayesianQuantileRegression(**ONE_SCALE).fit(X, Y),
+    "probit": lambda: linear.BayesianProbitRegression(**ONE_SCALE).fit(X, Y > 0),
     "softmax": lambda: linear.BayesianSoftmaxRegression().fit(X, CLASSES),
     "multinomial-probit": lambda: linear.BayesianMultinomialProbitRegression().fit(X, CLASSES),
-    "ordinal": lambda: linear.BayesianOrdinalRegression().fit(X, CLASSES),
-    "poisson": lambda: linear.BayesianPoissonRegression().fit(X, COUNTS),
-    "count": lambda: linear.BayesianCountRegression().fit(X, COUNTS),
-    "binomial": lambda: linear.BayesianBinomialRegression().fit(X, COUNTS, trials=np.full(30, 9.0)),
-    "gamma": lambda: linear.BayesianGammaRegression().fit(X, POSITIVE),
-    "beta": lambda: linear.BayesianBetaRegression().fit(X, POSITIVE / (1.0 + POSITIVE)),
-    "survival": lambda: linear.BayesianSurvivalRegression().fit(X, POSITIVE, event=X[:, 0] > -1.0),
+    "ordinal": lambda: linear.BayesianOrdinalRegression(**ONE_SCALE).fit(X, CLASSES),
+    "poisson": lambda: linear.BayesianPoissonRegression(**ONE_SCALE).fit(X, COUNTS),
+    "count": lambda: linear.BayesianCountRegression(**ONE_SCALE).fit(X, COUNTS),
+    "binomial": lambda: linear.BayesianBinomialRegression(**ONE_SCALE).fit(X, COUNTS, trials=np.full(30, 9.0)),
+    "gamma": lambda: linear.BayesianGammaRegression(**ONE_SCALE).fit(X, POSITIVE),
+    "beta": lambda: linear.BayesianBetaRegression(**ONE_SCALE).fit(X, POSITIVE / (1.0 + POSITIVE)),
+    "survival": lambda: linear.BayesianSurvivalRegression(**ONE_SCALE).fit(X, POSITIVE, event=X[:, 0] > -1.0),
 }
 PROCESSES = {
     "gp": _process("exact"),
-    "gp-inducing": _process(Inducing(8)),
-    "gp-vecchia": _process(Vecchia(5)),
-    "gp-state-space": _process("state-space", 1, kernel=Matern(1.0, nu=1.5)),
+    "gp-inducing": _process(Inducing(8), **ONE_SCALE),
+    "gp-vecchia": _process(Vecchia(5), **ONE_SCALE),
+    "gp-state-space": _process("state-space", 1, kernel=Matern(1.0, nu=1.5), **ONE_SCALE),
     "gp-grid": Kind(_on_a_grid, lambda model: model.predict(np.ones((3, 2)))),
     "gp-counts": Kind(
         lambda: GaussianProcessRegressor(likelihood="poisson", optimizer=None).fit(X, COUNTS),
@@ -248,7 +251,7 @@ KINDS: dict[str, Kind] = {
     **FACTORS,
     "additive": _additive("y ~ x + (1 | g) + s(t, k=5)", hyperparameters="fixed"),
     "additive-maps": _additive("y ~ bym2(area) + rw2(t) + gp(x)", hyperparameters="fixed"),
-    "additive-integrated": _additive("y ~ x + (1 | g)"),
+    "additive-integrated": _additive("n ~ x + (1 | g)", family="poisson"),
     "command": Kind(Path, lambda model: model.coef_, _loaded_model, _write_by_command),
     "checkpoint": Kind(Path, lambda post: (post.mean, post.variance), _resumed_fit, lambda _, path: _resumed_fit(path)),
     "group-checkpoint": Kind(Path, lambda model: model.transform(X), _grouped, lambda _, path: _grouped(path)),
@@ -295,18 +298,18 @@ FURTHER: dict[str, Kind] = {
     "power-ep": _predicting(
         lambda: linear.BayesianLogisticRegression(engine=engines.ExpectationPropagation(power=0.9)).fit(X, Y > 0)
     ),
-    "one-against-rest": _predicting(lambda: linear.BayesianLogisticRegression().fit(X, CLASSES)),
+    "one-against-rest": _predicting(lambda: linear.BayesianLogisticRegression(**ONE_SCALE).fit(X, CLASSES)),
     "table": Kind(
         lambda: linear.BayesianLinearRegression().fit(_frame(), "y", dates=["day"]),
         lambda model: model.predict(_frame()),
     ),
     "relevances": _predicting(lambda: linear.BayesianLinearRegression(ard=True).fit(X, Y)),
-    "horseshoe": _predicting(lambda: linear.SparseRegression(prior="horseshoe").fit(X, Y)),
-    "spike-and-slab": _predicting(lambda: linear.SparseRegression(prior="spike-and-slab").fit(X, Y)),
-    "hurdle": _predicting(lambda: linear.BayesianCountRegression("hurdle-poisson").fit(X, COUNTS)),
+    "horseshoe": _predicting(lambda: linear.SparseRegression(prior="horseshoe", **ONE_SCALE).fit(X, Y)),
+    "spike-and-slab": _predicting(lambda: linear.SparseRegression(prior="spike-and-slab", **ONE_SCALE).fit(X, Y)),
+    "hurdle": _predicting(lambda: linear.BayesianCountRegression("hurdle-poisson", **ONE_SCALE).fit(X, COUNTS)),
     "linear-stream": _predicting(lambda: linear.BayesianPoissonRegression(prior_scale=1.0).partial_fit(X, COUNTS)),
     "gp-joint": _classes("l-bfgs-b", max_iter=3, multi_class="joint"),
-    "gp-joint-inducing": _classes("l-bfgs-b", max_iter=3, multi_class="joint", approximation=Inducing(6)),
+    "gp-joint-inducing": _classes("l-bfgs-b", max_iter=3, multi_class="joint", approximation=Inducing(6), **ONE_SCALE),
     "gp-one-against-rest": _classes(multi_class="one-vs-rest", engine="ep"),
     "gp-vecchia-classes": _classes(y=Y > 0, approximation=Vecchia(4)),
     "gp-chain-classes": _classes(y=Y > 0, columns=1, kernel=Matern(1.0, nu=1.5), approximation="state-space"),
@@ -504,15 +507,15 @@ def _arrays(value: Any) -> list[np.ndarray]:
     return [np.asarray(part) for part in value] if isinstance(value, tuple) else [np.asarray(value)]
 
 
-def search(name: str, count: int, folder: Path) -> Counter[str]:
-    """So many damaged and forged files of one kind, and how they were taken."""
+def search(name: str, count: int, folder: Path, first: int = 0) -> Counter[str]:
+    """So many damaged and forged files of one kind, from a first seed on, and how they were taken."""
     path, kind = saved(name, folder), KINDS[name]
     for room in ROOMS:  # what is imported and compiled once is no part of reading a file
         import_room(room)
     content, expected = path.read_bytes(), kind.numbers(kind.load(path))
     found: Counter[str] = Counter()
     target = folder / f"{name}.damaged"
-    for seed in range(count):
+    for seed in range(first, first + count):
         rng = np.random.default_rng([seed, len(name)])
         forged = seed % 2 == 1
         if forged:
@@ -531,11 +534,12 @@ def search(name: str, count: int, folder: Path) -> Counter[str]:
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["keep"]:
         return keep(Path(arguments[1]))
+    first = int(arguments.pop()) if len(arguments) > 1 and arguments[-1].isdigit() else 0
     count, kinds = int(arguments[0]) if arguments else 100, arguments[1:] or list(KINDS)
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:
             started = time.perf_counter()
-            found = search(kind, count, Path(folder))
+            found = search(kind, count, Path(folder), first)
             print(f"{kind:19} {dict(sorted(found.items()))} {time.perf_counter() - started:.0f} s", flush=True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from latlin.hyper.learn import maximise
-from latlin.hyper.optimum import find_optimum, told_hessian
+from latlin.hyper.optimum import _interpolated, find_optimum, told_hessian
 from latlin.hyper.space import Evaluation, Hyperparameter, Objective, Space
 from latlin.priors import Flat
 
@@ -118,6 +118,12 @@ def test_three_slopes_find_the_optimum_of_one_number_in_fewer_fits_than_two() ->
     found = find_optimum(Objective(scale_space(), skewed, volume=False), gradient=1e-6, gain=1e-15)
     assert np.exp(found.u[0]) == pytest.approx(0.3, rel=1e-7)
     assert len(calls) <= 7
+
+
+def test_a_step_of_nothing_stays_one():
+    """Two pairs and a slope of zero: there is no step to compare with."""
+    pairs = [(np.array([0.5]), np.array([1.0])), (np.array([0.25]), np.array([0.5]))]
+    assert _interpolated(pairs, np.zeros(1), np.zeros(1)) == 0.0
 
 
 def _bent(error: float = 0.0) -> Any:

@@ -64,6 +64,47 @@ def test_log_densities_are_those_of_the_plain_formula(y):
     )
 
 
+#: a quarter of so many trials, and what varies as counts do
+FAMILIES = {
+    "logit": lambda k, n: potentials.Binomial(k, n),
+    "probit": lambda k, n: potentials.Binomial(k, n, "probit"),
+    "cloglog": lambda k, n: potentials.Binomial(k, n, "cloglog"),
+    "negative binomial": lambda k, n: potentials.NegativeBinomial(k, 1e-9),
+    "overdispersed": lambda k, n: potentials.NegativeBinomial(k, 0.1),
+    "zero-inflated": lambda k, n: potentials.ZeroInflated(potentials.Poisson(k), 0.2),
+}
+
+
+@pytest.mark.parametrize("engine", ["gkl", "laplace", engines.GaussianKL(covariance="diagonal")], ids=str)
+@pytest.mark.parametrize("shape", ["one", "rows"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_billion_of_every_family_converges(family, shape, engine):
+    """The value rounds at 1e-6 where terms of 10⁹ cancel: a step that loses less has not failed."""
+    rng = np.random.default_rng(1)
+    n = 5 if shape == "one" else 30
+    rows = np.ones((n, 1)) if shape == "one" else np.column_stack([np.ones(n), 1e-4 * rng.standard_normal((n, 2))])
+    y = rng.binomial(4 * 10**9, 0.25, n).astype(float)
+    sites = SiteFactor(rows, FAMILIES[family](y, 4e9))
+    post = infer(LatentLinearModel([GaussianFactor(cov=1000.0, dim=rows.shape[1]), sites]), engine)
+    assert post.converged
+    assert post.n_iter <= 30
+
+
+def test_the_numbers_of_many_trials_are_those_of_the_beta_posterior():
+    """With a flat prior of the log odds the chance is Beta(k, n − k), to nine digits under a wide one."""
+    k, n = 1e9, 4e9
+    sites = SiteFactor([[1.0]], potentials.Binomial([k], [n]))
+    post = infer(LatentLinearModel([GaussianFactor(cov=1000.0, dim=1), sites]), "gkl")
+    assert post.converged
+    assert post.mean[0] == pytest.approx(np.log(k / (n - k)), abs=1e-8)
+    assert post.variance[0] == pytest.approx(1.0 / k + 1.0 / (n - k), rel=1e-6)
+
+
+def test_counts_beyond_whole_numbers_are_refused():
+    with pytest.raises(ValueError, match=r"y must hold counts of at most 2⁵³.*got 1\.84467e\+19 at site 1"):
+        potentials.Poisson([3.0, 2.0**64])
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("basis", [None, "pca", "lanczos", "projected"])
 def test_a_subspace_without_sites_is_the_prior(rank, basis):

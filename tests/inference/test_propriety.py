@@ -12,6 +12,7 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import propriety
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.propriety import flat_direction
+from potential_table import TABLE
 
 ENGINES = ["gkl", "lvb", "map", "laplace", "ep", "mean-field", "ai-kl", "auto"]
 
@@ -155,6 +156,39 @@ def test_the_verdict_on_blocks_is_that_in_memory(seed, monkeypatch):
     assert (found is None) == (flat_direction(model(own, SiteFactor(rows, potentials.Logit(y)))) is None)
     if found is not None:
         assert np.all(np.where(y > 0, 1.0, -1.0) * (rows @ found) >= -1e-6)
+
+
+#: where a site that is flat somewhere has not begun to fall
+FAR = 1e100
+
+
+def _is_flat(row):
+    """Whether x·φ(x) stays up at an end, so that the integral of φ diverges."""
+    with np.errstate(all="ignore"):
+        ends = [np.ravel(row.make().log_density([side * FAR]))[0] + np.log(FAR) for side in (1.0, -1.0)]
+    return max(ends) > -5.0
+
+
+FLAT = {row.name: row.make for row in TABLE if _is_flat(row)}
+
+
+def test_the_families_with_flat_sides_are_known():
+    assert {"logit_one", "step_zero", "weibull_left", "interval_open", "hurdle_poisson", "tweedie_zero"} <= set(FLAT)
+    assert not {"cauchy_unit", "horseshoe_unit", "poisson_many", "beta_binomial_some"} & set(FLAT)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "t-kl"])
+@pytest.mark.parametrize("name", FLAT)
+def test_no_engine_converges_on_a_flat_side_of_any_family(name, engine):
+    site = FLAT[name]()
+    both = site.select([0, 0]) if any(np.ndim(getattr(site, array)) for array in site.arrays) else site
+    for improper in (
+        model(SiteFactor([[1.0]], site)),
+        model(SiteFactor([[1.0, 0.5], [0.5, 1.0]], both)),
+        model(GaussianFactor(H=[[1.0, 0.0]]), SiteFactor([[0.0, 1.0]], site)),
+    ):
+        with pytest.raises(ValueError):
+            infer(improper, engine)
 
 
 def test_overlapping_gaussian_factors_are_named():

@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         {"trace": np.zeros(0)},
         {"trace": np.zeros((2, 2))},
         {"trace": np.array(["text"])},
-        {"measure": np.zeros(3)},
+        {"measure": np.zeros(4)},
         {"measure": np.zeros((2, 2))},
         {"state_x": np.zeros(3)},
         {"state_x": np.zeros(1)},

@@ -182,7 +182,7 @@ def _interpolated(pairs: Sequence[tuple[Array, Array]], slope: Array, step: Arra
 
     `step` is that by the last two; it stays where the slopes do not fall in order or the other is far from it.
     """
-    if len(pairs) < 2:
+    if len(pairs) < 2 or not step[0]:
         return step
     (before, fell), (last, fall) = ((float(move[0]), float(fall[0])) for move, fall in list(pairs)[-2:])
     # the two points before, seen from here, and the slopes there

@@ -18,7 +18,17 @@ import numpy as np
 
 from latlin.inference.forms.site_family import Expansion
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
+from latlin.numerics.ascent import (
+    Ascent,
+    Checkpoint,
+    Measure,
+    Rules,
+    ascend,
+    gradient_or_distance,
+    grain,
+    may_be_hidden,
+    rounding,
+)
 from latlin.numerics.linalg import dot
 from latlin.numerics.optimise import backtrack
 
@@ -67,11 +77,19 @@ def find_mode(
     """Climb the log joint from the coordinates `start` until `measure` is small."""
 
     def step(now: Expansion) -> tuple[Expansion, Measure]:
-        moved = _search(form, now, _direction(form, now)) or now
+        direction = _direction(form, now)
+        moved = _search(form, now, direction) or now
         gain, size = moved.objective - now.objective, measure(moved)
         if size > rules.gradient_tol:
-            size = gradient_or_distance(size, gain, now.objective, lambda: deviations_from_mode(form, moved))
-        return moved, Measure(moved.objective, size)
+            if may_be_hidden(gain, now.objective, now.grain):
+                found = grain(lambda u: form.expand(u).objective, now.u, now.objective)
+                now = now._replace(grain=found)
+                moved = _search(form, now, direction) or moved
+                gain, size = moved.objective - now.objective, measure(moved)
+            away = lambda: deviations_from_mode(form, moved)  # noqa: E731
+            size = gradient_or_distance(size, gain, now.objective, away, now.grain)
+        moved = moved if moved.grain == now.grain else moved._replace(grain=now.grain)
+        return moved, Measure(moved.objective, size, now.grain)
 
     return ascend(
         *(step, form.expand(start), rules),
@@ -127,7 +145,7 @@ def _search(
         return trial.objective, trial
 
     slope = dot(now.gradient, direction)
-    best = backtrack(evaluate, now.objective, slope, slack=1e-2 * rounding(now.objective))
+    best = backtrack(evaluate, now.objective, slope, slack=1e-2 * rounding(now.objective) + now.grain)
     if best is None:
         return None
     length, objective, found = best

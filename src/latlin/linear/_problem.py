@@ -25,7 +25,7 @@ from latlin.linear._design import CoefficientPrior, Design
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import RefusedSites, finite, refuse
+from latlin.potentials.checks import RefusedSites, countable, finite, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.poisson import Poisson
@@ -79,7 +79,7 @@ class PoissonRate(Poisson):
     def __init__(self, y: ArrayLike) -> None:
         values = finite("y", y)
         refuse("y", values, values < 0, "numbers of at least zero")
-        self._store(y=values)
+        self._store(y=countable("y", values))
 
 
 AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=PoissonRate(0.0))

@@ -11,6 +11,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -249,12 +250,13 @@ def _check_parts(cls: type, parts: Mapping[str, Any]) -> None:
         for name in (set(own) & set(parts)) - seen:
             kind = own[name]
             text = str(getattr(kind, "__forward_arg__", kind))  # of a NamedTuple, of a dataclass
-            if not any(_is_a(parts[name], one.strip(), names) for one in _alternatives(text)):
+            if not any(_is_a(parts[name], one, names) for one in _alternatives(text)):
                 raise ValueError(f"not a stored value: {name} of {cls.__name__} must be of the kind {text}")
         seen |= set(own)
 
 
-def _alternatives(text: str) -> list[str]:
+@cache
+def _alternatives(text: str) -> tuple[str, ...]:
     """The kinds that `a | b[c | d]` joins."""
     pieces, depth = [""], 0
     for mark in text:
@@ -263,7 +265,7 @@ def _alternatives(text: str) -> list[str]:
             pieces.append("")
         else:
             pieces[-1] += mark
-    return pieces
+    return tuple(piece.strip() for piece in pieces)
 
 
 def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:

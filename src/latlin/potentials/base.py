@@ -61,6 +61,8 @@ class Potential(ABC):
     natural: bool = False
     #: ψ(x) − b x is convex and decreasing in (x − loc)² for some b, so that quadratic lower bounds exist
     super_gaussian: bool = False
+    #: ψ is a function of x − loc and of other parameters
+    located: bool = False
     #: ψ has two continuous derivatives
     smooth: bool = True
     #: φ is a Gaussian in x, so that a posterior of such sites is exact

@@ -48,10 +48,21 @@ def labels(name: str, value: ArrayLike) -> Array:
     return signs
 
 
+#: beyond it floating-point numbers leave out whole ones
+MOST_COUNTED = 2.0**53
+
+
+def countable(name: str, array: Array) -> Array:
+    """Counts, or averages of counts, that floating-point numbers can tell from their neighbours."""
+    refuse(name, array, array > MOST_COUNTED, "counts of at most 2⁵³ ≈ 9·10¹⁵, beyond which neighbours are one number")
+    return array
+
+
 def counts(name: str, value: ArrayLike, below: int | None = None) -> Array:
     """Whole numbers 0, 1, 2, …, if asked all below `below`."""
     array = finite(name, value)
     refuse(name, array, (array < 0) | (array != np.floor(array)), "whole numbers 0, 1, 2, …")
+    countable(name, array)
     if below is not None:
         refuse(name, array, array >= below, f"whole numbers from 0 to {below - 1}")
     return array

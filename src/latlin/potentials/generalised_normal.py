@@ -274,6 +274,7 @@ class GeneralisedNormal(Potential):
 
     parameters = ("shape", "loc", "scale")
     arrays = ("shape", "loc", "scale")
+    located = True
     free = MappingProxyType({"shape": Positive(low=0.3, high=4.0), "scale": Positive()})
     location_scale = True
 

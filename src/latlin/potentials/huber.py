@@ -46,6 +46,7 @@ class Huber(Potential):
 
     parameters = ("loc", "scale", "threshold")
     arrays = ("loc", "scale", "threshold")
+    located = True
     free = MappingProxyType({"scale": Positive(), "threshold": Positive(start=1.345, low=1e-2, high=20.0)})
     location_scale = True
     log_concave = True

@@ -39,6 +39,7 @@ class Laplace(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    located = True
     free = MappingProxyType({"scale": Positive()})
     location_scale = True
     log_concave = True
@@ -134,6 +135,7 @@ class AsymmetricLaplace(Potential):
 
     parameters = ("quantile", "loc", "scale")
     arrays = ("quantile", "loc", "scale")
+    located = True
     free = MappingProxyType({"scale": Positive()})
     location_scale = True
     log_concave = True

@@ -32,6 +32,7 @@ class Logistic(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    located = True
     free = MappingProxyType({"scale": Positive()})
     location_scale = True
     log_concave = True

@@ -184,6 +184,7 @@ class StudentT(Potential):
 
     parameters = ("df", "loc", "scale")
     arrays = ("df", "loc", "scale")
+    located = True
     free = MappingProxyType({"df": Positive(start=4.0, low=0.5, high=200.0), "scale": Positive()})
     location_scale = True
     super_gaussian = True
@@ -301,6 +302,7 @@ class Cauchy(Potential):
 
     parameters = ("loc", "scale")
     arrays = ("loc", "scale")
+    located = True
     free = MappingProxyType({"scale": Positive()})
     location_scale = True
     super_gaussian = True

@@ -173,7 +173,10 @@ class ZeroInflated(AroundCounts):
         return x, np.minimum(apart / np.maximum(slope, 1e-3), 1.0)
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
-        return ((self.centre, self.width), *self.base.regions())
+        # zeros bend where both kinds are as likely; other counts are the base's
+        own, zero = self.base.regions(), self.counts == 0
+        first = (np.where(zero, self.centre, own[0][0]), np.where(zero, self.width, own[0][1]))
+        return (first, *own)
 
     def _logs(self, x: Array) -> tuple[Array, Array]:
         """ψ at a count of zero, and the share that the base has in it."""

@@ -161,6 +161,8 @@ def by_kernel(form: SiteForm, factor: Array, K: Array | None = None) -> KernelFo
 FEW_ENTRIES = 2**18
 #: a row that has less of itself than this outside the span of others depends on them
 DEPENDENT = 1e-12
+#: widths of a site from zero at which rounding is felt in its value
+FAR = 1e6
 
 
 def dense_form(model: LatentLinearModel) -> SiteForm:
@@ -272,13 +274,15 @@ def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
     """Without a proper prior: whiten by the precision that the sites' own curvature gives at their centres.
 
     Many sparse rows are scaled by its diagonal alone, so that they stay sparse. Few are not worth it: noise that is
-    small beside the prior's scale would leave a precision of a condition that costs digits.
+    small beside the prior's scale would leave a precision of a condition that costs digits. Where sites are so far from
+    zero that their own width is lost in rounding, the origin is what their centres ask for by least squares.
     """
     rows = rows.toarray() if sparse.issparse(rows) and np.prod(rows.shape) <= FEW_ENTRIES else rows
     measured = part.measured_rows
     quadratic = symmetrise(gram(measured)) if len(measured) else np.zeros((measured.shape[1],) * 2)
     plain = whitened_projections(rows, DiagonalWhitening(np.ones(measured.shape[1])))
-    p = quadratic + symmetrise(plain.gram(sites.typical_precision()))
+    typical = sites.typical_precision()
+    p = quadratic + symmetrise(plain.gram(typical))
     scale = np.sqrt(np.maximum(np.diagonal(p), np.finfo(float).tiny))
     try:
         chol = cholesky(p / scale[:, None] / scale, name="the first precision")
@@ -292,7 +296,12 @@ def _improper(part: GaussianPart, rows: Any, sites: Sites) -> SiteForm:
     whitening: Whitening = PrecisionWhitening(chol.factor * scale)
     if sparse.issparse(rows):
         whitening = DiagonalWhitening(1.0 / scale)
-    start = GaussianPart(part.mean, whitening, 0.0, measured, part.measured_values, part.measured_constant)
+    mean = part.mean
+    centres = sites.centres()
+    if np.any(np.abs(centres) * np.sqrt(typical) > FAR):
+        pull = plain.transposed_times(typical * centres) + measured.T @ part.measured_values
+        mean = chol.solve(pull / scale) / scale
+    start = GaussianPart(mean, whitening, 0.0, measured, part.measured_values, part.measured_constant)
     form = _proper(start, whitening, rows, sites)
     whitened = whitening.rows(measured)
     bare = symmetrise(gram(whitened)) if len(measured) else np.zeros_like(quadratic)

@@ -34,12 +34,16 @@ STEADY = 1e-3
 
 
 class Expansion(NamedTuple):
-    """The log joint about a point u: its value and gradient there, and what the form keeps of its curvature."""
+    """The log joint about a point u: its value and gradient there, and what the form keeps of its curvature.
+
+    The grain is what rounding of large terms adds to the value; zero until it is measured.
+    """
 
     u: Array
     objective: float
     gradient: Array
     kept: Any
+    grain: float = 0.0
 
 
 class LocalGaussian(NamedTuple):

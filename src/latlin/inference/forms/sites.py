@@ -96,8 +96,16 @@ class Sites:
         return len(self.weight)
 
     def shifted(self, by: Array) -> Sites:
-        """The same sites at x + by."""
-        return replace(self, offset=self.offset + by)
+        """The same sites at x + by.
+
+        Sites about a location have it moved instead: targets near 10⁹ leave x + by with seven digits after the point.
+        """
+        offset, blocks = self.offset + by, []
+        for span, potential in self.blocks:
+            if potential.located:
+                potential, offset[span] = potential.observe(potential.observed - offset[span]), 0.0
+            blocks.append((span, potential))
+        return replace(self, blocks=tuple(blocks), offset=offset)
 
     def part(self, span: slice) -> Sites:
         """The sites of a contiguous range."""

@@ -15,7 +15,18 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, mix, rounding
+from latlin.numerics.ascent import (
+    Ascent,
+    Checkpoint,
+    Measure,
+    Rules,
+    ascend,
+    gradient_or_distance,
+    grain,
+    may_be_hidden,
+    mix,
+    rounding,
+)
 from latlin.numerics.optimise import backtrack
 
 #: past points that steps are extrapolated from; where a point has more than MANY numbers, of which copies are dear, FEW
@@ -27,13 +38,17 @@ Place = TypeVar("Place", bound=tuple)
 
 
 class Reached(NamedTuple, Generic[Place]):
-    """A Gaussian in some coordinates, its bound, the largest gradient entry, and past points with their residuals."""
+    """A Gaussian in some coordinates, its bound, the largest gradient entry, and past points with their residuals.
+
+    The grain of the bound is what rounding of large terms adds to it; zero until it is measured.
+    """
 
     place: Place
     bound: float
     gradient: float
     points: Array
     residuals: Array
+    grain: float = 0.0
 
 
 class Coordinates(Protocol[Place]):
@@ -77,7 +92,11 @@ def reached(place: Place, bound: float, gradient: float, size: int) -> Reached[P
 
 def rises(proposal: Reached[Place] | None, now: Reached[Place]) -> bool:
     """Whether a proposal has at least the bound that was reached, up to rounding."""
-    return proposal is not None and proposal.bound >= now.bound - 1e-3 * rounding(now.bound)
+    return proposal is not None and proposal.bound >= now.bound - _slack(now)
+
+
+def _slack(now: Reached[Place]) -> float:
+    return 1e-3 * rounding(now.bound) + now.grain
 
 
 def maximise_bound(
@@ -91,11 +110,18 @@ def maximise_bound(
     """Climb the Gaussian KL bound."""
 
     def step(now: Reached[Place]) -> tuple[Reached[Place], Measure]:
-        moved = coordinates.newton(now) or _extrapolate(coordinates, now) or _shorten(coordinates, now) or now
+        moved = coordinates.newton(now) or _extrapolate(coordinates, now)
+        if moved is None:
+            moved = _shorten(coordinates, now) or now
+            if may_be_hidden(moved.bound - now.bound, now.bound, now.grain):
+                now = now._replace(grain=_grain(coordinates, now))
+                moved = coordinates.newton(now) or _extrapolate(coordinates, now) or moved
         gain, size = moved.bound - now.bound, moved.gradient
         if size > rules.gradient_tol:
-            size = gradient_or_distance(size, gain, now.bound, lambda: coordinates.deviation(moved.place))
-        return moved, Measure(moved.bound, size)
+            away = lambda: coordinates.deviation(moved.place)  # noqa: E731
+            size = gradient_or_distance(size, gain, now.bound, away, now.grain)
+        moved = moved if moved.grain == now.grain else moved._replace(grain=now.grain)
+        return moved, Measure(moved.bound, size, now.grain)
 
     def bound(now: Reached[Place]) -> float:
         again = coordinates.evaluate(now.place)
@@ -104,6 +130,17 @@ def maximise_bound(
     return ascend(
         *(step, start, rules), label="Gaussian KL", verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound
     )
+
+
+def _grain(coordinates: Coordinates[Place], now: Reached[Place]) -> float:
+    """How far rounding alone moves the bound here."""
+
+    def bound(point: Array) -> float | None:
+        moved = coordinates.decode(point)
+        return None if moved is None else moved.bound
+
+    pair = coordinates.encode(now.place)
+    return 0.0 if pair is None else grain(bound, pair[0], now.bound)
 
 
 def _extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Place] | None:
@@ -129,5 +166,5 @@ def _shorten(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Pl
         trial = coordinates.move(now.place, HALF * share)
         return (-np.inf, None) if trial is None else (trial.bound, trial)
 
-    found = backtrack(evaluate, now.bound, 0.0, slack=1e-3 * rounding(now.bound), max_halvings=30)
+    found = backtrack(evaluate, now.bound, 0.0, slack=_slack(now), max_halvings=30)
     return None if found is None else found[2]

@@ -25,7 +25,17 @@ from latlin.distributed.blocks import Block, LocalBlocks, add
 from latlin.inference.forms.sites import SiteCurvature
 from latlin.inference.forms.structured import BlockView, SitesElsewhere, SiteView, StructuredForm, StructuredSites
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, gradient_or_distance, rounding
+from latlin.numerics.ascent import (
+    Ascent,
+    Checkpoint,
+    Measure,
+    Rules,
+    ascend,
+    gradient_or_distance,
+    grain,
+    may_be_hidden,
+    rounding,
+)
 from latlin.numerics.optimise import ascent_direction, backtrack, remember, solve
 from latlin.potentials.base import ExpectedLog
 
@@ -38,7 +48,8 @@ INNER_STEPS = 250
 class StructuredState(NamedTuple):
     """A point (m, θ), the bound and its gradient there, and past L-BFGS steps.
 
-    Of the sites in memory their expectations are kept; of those elsewhere the diagonal of minus their Hessian.
+    Of the sites in memory their expectations are kept; of those elsewhere the diagonal of minus their Hessian. The
+    grain is what rounding of large terms adds to the bound; zero until it is measured.
     """
 
     point: Array
@@ -52,6 +63,7 @@ class StructuredState(NamedTuple):
     elsewhere: Array
     steps: Array
     changes: Array
+    grain: float = 0.0
 
     @property
     def expected(self) -> ExpectedLog:
@@ -217,15 +229,31 @@ def climb(
     def step(state: StructuredState) -> tuple[StructuredState, Measure]:
         moved = move(objective, state) or state
         gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
-        if objective.concave and size > rules.gradient_tol:
-            size = gradient_or_distance(size, gain, state.bound, lambda: _distance(objective, moved))
-        return moved, Measure(moved.bound, size)
+        if size > rules.gradient_tol and may_be_hidden(gain, state.bound, state.grain):
+            state = state._replace(grain=_grain(objective, state))
+            moved = move(objective, state) or moved
+            gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
+        if size > rules.gradient_tol:
+            away = lambda: _distance(objective, moved)  # noqa: E731
+            size = gradient_or_distance(size, gain, state.bound, away, state.grain) if objective.concave else size
+        moved = moved if moved.grain == state.grain else moved._replace(grain=state.grain)
+        return moved, Measure(moved.bound, size, state.grain)
 
     def bound(state: Any) -> float:
         again = objective.evaluate(state.point)
         return -np.inf if again is None else again.bound
 
     return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, warn=warn, evaluate=bound)
+
+
+def _grain(objective: StructuredBound, state: StructuredState) -> float:
+    """How far rounding alone moves the bound here."""
+
+    def bound(point: Array) -> float | None:
+        moved = objective.evaluate(point)
+        return None if moved is None else moved.bound
+
+    return grain(bound, state.point, state.bound)
 
 
 def _distance(objective: StructuredBound, state: StructuredState) -> float:
@@ -260,11 +288,11 @@ def _search(objective: StructuredBound, state: StructuredState, direction: Array
     slope = float(state.gradient @ direction)
     if slope <= 0.0:
         return None
-    found = backtrack(evaluate, state.bound, slope, slack=1e-2 * rounding(state.bound), max_halvings=25)
+    found = backtrack(evaluate, state.bound, slope, slack=1e-2 * rounding(state.bound) + state.grain, max_halvings=25)
     if found is not None:
         return found[2]
     # where the bound's rounding hides its rise, the gradient still shows it
     whole = evaluate(1.0)[1]
-    if whole is None or whole.bound < state.bound - 0.1 * rounding(state.bound):
+    if whole is None or whole.bound < state.bound - 0.1 * rounding(state.bound) - state.grain:
         return None
     return whole if np.abs(whole.gradient).max() < np.abs(state.gradient).max() else None
