@@ -192,3 +192,14 @@ def test_numbers_whose_squares_overflow_are_refused(estimator):
         estimator.fit(1e200 * X, y)
     with pytest.raises(ValueError, match="X must hold numbers of at most"):
         estimator.fit(X, y).predict(1e200 * X)
+
+
+def test_successes_among_trials_of_each_row_predict_chances():
+    rng = np.random.default_rng(0)
+    x = np.linspace(-2.0, 2.0, 40)[:, None]
+    chance, trials = 1.0 / (1.0 + np.exp(-2.0 * np.sin(2.0 * x[:, 0]))), rng.integers(10, 30, 40)
+    options = {"likelihood": "binomial", "likelihood_params": {"trials": trials}}
+    model = GaussianProcessRegressor(**options).fit(x, rng.binomial(trials, chance))
+    np.testing.assert_allclose(model.predict(x[:7]), chance[:7], atol=0.1)
+    residuals = model.quantile_residuals(x[:7], np.ones(7), random_state=0)
+    assert np.all(np.isfinite(residuals))

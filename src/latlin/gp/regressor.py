@@ -129,6 +129,8 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
     likelihood_params : dict, optional
         First values of a named likelihood's parameters, such as {"scale": 0.1, "df": 3}, in the units of y. By default
         the scale is 0.3 standard deviations of y and df is 4.
+        What belongs to each row, {"trials": …} or {"event": …}, has one number per row of `fit`; new rows are of one
+        trial, and their times are observed.
     fixed_likelihood : sequence of str
         Parameters of the likelihood that evidence maximisation leaves alone, such as ("df",).
     validation_grid : dict of sequences, optional

@@ -78,6 +78,14 @@ class Likelihood:
         skip = self.template.observation[0]
         return {n: getattr(self.template, n) for n in self.template.parameters if n != skip}
 
+    @property
+    def of_new_rows(self) -> Potential:
+        """The template of new rows: what belonged to each training row, such as its trials, is that of one trial."""
+        alike = [family for family in FAMILIES.values() if type(family.template) is type(self.template)]
+        beside = alike[0].columns[1:] if alike else ()
+        own = {n: getattr(alike[0].template, n) for n in beside if np.ndim(getattr(self.template, n))}
+        return self.template.replace(**own) if own else self.template
+
     def at(self, theta: Array) -> Likelihood:
         """The same family at other free parameters."""
         values = {
