@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
 from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
 from latlin.hyper.optimum import TOLD, Optimum, hessian_at
 from latlin.hyper.space import Objective, Point
-from latlin.hyper.surrogate import LogDensity, log_density_from
+from latlin.hyper.surrogate import LogDensity, corners, log_density_from, with_moments
 from latlin.numerics.arrays import LOG_2PI, Array
 
 # --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
@@ -185,8 +183,6 @@ CLOSE = 0.4
 UNSURE, MORE, DOUBTFUL = 0.3, 20, 0.5
 #: an interpolated log density falls at least so fast as z², where a normal has a half
 FALL = 0.15
-#: of squared differences between moments beside those of weights, and the least weight to start from
-PENALTY, LEAST = 1e3, 1e-6
 
 
 #: a point, and the gradient of its log density in u where that is known
@@ -289,7 +285,7 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     # where the interpolation is unsure, and what the draws leave open
     open_part = max(float(unsure.mean()), 0.0) + max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
     points = [point for point, _ in design]
-    weights = _with_moments(axes.unscaled(np.stack([point.u for point in points])), axes.unscaled(u), share)
+    weights = with_moments(axes.unscaled(np.stack([point.u for point in points])), axes.unscaled(u), share)
     with np.errstate(divide="ignore"):
         log_share = np.log(weights)
     density = np.array([point.log_density for point in points])
@@ -306,7 +302,7 @@ def _sphere(objective: Objective, axes: Axes) -> tuple[list[KnownPoint], list[Kn
     A point of the sphere that is close to one tried before is that one.
     """
     m = len(axes.centre)
-    z = np.concatenate([np.eye(m) * np.sqrt(m), -np.eye(m) * np.sqrt(m), _corners(m)]) * RADIUS
+    z = np.concatenate([np.eye(m) * np.sqrt(m), -np.eye(m) * np.sqrt(m), corners(m)]) * RADIUS
     low, high = objective.space.box.T
     places = axes.split(z)
     places = places[np.all((places >= low) & (places <= high), axis=1)]
@@ -352,41 +348,6 @@ def _capped(found: LogDensity, axes: Axes, u: Array) -> Array:
     """The interpolated log density, held below one that falls more slowly than the split normal."""
     z = axes.standard(u)
     return np.minimum(found(axes.unscaled(u)), -FALL * np.sum(z**2, axis=1))
-
-
-def _with_moments(t: Array, draws: Array, share: Array) -> Array:
-    """Weights of points under which 1, t and ttᵀ have the means that they have over the draws.
-
-    min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty; w₀ is the share of the draws that are nearest
-    to a point.
-    """
-    nearest = np.argmin(np.sum(t**2, axis=1) - 2.0 * draws @ t.T, axis=1)
-    start = np.maximum(np.bincount(nearest, share, len(t)), LEAST)
-
-    def moments(x: Array) -> Array:
-        i, j = np.triu_indices(x.shape[1])
-        return np.concatenate([np.ones((len(x), 1)), x, x[:, i] * x[:, j]], axis=1)
-
-    root = np.sqrt(start / start.sum())
-    A = PENALTY * moments(t).T * root
-    b = PENALTY * (share @ moments(draws))
-    w = root * nnls(np.concatenate([A, np.eye(len(t))]), np.concatenate([b, root]))[0]
-    return np.asarray(w / w.sum())
-
-
-def _corners(m: int) -> Array:
-    """±1 corners of a cube: a half, quarter, … of them in which second moments and their products do not mix."""
-    # generators of two-level designs of resolution V (Box, Hunter and Hunter, 2005); m: (free factors, products)
-    generators: dict[int, tuple[int, list[tuple[int, ...]]]] = {
-        4: (4, []),
-        5: (4, [(0, 1, 2, 3)]),
-        6: (5, [(0, 1, 2, 3, 4)]),
-        7: (6, [(0, 1, 2, 3, 4, 5)]),
-        8: (6, [(0, 1, 2, 3), (0, 1, 4, 5)]),
-    }
-    free, rest = generators.get(m, (m, []))
-    base = np.array(list(product((-1.0, 1.0), repeat=free)))
-    return np.column_stack([base, *(base[:, list(columns)].prod(axis=1) for columns in rest)])
 
 
 # --- Importance sampling of many hyperparameters, from a proposal that is adapted once to what it found.

@@ -1,4 +1,4 @@
-"""The log density of hyperparameters between the points where it is known.
+"""The log density of hyperparameters between the points where it is known, and few points with its moments.
 
 In coordinates t of the curvature at the optimum it is that of a normal plus a smooth rest, log p = c − ½|t|² + r(t).
 This remainder has a Gaussian process as its prior whose Taylor coefficients shrink with their degree,
@@ -17,6 +17,7 @@ from itertools import product
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.optimize import nnls
 
 from latlin.numerics.arrays import Array
 
@@ -26,6 +27,8 @@ LENGTHS, NOISE = (1.5, 2.0, 3.0, 4.0, 6.0), 1e-8
 ROUGH, CLEARLY = 1e-4, 20.0
 #: nothing is said about points where a normal would be lower than at the centre by so many nat
 FAR = 60.0
+#: of squared differences between moments beside those of weights, and the least weight to start from
+PENALTY, LEAST = 1e3, 1e-6
 
 
 @dataclass(frozen=True)
@@ -132,3 +135,41 @@ def _full_covariance(at: Array, length: float, sloped: bool) -> Array:
             block = grown * (np.outer(at[:, j], at[:, i]) / length**2 + float(i == j))
             whole[K * (i + 1) : K * (i + 2), K * (j + 1) : K * (j + 2)] = block
     return whole
+
+
+# --- Few points whose moments are those of the density.
+
+
+def with_moments(t: Array, draws: Array, share: Array) -> Array:
+    """Weights of points under which 1, t and ttᵀ have the means that they have over the draws.
+
+    min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty; w₀ is the share of the draws that are nearest
+    to a point.
+    """
+    nearest = np.argmin(np.sum(t**2, axis=1) - 2.0 * draws @ t.T, axis=1)
+    start = np.maximum(np.bincount(nearest, share, len(t)), LEAST)
+
+    def moments(x: Array) -> Array:
+        i, j = np.triu_indices(x.shape[1])
+        return np.concatenate([np.ones((len(x), 1)), x, x[:, i] * x[:, j]], axis=1)
+
+    root = np.sqrt(start / start.sum())
+    A = PENALTY * moments(t).T * root
+    b = PENALTY * (share @ moments(draws))
+    w = root * nnls(np.concatenate([A, np.eye(len(t))]), np.concatenate([b, root]))[0]
+    return np.asarray(w / w.sum())
+
+
+def corners(m: int) -> Array:
+    """±1 corners of a cube: a half, quarter, … of them in which second moments and their products do not mix."""
+    # generators of two-level designs of resolution V (Box, Hunter and Hunter, 2005); m: (free factors, products)
+    generators: dict[int, tuple[int, list[tuple[int, ...]]]] = {
+        4: (4, []),
+        5: (4, [(0, 1, 2, 3)]),
+        6: (5, [(0, 1, 2, 3, 4)]),
+        7: (6, [(0, 1, 2, 3, 4, 5)]),
+        8: (6, [(0, 1, 2, 3), (0, 1, 4, 5)]),
+    }
+    free, rest = generators.get(m, (m, []))
+    base = np.array(list(product((-1.0, 1.0), repeat=free)))
+    return np.column_stack([base, *(base[:, list(columns)].prod(axis=1) for columns in rest)])
