@@ -28,9 +28,10 @@ PIECE = 20
 
 
 class Sampled(NamedTuple):
-    """Moments by the reference's names, processor seconds of all chains, and what says whether to believe them."""
+    """Moments by the reference's names, Monte Carlo errors, processor seconds, and whether to believe them."""
 
     moments: dict[str, tuple[float, float]]
+    mcse: dict[str, float]
     seconds: float
     finished: float
     r_hat: float
@@ -59,23 +60,25 @@ def sample(name: str, data: dict[str, Any], limit: float) -> Sampled:
                 kept.append({key: np.asarray(value) for key, value in values.items()})
             if spent > limit:
                 made = chain + (k + 1) * PIECE / (WARM_UP + DRAWS)
-                return Sampled({}, spent, made / CHAINS, np.nan, np.nan)
+                return Sampled({}, {}, spent, made / CHAINS, np.nan, np.nan)
         chains.append({key: np.concatenate([values[key] for values in kept]) for key in kept[0]})
     return _summed(chains, spent)
 
 
 def _summed(chains: list[dict[str, np.ndarray]], seconds: float) -> Sampled:
-    moments, r_hat, effective = {}, 1.0, np.inf
+    moments, mcse, r_hat, effective = {}, {}, 1.0, np.inf
     for key in chains[0]:
         draws = np.stack([chain[key] for chain in chains])
         single = draws.ndim == 2
         flat = draws.reshape(*draws.shape[:2], -1)
+        counts = np.ravel(effective_sample_size(flat))
         for j in range(flat.shape[2]):
             place = key if single else f"{key}[{j + 1}]"
             moments[place] = (float(flat[..., j].mean()), float(flat[..., j].std(ddof=1)))
+            mcse[place] = moments[place][1] / float(np.sqrt(counts[j]))
         r_hat = max(r_hat, float(np.nanmax(split_gelman_rubin(flat))))
-        effective = min(effective, float(np.nanmin(effective_sample_size(flat))))
-    return Sampled(moments, seconds, 1.0, r_hat, effective)
+        effective = min(effective, float(np.nanmin(counts)))
+    return Sampled(moments, mcse, seconds, 1.0, r_hat, effective)
 
 
 def _array(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Hierarchical models whose answers are known: posteriordb's data and moments against `latlin.additive`.
 
-    python benchmarks/hierarchical.py [--data FOLDER] [--engine ep] [--only eight_schools …] [--nuts [--limit 120]]
+    python benchmarks/hierarchical.py [--data FOLDER] [--engine ep] [--only eight_schools …]
+                                      [--nuts [--limit 120]] [--peers]
 
 FOLDER holds gzip'd JSON files with `data` and `reference` (names, mean, sd, mcse) of posteriors of posteriordb
 (Magnusson and others 2024) or of long NUTS runs. One line per posterior: the largest error of a mean in units of its sd
@@ -8,7 +9,9 @@ FOLDER holds gzip'd JSON files with `data` and `reference` (names, mean, sd, mcs
 hyperparameters, and the processor seconds of the fit. With `--nuts` each has beside it NUTS of NumPyro, 4 chains of
 1,000 draws after 1,000 for warming up, one thread, compiling not counted: its errors, its seconds (those of all
 iterations, by the share that was made within the limit), and how often a fit fits into them; where there is no
-reference, the moments of NUTS are one.
+reference, the moments of NUTS with their Monte Carlo errors are one. With `--peers` there are GPBoost and statsmodels,
+which maximise the scales, where they have the model: the shortest of five fits, alternating with ours, and how often
+theirs fits into ours.
 """
 
 from __future__ import annotations
@@ -411,11 +414,57 @@ def sampled(name: str, data: dict[str, Any], limit: float) -> Any:
     return sample(name, data, limit)
 
 
-def as_reference(moments: Moments) -> dict[str, Any]:
-    """Moments of NUTS as those of a reference; its Monte Carlo errors are not counted."""
-    names = list(moments)
-    mean, sd = zip(*moments.values(), strict=True)
-    return {"names": names, "mean": mean, "sd": sd, "mcse": [0.0] * len(names)}
+def as_reference(nuts: Any) -> dict[str, Any]:
+    """Moments and Monte Carlo errors of NUTS as those of a reference."""
+    names = list(nuts.moments)
+    mean, sd = zip(*nuts.moments.values(), strict=True)
+    return {"names": names, "mean": mean, "sd": sd, "mcse": [nuts.mcse[name] for name in names]}
+
+
+#: posteriors that statsmodels fits too: a formula and the groups
+STATSMODELS = {
+    "radon_mn": ("log_radon ~ 1", "county_idx"),
+    "radon_all": ("log_radon ~ log_uppm + floor_measure", "county_idx"),
+}
+
+
+def statsmodels_trial(name: str) -> Trial:
+    import pandas as pd
+    import statsmodels.formula.api as smf
+
+    formula, group = STATSMODELS[name]
+    data = read(FOLDER, CASES[name])["data"]
+    columns = {key: value for key, value in data.items() if np.size(value) == np.size(data["log_radon"])}
+    frame = pd.DataFrame(columns)
+    return Trial(
+        lambda: smf.mixedlm(formula, frame, groups=frame[group]).fit(reml=False),
+        lambda found: {"log likelihood": float(found.llf)},
+    )
+
+
+def beside(name: str, ours: Callable[[], Any]) -> list[str]:
+    """Lines of a table: peers that have the model, and the ratio of the shortest fits."""
+    trials = {"GPBoost": (GPBOOST, gpboost_trial), "statsmodels": (STATSMODELS, statsmodels_trial)}
+    lines = []
+    for peer, (known, make) in trials.items():
+        if name not in known:
+            continue
+        try:
+            theirs = make(name).action
+        except ImportError:
+            lines.append(f"| | {peer} | – | – | – | – | – | – | not installed |")
+            continue
+        theirs()
+        times = [(_seconds(ours), _seconds(theirs)) for _ in range(5)]
+        mine, its = (min(column) for column in zip(*times, strict=True))
+        lines.append(f"| | {peer} | – | – | – | – | – | {its:.3f} | latlin {mine:.3f}, {mine / its:.1f} × |")
+    return lines
+
+
+def _seconds(fit: Callable[[], Any]) -> float:
+    start = time.process_time()
+    fit()
+    return time.process_time() - start
 
 
 def errors(found: Moments, reference: dict[str, Any] | None) -> str:
@@ -433,6 +482,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--only", nargs="*", default=list(CASES))
     parser.add_argument("--nuts", action="store_true", help="NumPyro beside")
+    parser.add_argument("--peers", action="store_true", help="GPBoost and statsmodels beside")
     parser.add_argument("--limit", type=float, default=120.0, help="processor seconds of NUTS for one posterior")
     options = parser.parse_args()
     print("| posterior | by | numbers | mean, sd | beyond 3 mcse | sd, % | at | seconds | log evidence |")
@@ -447,7 +497,7 @@ def main() -> None:
         reference, evidence = stored.get("reference"), f"{model.log_evidence_:.3f} ({model.evidence_kind_})"
         nuts = sampled(name, stored["data"], options.limit) if options.nuts else None
         if not reference and nuts is not None and nuts.moments:
-            reference = as_reference(nuts.moments)
+            reference = as_reference(nuts)
         ours = errors(case.moments(model, frame), reference)
         print(f"| {name} | latlin | {ours} | {took:.2f} | {evidence} |", flush=True)
         if nuts is not None:
@@ -455,6 +505,8 @@ def main() -> None:
             whole = nuts.seconds / nuts.finished
             note = f"{whole / took:.0f} ×, R̂ {nuts.r_hat:.3f}, {100 * nuts.finished:.0f} % made"
             print(f"| | NUTS | {theirs} | {whole:.1f} | {note} |", flush=True)
+        for line in beside(name, partial(case.fit, stored["data"], options.engine)) if options.peers else []:
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 One line per problem and manner: the share of held-out observations inside central 90 % intervals, the held-out log
 density in nat per row, and the seconds of a fit. The problems: nine to thirty rows of the diabetes data by a linear
-model, twenty rows by a Gaussian process with one length scale per input, and 39 rows of 300 features with one prior
-scale per feature, where scikit-learn's `ARDRegression` stands beside.
+model, fifteen and twenty rows by a Gaussian process with one length scale per input, and 39 rows of 300 features with
+one prior scale per feature, where scikit-learn's `ARDRegression` stands beside.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ def problems() -> Iterator[tuple[str, Callable[[int], Split], Callable[..., Any]
     for rows, columns in ((9, 4), (12, 6), (16, 8), (16, 10), (30, 10)):
         name = f"linear, {rows} x {columns} of diabetes"
         yield name, partial(diabetes, rows, columns), BayesianLinearRegression, tuple(MANNERS)
-    for columns in (2, 4):
+    for rows, columns in ((15, 2), (20, 2), (20, 4)):
         kernel = ConstantKernel(1.0) * RBF(np.ones(columns))
         some = tuple(MANNERS)[:3]
-        name = f"process, 20 x {columns}, one length per input"
-        yield name, partial(surface, 20, columns), partial(GaussianProcessRegressor, kernel), some
+        name = f"process, {rows} x {columns}, one length per input"
+        yield name, partial(surface, rows, columns), partial(GaussianProcessRegressor, kernel), some
     relevances = partial(BayesianLinearRegression, ard=True)
     yield "relevances, 39 x 300", partial(wide, 39, 300), relevances, tuple(MANNERS)[:2]
 

@@ -528,7 +528,7 @@ def compare(chosen: list[tuple[int, Task]], size: str, limit: float) -> None:
         command = [sys.executable, __file__, "--cases", size, "--task", str(number)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-            said = done.stdout.strip().splitlines()[-1].split("\t") if not done.returncode else None
+            said = done.stdout.strip("\n").splitlines()[-1].split("\t") if not done.returncode else None
             why = (done.stderr.strip().splitlines() or [f"ended with code {done.returncode}"])[-1][:80]
         except subprocess.TimeoutExpired:
             said, why = None, f"stopped after {limit:.0f} s"

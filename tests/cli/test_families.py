@@ -97,6 +97,25 @@ def test_other_families_fit_and_predict(data, tmp_path, target, family):
     assert ((found["low"] <= seen) & (seen <= found["high"])).mean() > 0.5
 
 
+@pytest.mark.parametrize("family", ["softmax", "multinomial-probit"])
+def test_all_classes_together_fit_predict_and_report(tmp_path, family):
+    rng = np.random.default_rng(3)
+    x, z = rng.standard_normal((2, 60))
+    kinds = np.where(x + 0.5 * z > 0.5, "high", np.where(x + 0.5 * z < -0.5, "low", "mid"))
+    pandas.DataFrame({"x": x, "z": z, "kind": kinds}).to_csv(tmp_path / "t.csv", index=False)
+    path, words = tmp_path / "m.latlin", ("-t", "kind", "--family", family, "--prior-scale", 1.0, "--folds", 2, "-q")
+    result = run("fit", tmp_path / "t.csv", *words, "--out", path)
+    assert result.exit_code == 0, result.output
+    predicted = run("predict", path, tmp_path / "t.csv")
+    assert predicted.exit_code == 0, predicted.output
+    found = pandas.read_csv(io.StringIO(predicted.stdout))
+    assert list(found.columns) == ["kind", "P(high)", "P(low)", "P(mid)"]
+    assert np.mean(found["kind"] == kinds) > 0.8
+    assert run("report", path, "--out", tmp_path / "r.html").exit_code == 0
+    refused = run("fit", tmp_path / "t.csv", *words, "--engine", "ep", "--out", path)
+    assert "is fitted by Gaussian KL, not by the engine 'ep'" in " ".join(refused.output.split())
+
+
 def test_the_family_of_counts_is_chosen_and_the_choice_is_said(data, tmp_path):
     words = ("-t", "visits", "--exposure", "years", "--folds", 2, "--out", tmp_path / "m.latlin", "-q")
     result = run("fit", data / "visits.csv", *words)

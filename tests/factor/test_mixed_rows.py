@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
-from latlin.factor.mixed.columns import TYPES, ColumnSites, gather, restrict
+from latlin.factor.mixed.columns import NOISES, TYPES, ColumnSites, gather, restrict
 from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expanded, fit_parameters, make_engine
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.potentials.families import COUNTS
@@ -258,7 +258,7 @@ def test_columns_of_other_families_find_the_latent_and_their_parameters():
 @pytest.mark.parametrize("family", [name for name in TYPES if name not in ("real", "binary", "ordinal", "categorical")])
 def test_every_family_is_a_type_of_column(family: str):
     X, w = table_of_families()
-    place = 0 if family in ("count", *COUNTS) else {"student-t": 3, "beta": 2}.get(family, 1)
+    place = 0 if family in ("count", *COUNTS) else 3 if family in NOISES else 2 if family == "beta" else 1
     table = np.column_stack([X[:120, place], X[:120, 3], X[:120, 5]])
     model = MixedFactorAnalysis(1, types=[family, "real", "log-normal"], random_state=0, max_iter=6)
     with warnings.catch_warnings():

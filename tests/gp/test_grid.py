@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from latlin import load
-from latlin.densities.kronecker import KroneckerCovariance
+from latlin.densities.gaussian import KroneckerCovariance
 from latlin.gp import Columns, GaussianProcessRegressor
 
 PRODUCT = ConstantKernel(1.7) * Columns(Matern(0.8, nu=1.5), 0) * Columns(RBF(0.6), 1) * Columns(Matern(2.0, nu=0.5), 2)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from latlin.hyper.learn import maximise
-from latlin.hyper.optimum import find_optimum
+from latlin.hyper.optimum import find_optimum, told_hessian
 from latlin.hyper.space import Evaluation, Hyperparameter, Objective, Space
 from latlin.priors import Flat
 
@@ -116,3 +118,61 @@ def test_three_slopes_find_the_optimum_of_one_number_in_fewer_fits_than_two() ->
     found = find_optimum(Objective(scale_space(), skewed, volume=False), gradient=1e-6, gain=1e-15)
     assert np.exp(found.u[0]) == pytest.approx(0.3, rel=1e-7)
     assert len(calls) <= 7
+
+
+def _bent(error: float = 0.0) -> Any:
+    """50(u − e^u), u = log(scale/0.3), by fits that are held badly; its curvature at the optimum is 50."""
+    calls: list[float] = []
+
+    def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+        calls.append(values["scale"])
+        ratio = values["scale"] / 0.3
+        slope = 50.0 * (1.0 - ratio)
+
+        def held(others: dict[str, float]) -> dict[str, float]:
+            away = np.log(others["scale"] / values["scale"])
+            return {"scale": (slope - 90.0 * away) / others["scale"]}
+
+        value, fit = 50.0 * (np.log(ratio) - ratio), SimpleNamespace(bound_error=error)
+        return Evaluation(value, {"scale": slope / values["scale"]}, fit, held)
+
+    return evaluate, calls
+
+
+def test_the_last_slopes_of_a_search_tell_the_curvature_of_one_number() -> None:
+    evaluate, calls = _bent()
+    learnt = maximise(scale_space(), evaluate, gradient=1e-6, gain=1e-15, worth=1e-3)
+    asked = len(calls)
+    told, _ = _bent()
+    search = find_optimum(Objective(scale_space(), told, volume=False), gradient=1e-6, gain=1e-15, worth=1e-3)
+    assert told_hessian(search) is not None
+    # the search, then Newton's steps alone
+    assert asked <= search.n_fits + 2
+    assert learnt.values["scale"] == pytest.approx(0.3, rel=1e-5)
+    assert learnt.hessian is not None
+    assert learnt.hessian[0, 0] == pytest.approx(-50.0, rel=5e-3)
+    ((one, other, apart),) = learnt.sides
+    assert one is not other
+    assert 0.0 < abs(apart) < 0.1
+
+
+def test_a_search_that_ended_at_once_or_far_away_tells_no_curvature() -> None:
+    evaluate, _ = _bent()
+    found = find_optimum(Objective(scale_space(start=0.3), evaluate, volume=False), gradient=1e-6, gain=1e-15)
+    assert told_hessian(found) is None
+    long = (np.array([0.3]), np.array([15.0]))
+    assert told_hessian(replace(found, pairs=(long, long))) is None
+    short = (np.array([1e-4]), np.array([5e-3]))
+    assert told_hessian(replace(found, pairs=(long, short))) is None
+
+
+def test_where_evidences_have_errors_one_side_tells_the_curvature() -> None:
+    evaluate, calls = _bent(error=0.1)
+    # where the search ends at once nothing is told
+    learnt = maximise(scale_space(start=0.3), evaluate)
+    assert len(calls) == 2
+    assert learnt.hessian is not None
+    assert learnt.hessian[0, 0] == pytest.approx(-50.0, rel=1e-2)
+    exact, both = _bent()
+    assert maximise(scale_space(start=0.3), exact).hessian[0, 0] == pytest.approx(-50.0, rel=1e-3)
+    assert len(both) == 3

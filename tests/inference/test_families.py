@@ -74,6 +74,26 @@ def test_posteriors_against_integrals(name: str):
 
 
 @EACH
+def test_independent_coordinates_give_a_lower_bound(name: str):
+    log_z, mean, cov = on_a_grid(name)
+    found = infer(model_of(name), "mean-field")
+    assert found.converged
+    assert found.evidence_kind == "lower bound"
+    assert log_z - 1.0 < found.log_evidence < log_z + 1e-7
+    assert np.all(np.abs(found.mean - mean) < 0.3 * np.sqrt(np.diag(cov)))
+
+
+@pytest.mark.parametrize("engine", ["ai-kl", "t-kl"])
+@pytest.mark.parametrize("name", ["binomial_cloglog", "gamma", "weibull"])
+def test_wider_families_are_nearer_to_the_evidence(name: str, engine: str):
+    """Skewed and heavy-tailed q: between the best Gaussian and log Z."""
+    log_z, mean, cov = on_a_grid(name)
+    found, gaussian = infer(model_of(name), engine), infer(model_of(name), "gkl")
+    assert gaussian.log_evidence - 1e-4 < found.log_evidence < log_z + found.bound_error + 1e-6
+    assert np.all(np.abs(found.mean - mean) < 0.1 * np.sqrt(np.diag(cov)))
+
+
+@EACH
 def test_expectation_propagation_is_exact_for_one_site(name: str):
     for site in range(4):
         block = FAMILIES[name].select([site])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 
-from latlin.inference.gaussian_kl.classes import Classes, fit_coefficients, up_to_a_shift
+from latlin import infer
+from latlin.inference.gaussian_kl.class_rows import Classes
+from latlin.inference.gaussian_kl.classes import fit_coefficients, up_to_a_shift
 from latlin.linear import (
     BayesianLogisticRegression,
     BayesianMultinomialProbitRegression,
@@ -15,7 +18,7 @@ from latlin.linear import (
 )
 from latlin.linear.multinomial import RULES
 from latlin.potentials.class_links import CLASS_LINKS
-from latlin.priors import Flat
+from latlin.priors import Flat, Gamma
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 1))
@@ -113,8 +116,6 @@ def test_two_classes_draws_and_refusals(kind) -> None:
     np.testing.assert_allclose(share.sum(axis=1), 1.0, rtol=1e-12)
     drawn = np.mean(model.sample_y(rows, 4_000) == "up", axis=1)
     np.testing.assert_allclose(drawn, share[:, 1], atol=0.05)
-    with pytest.raises(ValueError, match="integrate"):
-        kind(hyperparameters="integrate").fit(rows, label)
     interval = model.predict_interval(rows[:3])
     assert np.all((interval[..., 0] < share[:3]) & (share[:3] < interval[..., 1]))
     with pytest.raises(ValueError, match="2 classes with 2501 coefficients each are 5002"):
@@ -139,9 +140,56 @@ def test_very_wide_priors_on_separable_classes_converge(scale) -> None:
     assert -15.0 < model.log_evidence_ < 0.0
 
 
-@pytest.mark.parametrize("kind", [BayesianSoftmaxRegression, BayesianMultinomialProbitRegression])
-def test_rows_in_blocks_are_refused_in_a_sentence(kind) -> None:
-    dask_array = pytest.importorskip("dask.array")
-    rows, label = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 3
-    with pytest.raises(ValueError, match="X is in blocks of rows, which cannot be fitted with all classes together"):
-        kind(prior_scale=1.0).fit(dask_array.from_array(rows, chunks=(10, 2)), dask_array.from_array(label, chunks=10))
+KINDS = [BayesianSoftmaxRegression, BayesianMultinomialProbitRegression]
+
+
+def three_classes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((n, 2))
+    return rows, np.array(list("abc"))[np.argmax(rows @ rng.standard_normal((2, 3)) + rng.gumbel(size=(n, 3)), axis=1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_in_blocks_give_the_same_fit(kind) -> None:
+    da = pytest.importorskip("dask.array")
+    rows, label = three_classes(40)
+    rng = np.random.default_rng(1)
+    more = rng.integers(0, 3, 40).astype(float), 0.3 * rng.standard_normal((40, 3))
+    model = kind(prior_scale=1.0)
+    held = clone(model).fit(rows, label, *more)
+    parts = [da.from_array(part, chunks=(15, *part.shape[1:])) for part in (rows, label, *more)]
+    blocked = clone(model).fit(*parts)
+    assert blocked.log_evidence_ == pytest.approx(held.log_evidence_, abs=1e-9)
+    np.testing.assert_allclose(blocked.coef_, held.coef_, atol=1e-9)
+    np.testing.assert_allclose(blocked.predict_proba(parts[0]).compute(), held.predict_proba(rows), atol=1e-9)
+    # the model that stands for the rows has this posterior
+    for posterior in blocked.posterior_:
+        exact = infer(posterior.model, "exact")
+        np.testing.assert_allclose(exact.mean, posterior.mean, atol=1e-9)
+        np.testing.assert_allclose(exact.variance, posterior.variance, rtol=1e-9)
+    with pytest.raises(ValueError, match="all classes are fitted together"):
+        clone(model).fit(*parts, checkpoint="state")
+
+
+def test_the_prior_scale_is_averaged_over() -> None:
+    """Against a sum over many fits with given scales, each weighed by its evidence and the prior."""
+    rows, label = three_classes(30)
+    prior = Gamma(2.0, 1.0)
+    model = BayesianSoftmaxRegression(hyperparameters="integrate", priors=prior, random_state=0).fit(rows, label)
+    scales = np.exp(np.linspace(np.log(0.04), np.log(15.0), 24))
+    fits = [BayesianSoftmaxRegression(prior_scale=scale).fit(rows, label) for scale in scales]
+    logs = np.array([fit.log_evidence_ for fit in fits]) + prior.log_density(scales) + np.log(scales)
+    logs += np.log(np.log(scales[1] / scales[0]))
+    share = np.exp(logs - np.logaddexp.reduce(logs))
+    assert model.log_evidence_ == pytest.approx(np.logaddexp.reduce(logs), abs=0.03)
+    assert model.evidence_kind_ == "lower bound"
+    assert model.prior_scale_ == pytest.approx(share @ scales, rel=0.03)
+    chances = np.einsum("f,fnk->nk", share, [fit.predict_proba(rows) for fit in fits])
+    np.testing.assert_allclose(model.predict_proba(rows), chances, atol=0.005)
+    np.testing.assert_allclose(model.coef_, np.einsum("f,fkd->kd", share, [fit.coef_ for fit in fits]), atol=0.02)
+    drawn = model.sample_y(rows, 4000)
+    np.testing.assert_allclose([np.mean(drawn == k, axis=1) for k in "abc"], chances.T, atol=0.04)
+    low, high = np.moveaxis(model.predict_interval(rows), -1, 0)
+    assert np.all((low < chances) & (chances < high))
+    # the differences between classes have one prior scale
+    assert model.posterior_[0].density.weights.tolist() == model.posterior_[2].density.weights.tolist()

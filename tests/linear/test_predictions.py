@@ -95,9 +95,16 @@ def test_ordered_classes_lie_between_cut_points(link):
     np.testing.assert_allclose(NEW @ model.coef_[0] + model.intercept_[0], mean)
     draws = model.sample_y(NEW, 4000, random_state=0)
     np.testing.assert_allclose(np.mean(draws[:, :, None] == np.arange(3), axis=1), model.predict_proba(NEW), atol=0.03)
+    one = model.sample_y(X, 1, random_state=1)[:, 0]
+    residuals = model.quantile_residuals(X, one, random_state=0)
+    assert abs(residuals.mean()) < 0.5
+    assert 0.8 < residuals.std() < 1.2
     low, high = model.predict_interval(NEW, 0.9).T
-    assert np.all(low <= high)
-    assert np.all(np.mean((draws >= low[:, None]) & (draws <= high[:, None]), axis=1) >= 0.88)
+    upto = np.column_stack([np.zeros(7), np.cumsum(model.predict_proba(NEW), axis=1)])
+    for row, a, b in zip(upto, low, high, strict=True):
+        first, last = np.argmax(row[1:] >= 0.05), np.argmax(row[1:] >= 0.95)
+        moved = np.concatenate([row[first + 1 :] - row[first], row[last + 1] - row[: last + 1]])
+        assert abs(row[b + 1] - row[a] - 0.9) == pytest.approx(np.abs(moved - 0.9).min(), abs=1e-8)
 
 
 def test_gaussian_predictions_have_closed_forms():
@@ -125,10 +132,12 @@ def test_counts_are_over_dispersed_by_the_posterior():
     expected = integrated(lambda x: poisson.pmf(3, np.exp(x)), latent, spread)
     np.testing.assert_allclose(np.exp(model.log_predictive_density(NEW, np.full(7, 3))), expected, rtol=1e-6)
     low, high = model.predict_interval(NEW, 0.9).T
-    inside = integrated(
-        lambda x: poisson.cdf(high[0], np.exp(x)) - poisson.cdf(low[0] - 1, np.exp(x)), latent[:1], spread[:1]
-    )
-    assert 0.9 <= inside[0] < 1.0
+    for m, s, a, b in zip(latent, spread, low, high, strict=True):
+        upto = np.array([np.sum(W * poisson.cdf(k, np.exp(m + s * Z))) for k in range(-1, 60)])
+        first, last = np.argmax(upto[1:] >= 0.05), np.argmax(upto[1:] >= 0.95)
+        moved = np.concatenate([upto[first + 1 :] - upto[first], upto[last + 1] - upto[: last + 1]])
+        inside = upto[int(b) + 1] - upto[int(a)]
+        assert abs(inside - 0.9) == pytest.approx(np.abs(moved - 0.9).min(), abs=1e-6)
     draws = model.sample_y(NEW, 20_000, random_state=0)
     _, cov = model.predict(NEW, return_cov=True)
     np.testing.assert_allclose(np.cov(draws), cov, atol=0.05 * cov.max())

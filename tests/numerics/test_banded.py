@@ -133,3 +133,18 @@ def test_a_walk_from_many_counts_to_none_needs_few_steps():
     found = infer(LatentLinearModel([walk, SiteFactor(None, potentials.Poisson(y))]), "laplace")
     assert found.converged
     assert found.n_iter <= 9
+
+
+def test_where_every_site_says_little_the_first_step_of_gaussian_kl_is_a_whole_one(monkeypatch):
+    n, rng = 2000, np.random.default_rng(3)
+    y = rng.poisson(np.exp(np.sin(np.arange(n) / 100.0)))
+    steps = sparse.diags_array([-np.ones(n - 1), np.ones(n - 1)], offsets=[0, 1], shape=(n - 1, n))
+    walk = GaussianFactor(precision=400.0 * sparse.csr_array(steps.T @ steps), rank=n - 1)
+    model = LatentLinearModel([walk, SiteFactor(None, potentials.Poisson(y))])
+    found = infer(model, "gkl")
+    monkeypatch.setattr("latlin.inference.gaussian_kl.sites.SLIGHT", -1.0)
+    half = infer(model, "gkl")
+    assert found.converged
+    assert found.n_iter < half.n_iter
+    np.testing.assert_allclose(found.log_evidence, half.log_evidence, rtol=1e-8)
+    np.testing.assert_allclose(found.mean, half.mean, atol=1e-4)

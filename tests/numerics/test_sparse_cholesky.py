@@ -101,6 +101,14 @@ def test_one_analysis_serves_other_values():
         np.testing.assert_allclose(chol.log_det, np.linalg.slogdet(moved.toarray())[1], rtol=1e-12)
 
 
+def test_determinants_beyond_the_largest_number_and_below_the_smallest():
+    pivots = np.concatenate([10.0 ** np.random.default_rng(0).uniform(-150.0, 150.0, 300), [1e-290, 1e250]])
+    factor = analyse(sparse.diags_array(pivots)).factorise(pivots)
+    assert factor.log_det == pytest.approx(np.sum(np.log(pivots)), rel=1e-13, abs=1e-9)
+    small = np.full(200, 1e-8)
+    assert analyse(sparse.diags_array(small)).factorise(small).log_det == pytest.approx(200 * np.log(1e-8), rel=1e-14)
+
+
 def test_matrices_that_are_not_positive_definite_have_no_factor():
     analysis = analyse(lattice(6))
     singular = analysis.values(lattice(6))

@@ -11,10 +11,11 @@ from latlin.potentials import (
     Hurdle,
     NegativeBinomial,
     Poisson,
+    Tweedie,
     ZeroInflated,
 )
 from latlin.potentials.averaged import AveragedPredictive
-from latlin.potentials.kernels.count_sums import beta_binomial_cdf
+from latlin.potentials.kernels.counts import beta_binomial_cdf
 
 FAMILIES = {
     "poisson": Poisson(0),
@@ -75,3 +76,46 @@ def test_a_zero_inflated_block_keeps_where_it_bends_for_other_counts() -> None:
     assert other.log_concave == anew.log_concave
     np.testing.assert_allclose(other.expected_log([0.3, 0.1], 0.2), anew.expected_log([0.3, 0.1], 0.2), rtol=1e-12)
     assert block.observe([1, 2]).log_concave == ZeroInflated(NegativeBinomial([1, 2], 0.7), 0.3).log_concave
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+def test_an_interval_has_the_nearest_probability(name, coverage) -> None:
+    found = FAMILIES[name].predictive(MEAN, VARIANCE)
+    upto = np.concatenate([np.zeros((1, 4)), found.cdf(np.arange(100.0)[:, None])])
+    for row, low, high in zip(upto.T, *found.interval(coverage).astype(int), strict=True):
+        # the central interval, one of its ends moved
+        first, last = (int(np.argmax(row[1:] >= level)) for level in (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage))
+        moved = [(first, k) for k in range(first, 100)] + [(k, last) for k in range(last + 1)]
+        assert (low, high) in moved
+        apart = [abs(row[k + 1] - row[j] - coverage) for j, k in moved]
+        assert abs(row[high + 1] - row[low] - coverage) < min(apart) + 1e-8
+
+
+def test_intervals_of_counts_keep_their_promise_on_average() -> None:
+    """Rows whose means differ: some intervals hold more, some less."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(1.0, 0.7, 4000)
+    for family in (Poisson(0), NegativeBinomial(0, 0.7), Binomial(0, 15)):
+        found = family.predictive(x, np.full(4000, 0.01))
+        low, high = found.interval(0.9)
+        promised = found.cdf(high) - found.cdf(low - 1.0)
+        assert abs(promised.mean() - 0.9) < 0.01
+        assert promised.min() > 0.8
+        new = found.sample(1, rng)[0]
+        assert abs(np.mean((low <= new) & (new <= high)) - promised.mean()) < 0.02
+
+
+def test_the_mass_at_zero_of_amounts_is_not_counted_twice() -> None:
+    found = Tweedie(1.0, 1.5, 1.0).predictive([-1.0, 2.0], [0.1, 0.1])
+    low, high = found.interval(0.8)
+    assert low[0] == 0.0 < low[1]
+    np.testing.assert_allclose(found.cdf(high) - [0.0, 0.1], 0.8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_probability_integral_transforms_of_its_own_draws_are_even(name) -> None:
+    found = FAMILIES[name].predictive(MEAN, VARIANCE)
+    shares = found.pit(found.sample(500, 0), 1)
+    assert shares.shape == (500, 4)
+    assert stats.kstest(shares.ravel(), "uniform").pvalue > 1e-3

@@ -31,7 +31,6 @@ from latlin.potentials.base import Potential
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.families import Family, Ordered
 from latlin.potentials.logit import Logit
-from latlin.potentials.predictive import ClassPredictive, CountPredictive
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Between, Increasing, Range
 from latlin.potentials.zero_counts import Hurdle
@@ -172,7 +171,7 @@ class ResponseFamily:
     @property
     def whole(self) -> bool:
         """Whether observations are whole numbers."""
-        return isinstance(self.template.predictive(0.0, 1.0), CountPredictive | ClassPredictive)
+        return self.template.predictive(0.0, 1.0).whole
 
     def scale_words(self, success: str = "") -> str:
         """What a coefficient changes, of a success that is named; empty where it is the response itself."""

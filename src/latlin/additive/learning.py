@@ -43,6 +43,8 @@ MANY, PER_ROW = 3_000, 8.0
 #: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square; where sites are not
 #: log-concave, whose fits creep towards their end, what is left would be seen in the slopes of the evidence
 TOLERANCE, STRICT = 1e-4, 1e-5
+#: largest mismatch of a moment, in standard deviations
+MISMATCH = 1e-4
 #: coefficients from which on a factor may fill, and probes that then estimate variances and the evidence
 LARGE, PROBES = 5_000, 24
 #: rows and coefficients, times fits, up to which an integral is cheap: some ten seconds
@@ -113,9 +115,9 @@ def chosen_engine(problem: AdditiveProblem) -> str | Engine:
     """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
     Where the factor of the precision would fill, nothing is factorised and the covariance is estimated.
-    The mismatch of moments that is left changes the evidence by its square: less than 1e-6 is not worth a sweep. With
-    eight rows per coefficient and some thousand rows the two engines agree to a hundredth of a standard deviation, and
-    a step of Gaussian KL costs a fraction of a sweep.
+    The mismatch of moments that is left, in standard deviations, changes the evidence by its square. With eight rows
+    per coefficient and some thousand rows the two engines agree to a hundredth of a standard deviation, and a step of
+    Gaussian KL costs a fraction of a sweep.
     """
     first, potential, rows = problem.first_model, problem.first_potential, problem.n_rows
     if isinstance(first, BlockModel):
@@ -127,7 +129,7 @@ def chosen_engine(problem: AdditiveProblem) -> str | Engine:
     most = MANY if rows >= PER_ROW * problem.dim else MATCHED
     matched = potential.log_concave and problem.family.matched and rows <= most
     if matched:
-        return ExpectationPropagation(tol=1e-6)
+        return ExpectationPropagation(tol=MISMATCH)
     return GaussianKL(tol=TOLERANCE if potential.log_concave else STRICT)
 
 

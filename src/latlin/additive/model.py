@@ -380,17 +380,17 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     def predict_interval(
         self, frame: Any, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
     ) -> Array:
-        """Ends of central intervals of new observations, of shape (rows, 2).
+        """Ends of intervals of new observations, of shape (rows, 2).
 
-        A Gaussian response has quantiles in closed form; those of others are of 4,000 draws.
+        They are central; of whole numbers, one end moves to where the probability is nearest to `coverage`. A Gaussian
+        response has quantiles in closed form; those of others are of 4,000 draws.
         """
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
         if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
         draws = self.sample_predictive(frame, DRAWS, marginal=marginal, random_state=random_state)
-        ends = np.quantile(draws, q, axis=0, method="inverted_cdf") if self._family.whole else np.quantile(draws, q, 0)
-        return np.asarray(ends).T
+        return predict.interval_of_draws(draws, coverage, self._family).T
 
     def sample_predictive(
         self, frame: Any, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None

@@ -15,6 +15,7 @@ from latlin.additive.problem import rows_of
 from latlin.additive.term import Part
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.predictive import nearest_interval
 
 
 class PredictedComponent(NamedTuple):
@@ -137,6 +138,19 @@ def draw_responses(
         potential: Potential = family.potential(blank, values)
         found.append(potential.sample(x, rng))
     return np.asarray(rng.permutation(np.concatenate(found)))
+
+
+def interval_of_draws(draws: Array, coverage: float, family: ResponseFamily) -> Array:
+    """Ends of intervals of new responses, shape (2, rows), from draws (draws, rows)."""
+    ordered, rows = np.sort(draws, axis=0), np.arange(draws.shape[1])
+    return nearest_interval(
+        lambda q: ordered[np.ceil(q * len(draws) - 1e-9).astype(int) - 1, rows],
+        lambda y: np.mean(draws <= y, axis=0),
+        coverage,
+        rows.shape,
+        family.whole,
+        family.template.predictive(0.0, 1.0).least,
+    )
 
 
 def averaged_groups(parts: Sequence[Part], marginal: Any) -> tuple[str, ...]:

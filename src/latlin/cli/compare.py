@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, Prepared, checked_engine, make_estimator, prepare
+from latlin.cli.models import JOINT, Choices, Prepared, checked_engine, make_estimator, prepare
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.table import Frame, need_pandas
@@ -53,7 +53,7 @@ USUAL = {
 def rivals(family: str) -> tuple[str, ...]:
     """Families whose log densities are of the same thing, so that they can be compared."""
     if family in LABELLED:
-        return ("ordinal", "logistic") if family == "ordinal" else ("logistic", "probit")
+        return ("ordinal", "logistic") if family == "ordinal" else ("logistic", "probit", *JOINT)
     return KINDS[kind_of(family)]
 
 
@@ -71,7 +71,7 @@ def candidates(
     for engine in engines:
         checked_engine(engine)
     suited = rivals(target.family)
-    chosen = families or USUAL.get(kind_of(target.family), suited)
+    chosen = families or USUAL.get(kind_of(target.family), [name for name in suited if name not in JOINT])
     for family in chosen:
         if family not in suited:
             raise ValueError(
@@ -80,7 +80,7 @@ def candidates(
             )
     lines = []
     for family in chosen:
-        default = ("auto",) if family == "linear" else usual
+        default = ("auto",) if family in ("linear", *JOINT) else usual
         lines += [Candidate(replace(target, family=family), engine) for engine in engines or default]
     return lines
 

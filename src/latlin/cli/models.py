@@ -40,6 +40,8 @@ ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
     "logistic": linear.BayesianLogisticRegression,
     "probit": linear.BayesianProbitRegression,
+    "softmax": linear.BayesianSoftmaxRegression,
+    "multinomial-probit": linear.BayesianMultinomialProbitRegression,
     "poisson": linear.BayesianPoissonRegression,
     "negative-binomial": linear.BayesianCountRegression,
     "ordinal": linear.BayesianOrdinalRegression,
@@ -47,6 +49,8 @@ ESTIMATORS: dict[str, type] = {
     "sparse": linear.SparseRegression,
     "beta": linear.BayesianBetaRegression,
 }
+#: families of all classes together, which have one engine
+JOINT = ("softmax", "multinomial-probit")
 #: what a target holds → the estimator that takes the family as its argument
 BY_FAMILY: dict[str, type] = {
     "counts": linear.BayesianCountRegression,
@@ -225,6 +229,8 @@ def make_estimator(
         "random_state": 0,
         "verbose": verbose,
     }
+    if target.family in JOINT and options.pop("engine") not in ("auto", "gkl"):
+        raise ValueError(f"the family {target.family!r} is fitted by Gaussian KL, not by the engine {engine!r}")
     if target.family == "negative-binomial":
         options["family"] = target.family
     if target.family == "ordinal":

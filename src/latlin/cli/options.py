@@ -77,7 +77,8 @@ FamilyName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="auto (by the values of the target), linear, robust, sparse; logistic, probit, ordinal; poisson, "
+        help="auto (by the values of the target), linear, robust, sparse; logistic, probit, softmax, "
+        "multinomial-probit, ordinal; poisson, "
         "negative-binomial, generalised-poisson, zero-inflated-…, hurdle-…; binomial, beta-binomial, beta; gamma, "
         "inverse-gaussian, log-normal, tweedie; weibull, exponential, log-logistic.",
     ),

@@ -105,5 +105,6 @@ def _labels(model: FittedModel, X: Frame, coverage: float) -> dict[str, Any]:
     if len(names) > 2 or model.target.family == "ordinal":
         return found | shares
     # two classes: how sure the probability itself is
-    ends = estimator.predict_interval(X, coverage=coverage)
+    ends = np.asarray(estimator.predict_interval(X, coverage=coverage))
+    ends = ends[:, 1] if ends.ndim == 3 else ends
     return found | shares | {f"{names[1]} low": ends[:, 0], f"{names[1]} high": ends[:, 1]}

@@ -22,7 +22,7 @@ from latlin.potentials.families import AMOUNTS, COUNTS, SUCCESSES, TIMES
 
 FEW = 10
 #: families whose target is one of a few labels
-LABELLED = ("logistic", "probit", "ordinal")
+LABELLED = ("logistic", "probit", "softmax", "multinomial-probit", "ordinal")
 #: what a target holds → the families that suit it
 KINDS: dict[str, tuple[str, ...]] = {
     "numbers": ("linear", "robust", "sparse"),

@@ -247,10 +247,14 @@ class Mixture:
         """Draws, and the component that each came from."""
         rng = generator(random_state)
         label = rng.choice(len(self.weights), size=count, p=self.weights)
-        draws = np.empty((count, self.dim))
+        return self.sample_of(label, rng), label
+
+    def sample_of(self, label: NDArray[np.int64], random_state: RandomState = None) -> Array:
+        """A draw of each of these components."""
+        rng, draws = generator(random_state), np.empty((len(label), self.dim))
         for k in np.unique(label):
             draws[label == k] = self.components[k].sample(int(np.sum(label == k)), rng)
-        return draws, label
+        return draws
 
     def logpdf(self, w: ArrayLike) -> Array:
         """log q(w) for one vector or each row of a matrix."""

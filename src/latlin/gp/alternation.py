@@ -35,7 +35,7 @@ COVARIANCES, STEPS = 12, 12
 SHARE = 0.3
 
 
-class _Mean(NamedTuple):
+class _MeanAtVariances(NamedTuple):
     """The best mean at fixed variances: its projections, the expectations there, and the slope that is left."""
 
     m: Array
@@ -116,7 +116,9 @@ def _precision(projections: Projections, gamma: Array) -> Array:
     return total
 
 
-def _best_mean(projections: Projections, sites: Sites, m: Array, precision: Cholesky, tol: float) -> _Mean | None:
+def _best_mean(
+    projections: Projections, sites: Sites, m: Array, precision: Cholesky, tol: float
+) -> _MeanAtVariances | None:
     """Newton's steps with P for the curvature, which lies above that of the bound where sites are concave or nearly."""
     variance, before = projections.variances(precision.factor), np.inf
     for left in reversed(range(STEPS)):
@@ -130,7 +132,7 @@ def _best_mean(projections: Projections, sites: Sites, m: Array, precision: Chol
         if size > 4.0 * before:
             return None
         if left == 0 or np.abs(slope).max(initial=0.0) <= tol:
-            return _Mean(m, x, expected, slope)
+            return _MeanAtVariances(m, x, expected, slope)
         m, before = m + step, min(size, before)
     return None
 

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.gaussian import Gaussian
-from latlin.densities.kronecker import KroneckerCovariance, times_kronecker
+from latlin.densities.gaussian import Gaussian, KroneckerCovariance, times_kronecker
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.latent import left_out
 from latlin.gp.setting import Setting, row_blocks

@@ -31,7 +31,7 @@ from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import cavity
-from latlin.inference.gaussian_kl.classes import Classes
+from latlin.inference.gaussian_kl.class_rows import Classes
 from latlin.inference.gaussian_kl.per_class import ClassSitesFit, ClassSums, climb_classes, fit_classes, stand_ins_at
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

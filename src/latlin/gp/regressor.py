@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -375,8 +376,17 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         return self.predictive(X).quantile(np.atleast_1d(np.asarray(quantiles, float))[:, None]).T
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """The central interval that holds a new target with probability `coverage`: columns low and high."""
-        return self.predict_quantiles(X, central(coverage))
+        """An interval that holds a new target with probability `coverage`: columns low and high.
+
+        It is central; of whole numbers, one of its ends moves to where the probability is nearest to `coverage`.
+        """
+        central(coverage)
+        return self.predictive(X).interval(coverage).T
+
+    def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right."""
+        shares = self.predictive(X).pit(np.asarray(y, float), random_state)
+        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

@@ -16,7 +16,15 @@ from scipy.special import logsumexp
 from latlin.densities.density import Mixture
 from latlin.hyper import rules
 from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
-from latlin.hyper.optimum import STEP, Optimum, bound_message, find_optimum, find_unbounded, hessian_at, polish
+from latlin.hyper.optimum import (
+    Optimum,
+    bound_message,
+    find_hessian,
+    find_optimum,
+    find_unbounded,
+    nearest_point,
+    polish,
+)
 from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.inference.diagnosis.log_joint import AveragedModel
@@ -74,8 +82,9 @@ class Learnt:
         The hyperparameters, where there are some.
     n_fits : int
         All that were made.
-    sides : tuple of pairs
-        When maximised: what was fitted a little above and below the optimum, one pair per hyperparameter, in order.
+    sides : tuple of (fit, fit, float)
+        When maximised: what was fitted at two points near the optimum and how far they are apart, in coordinates; one
+        for each hyperparameter, in order.
     """
 
     values: dict[str, float]
@@ -89,7 +98,7 @@ class Learnt:
     caution: tuple[str, str] | None
     space: Space | None = None
     n_fits: int = 0
-    sides: tuple[tuple[Any, Any], ...] = ()
+    sides: tuple[tuple[Any, Any, float], ...] = ()
 
     @property
     def fit(self) -> Any:
@@ -118,7 +127,7 @@ def maximise(
     gradient, gain, worth : float
         How far the search goes; see `find_optimum`.
     curvature : bool
-        Also find the Hessian there, by two more fits per hyperparameter, and with it standard deviations.
+        Also find the Hessian there, by up to two more fits per hyperparameter, and with it standard deviations.
     rough : callable, optional
         As `evaluate`, by fits that end early: the search goes with these until it is near.
     verbose : bool
@@ -128,10 +137,13 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
-        hessian, sides = hessian_at(objective, optimum.u) if curvature else (None, [])
-        if hessian is not None:
+        hessian: Array | None = None
+        sides: list[tuple[Point, Point]] = []
+        if curvature:
+            hessian, sides = find_hessian(objective, optimum)
             optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
             optimum = polish(objective, optimum, hessian)
+            sides = sides or nearest_point(objective, optimum)
     _tell(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
@@ -154,7 +166,9 @@ def maximise(
         hessian=hessian,
         optimum=optimum,
         n_fits=objective.n_fits,
-        sides=tuple((ahead.fit, behind.fit) for ahead, behind in sides),
+        sides=tuple(
+            (ahead.fit, behind.fit, float(ahead.u[j] - behind.u[j])) for j, (ahead, behind) in enumerate(sides)
+        ),
         message="; ".join(filter(None, (f"hyperparameters maximised by {said}", at_end))),
         caution=caution,
     )
@@ -398,13 +412,13 @@ def _too_narrow(learnt: Learnt, centre: Posterior) -> tuple[str, str] | None:
     variance by g, and the posterior of u is centred Cb from the optimum of the numbers, b = ∂ log|dx/du|/∂u: the
     variance v of a coordinate of w becomes v exp(gᵀCb + ½gᵀCg) + JCJᵀ.
     """
-    inside = [j for j, pair in enumerate(learnt.sides) if learnt.optimum.inside[j] and None not in pair]
+    inside = [j for j, pair in enumerate(learnt.sides) if learnt.optimum.inside[j] and None not in pair[:2]]
     if learnt.space is None or learnt.hessian is None or not inside or not np.all(centre.variance > 0.0):
         return None
     spread = spread_of(learnt.hessian[np.ix_(inside, inside)])
     pairs = [learnt.sides[j] for j in inside]
-    J = np.stack([ahead.mean - behind.mean for ahead, behind in pairs], axis=1) / (2.0 * STEP)
-    g = np.stack([np.log(ahead.variance / behind.variance) for ahead, behind in pairs], axis=1) / (2.0 * STEP)
+    J = np.stack([(ahead.mean - behind.mean) / apart for ahead, behind, apart in pairs], axis=1)
+    g = np.stack([np.log(ahead.variance / behind.variance) / apart for ahead, behind, apart in pairs], axis=1)
     bend = np.array([learnt.space.members[j].bend(float(learnt.optimum.u[j])) for j in inside])
     wider = np.exp(g @ spread @ bend + 0.5 * np.einsum("dj,jk,dk->d", g, spread, g))
     wider += np.einsum("dj,jk,dk->d", J, spread, J) / centre.variance

@@ -20,9 +20,9 @@ MOST = 200
 CURVED = 8
 #: longest step in a coordinate, and the longest one from which curvature is learnt
 LONGEST, LOCAL = 1.0, 0.5
-#: most steps to the optimum of a held fit, and the step, in coordinates, after which it is near enough where some nat
-#: more are not worth a fit
-INNER, HELD = 8, 0.02
+#: most steps to the optimum of a held fit, and the step after which it is near enough where some nat more are not worth
+#: a fit: in coordinates, or as a share of the way
+INNER, HELD, OF_THE_WAY = 8, 0.02, 0.2
 #: least share that a step by three slopes has of one by two
 NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
@@ -35,8 +35,12 @@ LEVEL = 1e-2
 NEWTON, WITHIN = 3, 0.1
 #: what Newton's step would gain, in nat, at an optimum
 REACHED = 1e-8
-#: step of the differences of gradients, in coordinates
-STEP = 0.02
+#: steps of the differences of gradients, in coordinates, on both sides and on one
+STEP, ONE_SIDED = 0.02, 0.01
+#: error of an evidence, in nat, from which on differences on one side are as good as on both
+NOISY = 1e-2
+#: longest and shortest last step of a search along one coordinate that tells the curvature there
+TOLD, SHORT = 0.06, 2e-3
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Optimum:
     n_fits : int
     pairs : tuple of pairs of ndarray
         Steps near the end, and by how much the gradient fell along each.
+    curvature : ndarray of shape (m, m) or None
+        About minus the Hessian there, as far as the search has found out.
     """
 
     point: Point
@@ -63,6 +69,7 @@ class Optimum:
     converged: bool
     n_fits: int
     pairs: tuple[tuple[Array, Array], ...] = ()
+    curvature: Array | None = None
 
     @property
     def u(self) -> Array:
@@ -101,12 +108,14 @@ def find_optimum(
     box = objective.space.box
     u = np.clip(objective.space.start if start is None else start, box[:, 0], box[:, 1])
     first = objective.with_gradient(u)
-    known = deque(pairs, maxlen=len(u) + 2)
+    known, curvature = deque(pairs, maxlen=len(u) + 2), None
     if len(u) <= CURVED and first[0].held is not None:
-        point, slope, arrived = _climb_curved(objective, first, known, gradient, gain, worth)
+        point, slope, arrived, held = _climb_curved(objective, first, known, gradient, gain, worth)
+        curvature = None if held is None else _corrected(held, known)
     else:
         point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
-    return Optimum(point, slope, find_ends(objective.space, point.u), arrived, objective.n_fits, tuple(known))
+    sides = find_ends(objective.space, point.u)
+    return Optimum(point, slope, sides, arrived, objective.n_fits, tuple(known), curvature)
 
 
 def _climb_curved(
@@ -116,16 +125,17 @@ def _climb_curved(
     gradient: float,
     gain: float,
     worth: float,
-) -> tuple[Point, Array, bool]:
+) -> tuple[Point, Array, bool, Array | None]:
     """Quasi-Newton steps: the curvature of the held fit, corrected by the changes of the gradient near by.
 
-    The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled.
+    The first step, of a search without such pairs, goes to where the held fit has its optimum; `pairs` is filled. The
+    last of what is returned is the curvature of a held fit, without corrections.
     """
     point, slope = first
     held: Array | None = None
     while objective.n_fits < MOST:
         if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
-            return point, slope, True
+            return point, slope, True, held
         if pairs and len(slope) == 1:
             # in one dimension a pair says all
             held = np.eye(1)
@@ -135,21 +145,21 @@ def _climb_curved(
         if len(slope) == 1:
             step = _interpolated(pairs, slope, step)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
-            return point, slope, True
+            return point, slope, True, held
         if not pairs:
             step = _held_optimum(objective, point, held, slope, step, gradient, HELD * (worth > 0.0)) - point.u
         moved = _risen(objective, point, slope, step)
         if moved is None:
             # nothing better within rounding: arrived
-            return point, slope, True
+            return point, slope, True, held
         move, fall = moved[0].u - point.u, slope - moved[1]
         if np.abs(move).max() <= LOCAL and move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             pairs.append((move, fall))
         gained = moved[0].log_density - point.log_density
         point, slope = moved
         if gained <= max(worth, gain * (1.0 + abs(point.log_density))):
-            return point, slope, True
-    return point, slope, False
+            return point, slope, True, held
+    return point, slope, False, held
 
 
 def _inside(space: Space, u: Array, slope: Array) -> NDArray[np.intp]:
@@ -196,7 +206,8 @@ def _held_optimum(
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= near:
+        enough = max(near, OF_THE_WAY * float(np.abs(u - point.u).max())) if near else 0.0
+        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= enough:
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])
@@ -299,6 +310,19 @@ def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
     return optimum
 
 
+def find_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
+    """The Hessian at an optimum: as the search has told it, else by differences, on one side if evidences have errors.
+
+    Also two points near the optimum along every axis, where there were differences.
+    """
+    told = told_hessian(optimum)
+    if told is not None:
+        return told, []
+    if getattr(optimum.point.fit, "bound_error", 0.0) > NOISY:
+        return one_sided_hessian(objective, optimum)
+    return hessian_at(objective, optimum.u)
+
+
 def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point, Point]]]:
     """The Hessian of the log density by differences of gradients, and the points on either side of every axis."""
     box = objective.space.box
@@ -310,6 +334,42 @@ def hessian_at(objective: Objective, u: Array) -> tuple[Array, list[tuple[Point,
         sides.append((ahead, behind))
     matrix = np.array(rows)
     return 0.5 * (matrix + matrix.T), sides
+
+
+def one_sided_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
+    """As `hessian_at`, by one point per axis beside the optimum: good to some per cent, for evidences with errors."""
+    rows, sides = [], []
+    for j, (slope, side) in enumerate(zip(optimum.gradient, optimum.at_bound, strict=True)):
+        # towards where the gradient vanishes, or into the box
+        step = -ONE_SIDED * side if side else np.copysign(ONE_SIDED, slope)
+        point, ahead = objective.with_gradient(_moved(optimum.u, j, step, objective.space.box))
+        rows.append((ahead - optimum.gradient) / (point.u[j] - optimum.u[j]))
+        sides.append((point, optimum.point))
+    matrix = np.array(rows)
+    return 0.5 * (matrix + matrix.T), sides
+
+
+def told_hessian(optimum: Optimum) -> Array | None:
+    """The Hessian of one coordinate by the last three slopes of a search; None where they do not tell it.
+
+    It is the slope, at the newest point, of the parabola through them.
+    """
+    if len(optimum.u) > 1 or len(optimum.pairs) < 2 or not optimum.inside.all():
+        return None
+    (before, fell), (last, fall) = ((float(move[0]), float(fall[0])) for move, fall in optimum.pairs[-2:])
+    if not SHORT <= abs(last) <= TOLD or abs(last + before) < SHORT:
+        return None
+    near, far = -fall / last, -fell / before
+    found = near + last * (near - far) / (last + before)
+    # a parabola that bends much between the points is not to be trusted
+    return np.array([[found]]) if near < 0.0 and 0.5 < found / near < 2.0 else None
+
+
+def nearest_point(objective: Objective, optimum: Optimum) -> list[tuple[Point, Point]]:
+    """The optimum of one coordinate and the point of its search next to it; empty where there is none."""
+    others = [point for point in objective.points if point.fit is not None and not np.array_equal(point.u, optimum.u)]
+    nearest = min(others, key=lambda point: abs(float(point.u[0] - optimum.u[0])), default=None)
+    return [] if nearest is None else [(optimum.point, nearest)]
 
 
 def _moved(u: Array, j: int, step: float, box: Array) -> Array:

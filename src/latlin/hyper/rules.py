@@ -6,7 +6,8 @@ the density has fallen by several nat in every direction, which follows skewed a
 steps where the density falls as that of a normal along every axis. Up to eight, the central composite design of Rue,
 Martino and Chopin (2009, §6.5): the centre and points on a sphere that integrate the second moments of a normal.
 Between them the log density is interpolated (`latlin.hyper.surrogate`), which gives the integral and the moments of
-skewed densities, and the weights of the points are changed until they have these moments. Beyond, importance sampling.
+skewed densities; where it is unsure, points are added whose values tell most about the others, and the weights of the
+points are changed until they have these moments. Beyond, importance sampling.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.optimum import Optimum, hessian_at
+from latlin.hyper.optimum import TOLD, Optimum, hessian_at
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, log_density_from
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -40,8 +41,8 @@ WIDEST, NARROWEST = 3.0, 1e-4
 #: where skewness is measured, and ends of the scales that it may give
 REACH = float(np.sqrt(2.0))
 SCALES = (0.3, 3.0)
-#: longest step of a search, in coordinates, along which the change of the gradient is the curvature at its end
-TOLD = 0.06
+#: factor by which curvature over the reach of an axis may differ from the one that a search has found out
+AGREED = 1.6
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,20 @@ class Axes:
 
 
 def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> Axes:
-    """Axes from the Hessian at an optimum and the skewness along each of them, with gradients there if `sloped`."""
-    curvature = _apart(_curvature(objective, optimum), optimum)
-    values, vectors = np.linalg.eigh(curvature)
+    """Axes from the curvature at an optimum and the skewness along each of them, with gradients there if `sloped`.
+
+    With gradients, what the search has found out about the curvature serves, where they go together with it; otherwise
+    it is that of the Hessian.
+    """
+    if sloped and optimum.curvature is not None:
+        axes = _axes(objective, optimum, optimum.curvature, sloped)
+        if _confirmed(axes):
+            return axes
+    return _axes(objective, optimum, _curvature(objective, optimum), sloped)
+
+
+def _axes(objective: Objective, optimum: Optimum, curvature: Array, sloped: bool) -> Axes:
+    values, vectors = np.linalg.eigh(_apart(curvature, optimum))
     # a direction without curvature is as wide as a search may be
     spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
     basis = vectors * spread
@@ -117,6 +129,18 @@ def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> 
             tried.append(objective.with_slope(u) if sloped else (objective.at(u), None))
             scales[side, j] = _scale(optimum.point.log_density - tried[-1][0].log_density)
     return Axes(optimum.u, basis, scales[0], scales[1], tuple(tried))
+
+
+def _confirmed(axes: Axes) -> bool:
+    """Whether gradients on either side of every axis fall as those of a standard normal in t, about."""
+    m = len(axes.centre)
+    slopes = [slope for point, slope in axes.tried if slope is not None and np.isfinite(point.log_density)]
+    if len(slopes) < 2 * m:
+        return False
+    behind_less_ahead = (np.stack(slopes[1::2]) - np.stack(slopes[::2])) @ axes.basis
+    fall = behind_less_ahead / (2.0 * REACH)
+    values = np.linalg.eigvalsh(0.5 * (fall + fall.T))
+    return bool(np.all(values > 1.0 / AGREED) and np.all(values < AGREED))
 
 
 def _curvature(objective: Objective, optimum: Optimum) -> Array:
@@ -154,10 +178,19 @@ HOPELESS = 1.0
 RADIUS = 1.15
 #: draws under an interpolated density, and levels of those at which its uncertainty is looked at
 DRAWS, LOOKS = 2**12, (np.arange(256) + 0.5) / 256
-#: sd of an interpolated log density, in nat, from which on its means may be off by more than a few hundredths of an sd
-UNSURE = 0.5
-#: of squared differences between moments beside those of weights
-PENALTY = 1e3
+#: a point of the sphere that is nearer than this to another one, in sd, is that one
+CLOSE = 0.4
+#: sd of an interpolated log density, in nat, down to which points are added, so many per hyperparameter at most, and
+#: from which on its means may be off by more than a few hundredths of an sd
+UNSURE, MORE, DOUBTFUL = 0.3, 20, 0.5
+#: an interpolated log density falls at least so fast as z², where a normal has a half
+FALL = 0.15
+#: of squared differences between moments beside those of weights, and the least weight to start from
+PENALTY, LEAST = 1e3, 1e-6
+
+
+#: a point, and the gradient of its log density in u where that is known
+KnownPoint = tuple[Point, Array | None]
 
 
 class Rule(NamedTuple):
@@ -233,69 +266,102 @@ def _lattice_error(known: dict[tuple[int, ...], Point], fall: float, top: float)
 
 
 def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
-    """Evaluate on a central composite design, stretched by the scale of each direction, and interpolate."""
-    m, centre = len(axes.centre), optimum.point
-    z = np.concatenate([np.eye(m) * np.sqrt(m), -np.eye(m) * np.sqrt(m), _corners(m)]) * RADIUS
-    low, high = objective.space.box.T
-    inside = np.all((axes.split(z) >= low) & (axes.split(z) <= high), axis=1)
-    sphere = [(row, *objective.with_slope(u)) for row, u in zip(z[inside], axes.split(z[inside]), strict=True)]
-    sphere = [(row, point, slope) for row, point, slope in sphere if np.isfinite(point.log_density)]
-    points = [centre, *(point for _, point, _ in sphere)]
-    known = [(centre, optimum.gradient), *((point, slope) for _, point, slope in sphere), *axes.tried]
-    found = _interpolated(axes, [pair for pair in known if np.isfinite(pair[0].log_density)], optimum.gradient)
-    proposal = SplitProposal(axes)
-    u = proposal.draw(DRAWS, 0)
-    logs = np.where(np.all((u >= low) & (u <= high), axis=1), _capped(found, axes, u), -np.inf)
-    logs -= proposal.log_density(u)
-    total = float(logsumexp(logs))
-    share = np.exp(logs - total)
+    """Evaluate on a central composite design, stretched by the scale of each direction, and interpolate.
+
+    Where the interpolation is unsure, more points are added that tell most about the others.
+    """
+    centre = (optimum.point, optimum.gradient)
+    sphere, others = _sphere(objective, axes)
+    design = [centre, *sphere]
+    limit, found = len(design) + len(others) + MORE * len(axes.centre), None
+    while True:
+        found = _interpolated(axes, [*design, *others], optimum.gradient, found)
+        u, logs = _draws(objective, axes, found)
+        total = float(logsumexp(logs))
+        share = np.exp(logs - total)
+        looks = u[np.searchsorted(np.cumsum(share), LOOKS * (1.0 - 1e-12))]
+        unsure = found.covariance(axes.unscaled(looks))
+        typical = float(np.sqrt(max(float(np.diagonal(unsure).mean()), 0.0)))
+        if typical <= UNSURE or not found.sloped or len(design) + len(others) >= limit:
+            break
+        tried = [objective.with_slope(looks[k]) for k in _telling(unsure, len(axes.centre))]
+        design += [(point, slope) for point, slope in tried if np.isfinite(point.log_density)]
     # where the interpolation is unsure, and what the draws leave open
-    unsure = found.covariance(axes.unscaled(u[np.searchsorted(np.cumsum(share), LOOKS)]))
     open_part = max(float(unsure.mean()), 0.0) + max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
-    error = 2.0 * float(np.sqrt(open_part))
-    typical = float(np.sqrt(max(float(np.diagonal(unsure).mean()), 0.0)))
-    first = np.array([1.0 - 1.0 / RADIUS**2, *np.full(len(sphere), 1.0 / (len(z) * RADIUS**2))])
-    # the design's own weights: p(u) |du/dz| / N(z)
-    ratio = [point.log_density + 0.5 * float(row @ row) + _log_stretch(axes, row) for row, point, _ in sphere]
-    start = first * np.exp(
-        np.array([centre.log_density + _log_stretch(axes, np.zeros(m)), *ratio]) - centre.log_density
-    )
-    weights = _with_moments(axes.unscaled(np.stack([point.u for point in points])), start, axes.unscaled(u), share)
+    points = [point for point, _ in design]
+    weights = _with_moments(axes.unscaled(np.stack([point.u for point in points])), axes.unscaled(u), share)
     with np.errstate(divide="ignore"):
         log_share = np.log(weights)
     density = np.array([point.log_density for point in points])
-    log_weights = log_share + total - np.log(DRAWS) + centre.log_density - density
-    message = f"a design of {len(known)} points"
-    if typical > UNSURE:
+    log_weights = log_share + total - np.log(DRAWS) + optimum.point.log_density - density
+    message = f"a design of {len(design) + len(others)} points"
+    if typical > DOUBTFUL:
         message += f" (their log density is known between these points to {typical:.1g} nat: their means may be off)"
-    return Rule(points, log_weights, error, message, (u, share))
+    return Rule(points, log_weights, 2.0 * float(np.sqrt(open_part)), message, (u, share))
 
 
-def _interpolated(axes: Axes, known: list[tuple[Point, Array | None]], slope: Array) -> LogDensity:
+def _sphere(objective: Objective, axes: Axes) -> tuple[list[KnownPoint], list[KnownPoint]]:
+    """Points of the sphere of the design with their gradients, and those that were tried before and are not among them.
+
+    A point of the sphere that is close to one tried before is that one.
+    """
+    m = len(axes.centre)
+    z = np.concatenate([np.eye(m) * np.sqrt(m), -np.eye(m) * np.sqrt(m), _corners(m)]) * RADIUS
+    low, high = objective.space.box.T
+    places = axes.split(z)
+    places = places[np.all((places >= low) & (places <= high), axis=1)]
+    before = [pair for pair in axes.tried if np.isfinite(pair[0].log_density)]
+    sphere: list[KnownPoint] = []
+    for u in places:
+        apart = [float(np.linalg.norm(axes.unscaled(u) - axes.unscaled(point.u))) for point, _ in before]
+        close = bool(apart) and min(apart) < CLOSE
+        sphere.append(before.pop(int(np.argmin(apart))) if close else objective.with_slope(u))
+    return [pair for pair in sphere if np.isfinite(pair[0].log_density)], before
+
+
+def _draws(objective: Objective, axes: Axes, found: LogDensity) -> tuple[Array, Array]:
+    """Many points u, and log weights under which they are draws from the interpolated density."""
+    low, high = objective.space.box.T
+    proposal = SplitProposal(axes)
+    u = proposal.draw(DRAWS, 0)
+    logs = np.where(np.all((u >= low) & (u <= high), axis=1), _capped(found, axes, u), -np.inf)
+    return u, logs - proposal.log_density(u)
+
+
+def _telling(covariance: Array, count: int) -> list[int]:
+    """Indices whose values, once known, leave the least variance to all: Σ_j cov_ij²/cov_ii is largest, one by one."""
+    left, chosen = covariance.copy(), []
+    for _ in range(count):
+        own = np.maximum(np.diagonal(left), 1e-12)
+        k = int(np.argmax(np.sum(left**2, axis=0) / own))
+        chosen.append(k)
+        left = left - np.outer(left[:, k], left[k]) / own[k]
+    return chosen
+
+
+def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array, before: LogDensity | None) -> LogDensity:
     """The log density in t, less that of the first of the known points, which is the centre."""
     t = axes.unscaled(np.stack([point.u for point, _ in known]))
     density = np.array([point.log_density for point, _ in known])
     given = [gradient for _, gradient in known if gradient is not None]
     slopes = np.stack(given) @ axes.basis if len(given) == len(known) else None
-    return log_density_from(t, density - density[0], slopes, slope @ axes.basis)
+    return log_density_from(t, density - density[0], slopes, slope @ axes.basis, before)
 
 
 def _capped(found: LogDensity, axes: Axes, u: Array) -> Array:
-    """The interpolated log density, which must fall at least half as fast as that of the split normal."""
+    """The interpolated log density, held below one that falls more slowly than the split normal."""
     z = axes.standard(u)
-    return np.minimum(found(axes.unscaled(u)), -0.25 * np.sum(z**2, axis=1))
+    return np.minimum(found(axes.unscaled(u)), -FALL * np.sum(z**2, axis=1))
 
 
-def _log_stretch(axes: Axes, z: Array) -> float:
-    """log |du/dz| without that of E; where z is zero the two scales are averaged."""
-    return float(np.log(np.where(z > 0.0, axes.up, np.where(z < 0.0, axes.down, axes.even))).sum())
+def _with_moments(t: Array, draws: Array, share: Array) -> Array:
+    """Weights of points under which 1, t and ttᵀ have the means that they have over the draws.
 
-
-def _with_moments(t: Array, start: Array, draws: Array, share: Array) -> Array:
-    """Weights near those at the start under which 1, t and ttᵀ have the means that they have over the draws.
-
-    min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty.
+    min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty; w₀ is the share of the draws that are nearest
+    to a point.
     """
+    nearest = np.argmin(np.sum(t**2, axis=1) - 2.0 * draws @ t.T, axis=1)
+    start = np.maximum(np.bincount(nearest, share, len(t)), LEAST)
 
     def moments(x: Array) -> Array:
         i, j = np.triu_indices(x.shape[1])

@@ -68,10 +68,13 @@ class LogDensity:
         return np.asarray(self.amplitude * (own - across.T @ across))
 
 
-def log_density_from(t: Array, values: Array, slopes: Array | None, slope: Array) -> LogDensity:
+def log_density_from(
+    t: Array, values: Array, slopes: Array | None, slope: Array, before: LogDensity | None = None
+) -> LogDensity:
     """Learn a log density from its values, less that at the centre, and its gradients at rows of t.
 
-    `slope` is the gradient at the centre, for which other gradients than `slopes` are not needed.
+    `slope` is the gradient at the centre, for which other gradients than `slopes` are not needed. `before` was learnt
+    from fewer points: lengths next to its own are tried.
     """
     slope = slope if slopes is None else np.zeros_like(slope)
     known = [values + 0.5 * np.sum(t**2, axis=1) - t @ slope]
@@ -79,7 +82,9 @@ def log_density_from(t: Array, values: Array, slopes: Array | None, slope: Array
         known.extend((slopes + t).T)
     y = np.concatenate(known)
     best, found = -np.inf, None
-    for length, noise in product(LENGTHS, (NOISE, ROUGH)):
+    place = None if before is None else LENGTHS.index(before.length)
+    lengths = LENGTHS if place is None else LENGTHS[max(place - 1, 0) : place + 2]
+    for length, noise in product(lengths, (NOISE, ROUGH)):
         K = _full_covariance(t, length, slopes is not None)
         K[np.diag_indices_from(K)] += noise * max(float(np.mean(np.diagonal(K))), 1e-300)
         root = cholesky(K, lower=True, check_finite=False)

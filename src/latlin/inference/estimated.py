@@ -13,7 +13,8 @@ so that the error of the evidence is half that of log det P. It is an estimate a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,8 +36,9 @@ from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.optimise import backtrack, solve
 from latlin.numerics.probes import SparseSum
+from latlin.numerics.sparse_times import sparse_times
+from latlin.numerics.threads import one_blas_thread
 from latlin.numerics.weighted_gram import WeightedGram
-from latlin.potentials.base import Derivatives, ExpectedLog
 
 # --- Modes of large sparse models by products alone: Newton's method whose steps are found by conjugate gradients.
 #
@@ -73,36 +75,36 @@ class ProductForm:
     rows : csr_array of shape (n_sites, dim)
     sites : Sites
         As functions of x = Hδ.
+    columns : csr_array of shape (dim, n_sites)
+        Hᵀ.
+    precision : callable, optional
+        Γ ↦ P = Λ + HᵀΓH, where it has fewer entries than H.
     """
 
     prior: Quadratic
     rows: sparse.csr_array
     sites: Sites
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return sparse.csr_array(self.rows.T)
+    columns: sparse.csr_array
+    precision: Callable[[Array], sparse.csr_array] | None = None
 
     @cached_property
     def _squares(self) -> sparse.csr_array:
-        return sparse.csr_array(self._transposed.multiply(self._transposed))
+        return sparse.csr_array(self.columns.multiply(self.columns))
 
     @cached_property
     def scale(self) -> Array:
         """Prior standard deviations of each coordinate given the others, in which gradients are measured."""
         return 1.0 / np.sqrt(self.prior.precision.diagonal())
 
-    def at(self, deviation: Array, x: Array, objective: float) -> ExpansionPoint:
-        """A point with the slopes there."""
-        first, second, _ = self.sites.derivatives(x)
-        gradient = self.prior.linear - self.prior.precision @ deviation + self._transposed @ first
-        return ExpansionPoint(deviation, x, objective, second, gradient)
-
-    def log_joint(self, deviation: Array, x: Array) -> float:
-        quadratic = float(deviation @ (self.prior.linear - 0.5 * (self.prior.precision @ deviation)))
+    def expand(self, deviation: Array, x: Array) -> ExpansionPoint:
+        """The log joint with its slopes."""
+        prior = self.prior
+        held = prior.precision @ deviation
         with np.errstate(over="ignore", invalid="ignore"):
-            value = self.prior.constant + quadratic + float(self.sites.log_density(x).sum())
-        return value if np.isfinite(value) else -np.inf
+            value, first, second = self.sites.expansion(x)
+            objective = prior.constant + float(deviation @ (prior.linear - 0.5 * held)) + float(value.sum())
+        gradient = prior.linear - held + sparse_times(self.columns, first)
+        return ExpansionPoint(deviation, x, objective if np.isfinite(objective) else -np.inf, second, gradient)
 
     def diagonal(self, gamma: Array) -> Array:
         """The diagonal of P = Λ + HᵀΓH."""
@@ -111,12 +113,16 @@ class ProductForm:
     def direction(self, point: ExpansionPoint) -> Array:
         """Newton's step, found the better the smaller the gradient is."""
         gamma = np.maximum(-point.curvature, 0.0)
+        size = float(np.abs(point.gradient * self.scale).max(initial=0.0))
+        accuracy = (min(ROUGH, np.sqrt(size)), STEPS)
+        if self.precision is not None:
+            total = self.precision(gamma)
+            return solve(lambda v: sparse_times(total, v), point.gradient, total.diagonal(), *accuracy)
 
         def product(v: Array) -> Array:
-            return self.prior.precision @ v + self._transposed @ (gamma * (self.rows @ v))
+            return self.prior.precision @ v + sparse_times(self.columns, gamma * sparse_times(self.rows, v))
 
-        size = float(np.abs(point.gradient * self.scale).max(initial=0.0))
-        return solve(product, point.gradient, self.diagonal(gamma), min(ROUGH, np.sqrt(size)), STEPS)
+        return solve(product, point.gradient, self.diagonal(gamma), *accuracy)
 
 
 def by_products(model: LatentLinearModel) -> bool:
@@ -134,7 +140,12 @@ def product_form(model: LatentLinearModel) -> ProductForm:
     prior, rows, sites = quadratic_of(model), sparse.csr_array(stacked_rows(model)), Sites.of(model)
     if len(prior.rows) or not np.all(prior.precision.diagonal() > 0.0):
         raise ValueError("this needs a GaussianFactor on every coordinate of w, and no constraints")
-    return ProductForm(prior, rows, sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites)
+    sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites
+    # Hᵀ stays with the rows, where refits under another prior find it
+    kept = model.sites[0].kept if len(model.sites) == 1 else {}
+    if "columns" not in kept:
+        kept["columns"] = sparse.csr_array(rows.T)
+    return ProductForm(prior, rows, sites, kept["columns"])
 
 
 def find_mode_by_products(
@@ -152,27 +163,27 @@ def find_mode_by_products(
         return reached, Measure(reached.objective, float(np.abs(reached.gradient * form.scale).max(initial=0.0)))
 
     deviation = np.zeros(len(form.prior.origin)) if start is None else start - form.prior.origin
-    x = form.rows @ deviation
-    first = form.at(deviation, x, form.log_joint(deviation, x))
+    first = form.expand(deviation, form.rows @ deviation)
 
     def evaluate(point: ExpansionPoint) -> float:
-        return form.log_joint(point.deviation, form.rows @ point.deviation)
+        return form.expand(point.deviation, form.rows @ point.deviation).objective
 
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
+    with one_blas_thread():
+        return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
 def _newton_step(form: ProductForm, point: ExpansionPoint) -> ExpansionPoint:
     """The longest of the steps 1, ½, ¼, … that raises the log joint, or the point itself."""
     direction = form.direction(point)
-    shift = form.rows @ direction
+    shift = sparse_times(form.rows, direction)
 
-    def evaluate(length: float) -> tuple[float, tuple[Array, Array]]:
-        deviation, x = point.deviation + length * direction, point.x + length * shift
-        return form.log_joint(deviation, x), (deviation, x)
+    def evaluate(length: float) -> tuple[float, ExpansionPoint]:
+        trial = form.expand(point.deviation + length * direction, point.x + length * shift)
+        return trial.objective, trial
 
     slope = float(point.gradient @ direction)
     best = backtrack(evaluate, point.objective, slope, slack=1e-2 * rounding(point.objective))
-    return point if best is None else form.at(*best[2], best[1])
+    return point if best is None else best[2]
 
 
 #: refreshments of the variances at most, and the largest relative change of one after which they have settled
@@ -190,22 +201,11 @@ class AveragedSites:
 
     sites: Sites
     variance: Array
-    #: the last x with its expectations: values and derivatives are asked for one after the other
-    last: dict[str, tuple[Array, ExpectedLog]] = field(default_factory=dict, repr=False)
 
-    def _expected(self, x: Array) -> ExpectedLog:
-        known = self.last.get("x")
-        if known is None or known[0] is not x:
-            known = self.last["x"] = (x, self.sites.expected_log(x, self.variance))
-        return known[1]
-
-    def log_density(self, x: Array) -> Array:
-        return self._expected(x).value
-
-    def derivatives(self, x: Array) -> Derivatives:
-        # ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v
-        _, first, by_variance = self._expected(x)
-        return Derivatives(first, 2.0 * by_variance, np.zeros_like(first))
+    def expansion(self, x: Array) -> tuple[Array, Array, Array]:
+        """Values, slopes and curvatures: ∂²⟨ψ⟩/∂x² = 2 ∂⟨ψ⟩/∂v."""
+        value, first, by_variance = self.sites.expected_log(x, self.variance)
+        return value, first, 2.0 * by_variance
 
 
 def can_be_estimated(model: LatentLinearModel) -> bool:
@@ -230,8 +230,12 @@ def fit_estimated(
         raise ValueError(f"{REFUSED}, got {model!r}")
     began, form = time.perf_counter(), product_form(model)
     probes = engine.probes
-    precisions = Precisions.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
-    found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
+    precisions = PrecisionFamily.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
+    if precisions.shared is not None:
+        form = replace(form, precision=precisions.matrix)
+    # threads of BLAS would spin beside compiled loops
+    with one_blas_thread():
+        found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error
     share = _typical_error(form, covariance)
@@ -282,7 +286,7 @@ class SymmetricPattern:
 
 
 @dataclass(frozen=True)
-class Precisions:
+class PrecisionFamily:
     """P = Λ + HᵀΓH of any Γ: on a pattern that is kept with the rows, or by products where rows have many non-zeros."""
 
     form: ProductForm
@@ -290,7 +294,7 @@ class Precisions:
     shared: SharedPattern | None
 
     @classmethod
-    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> Precisions:
+    def of(cls, form: ProductForm, probes: int, kept: dict[str, Any]) -> PrecisionFamily:
         """`kept` is where another fit of the same rows finds their pattern."""
         rows, prior = form.rows, form.prior.precision
         if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:
@@ -302,14 +306,20 @@ class Precisions:
         shared = kept["probed pattern"] = SharedPattern.of(prior, WeightedGram(pattern, rows))
         return cls(form, probes, shared)
 
+    def matrix(self, gamma: Array) -> sparse.csr_array:
+        """P on its pattern."""
+        shared = self.shared
+        assert shared is not None  # asked for where there is a pattern
+        pattern: Any = shared.gram.analysis
+        return pattern.matrix(shared.prior_entries(self.form.prior.precision) + shared.gram.total(gamma))
+
     def covariance(self, gamma: Array) -> ProbedPrecisionCovariance:
         """P⁻¹ by probes."""
-        prior, shared = self.form.prior.precision, self.shared
-        if shared is None:
-            return ProbedPrecisionCovariance.of(SparseSum(prior, self.form.rows, gamma), self.probes)
-        pattern: Any = shared.gram.analysis
-        total = pattern.matrix(shared.prior_entries(prior) + shared.gram.total(gamma))
-        return ProbedPrecisionCovariance.of(SparseSum(total), self.probes)
+        if self.shared is None:
+            total = SparseSum(self.form.prior.precision, self.form.rows, gamma)
+        else:
+            total = SparseSum(self.matrix(gamma))
+        return ProbedPrecisionCovariance.of(total, self.probes)
 
 
 class EstimatedFit(NamedTuple):
@@ -323,7 +333,7 @@ class EstimatedFit(NamedTuple):
 
 
 def _curved(
-    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: PrecisionFamily
 ) -> EstimatedFit:
     """The mode with its curvature; log p(w*) + ½ log det(2πS)."""
     ascent = find_mode_by_products(form, None if start is None else start.mean, rules, LABELS["laplace"], verbose)
@@ -335,7 +345,7 @@ def _curved(
 
 
 def _averaged(
-    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: Precisions
+    form: ProductForm, start: Posterior | None, rules: Rules, verbose: bool, precisions: PrecisionFamily
 ) -> EstimatedFit:
     """Variances, means given them, and Γ given both, in turn; the probes are the same ones every time."""
     begin, variance = _first(form, start, rules, precisions)
@@ -358,7 +368,9 @@ def _averaged(
     return EstimatedFit(ascent, covariance, sites, evidence, settled)
 
 
-def _first(form: ProductForm, start: Posterior | None, rules: Rules, precisions: Precisions) -> tuple[Array, Array]:
+def _first(
+    form: ProductForm, start: Posterior | None, rules: Rules, precisions: PrecisionFamily
+) -> tuple[Array, Array]:
     """Means and variances to begin with: those of a like posterior, or those at a rough mode."""
     structure = None if start is None else getattr(start.density, "structure", None)
     if start is not None and isinstance(structure, ProbedPrecisionCovariance) and structure.dim == form.rows.shape[1]:

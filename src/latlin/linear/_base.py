@@ -186,14 +186,19 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         problems = self._block_problems(blocks, table, digest_of(blocks, checkpoint))
         if table.width not in (1, len(problems)):
             raise ValueError(f"offset must have one column or {len(problems)}, got {table.width}")
+        fits = self._fit_in_blocks(problems, checkpoint)
+        self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
+        return self._look_back(problems)
+
+    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: Any) -> list[LearntFit]:
+        """One fit per response, one after the other."""
         fits = []
         for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
             values, free, start = self._beginning(problem, before)
             file = numbered(checkpoint, index, len(problems))
             options = (self.engine, values, free, start, self.verbose, file, self._wish())
             fits.append(fit_problem(problem, *options))
-        self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
-        return self._look_back(problems)
+        return fits
 
     def _block_problems(self, blocks: Blocks, table: FirstPass, digest: str) -> list[LinearProblem]:
         """One problem per response."""

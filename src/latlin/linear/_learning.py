@@ -262,7 +262,7 @@ def learn(
     rough = None
     if start is None and checkpoint is None and isinstance(engine, GaussianKL) and engine.structure == Full():
         rough = evaluation(problem, replace(engine, tol=max(engine.tol, ROUGH)), unknowns)
-    return _fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap, rough=rough), unknowns)
+    return fit_of(task.run(unknowns.space, evaluate, curvature=task.cheap, rough=rough), unknowns)
 
 
 def evaluation(
@@ -320,10 +320,11 @@ def learn_exactly(
 
     learnt = task.run(unknowns.space, evaluate, curvature=True)
     fitted = tuple(c._replace(fit=posterior_at(unknowns.assembled(c.values))) for c in learnt.components)
-    return _fit_of(replace(learnt, components=fitted), unknowns)
+    return fit_of(replace(learnt, components=fitted), unknowns)
 
 
-def _fit_of(learnt: Learnt, unknowns: Unknowns) -> LearntFit:
+def fit_of(learnt: Learnt, unknowns: Unknowns) -> LearntFit:
+    """What was learnt, as a fit: one posterior, or the average of several."""
     shares: tuple[LearntShare, ...] = ()
     if learnt.table.manner == "integrated":
         shares = tuple(LearntShare(part.share, unknowns.assembled(part.values)) for part in learnt.components)

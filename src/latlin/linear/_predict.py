@@ -116,6 +116,14 @@ def predictive_quantiles(likelihood: Likelihood, at: LinearPredictors, q: Array)
     return np.asarray(predictive(likelihood, at).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean))))).T
 
 
+def predictive_interval(likelihood: Likelihood, at: LinearPredictors, coverage: float) -> Array:
+    """Ends of intervals of new observations, shape (n, 2)."""
+    described, ends = predictive(likelihood, at), tails(coverage)
+    if described.whole or np.isfinite(described.least):
+        return described.interval(coverage).T
+    return predictive_quantiles(likelihood, at, ends)
+
+
 def predictive_covariance(likelihood: Likelihood, posterior: Posterior, rows: Any, at: LinearPredictors) -> Array:
     """Covariance matrix of new observations at the rows, noise on the diagonal."""
     parts, whole = _parts(likelihood, at), predictive(likelihood, at)

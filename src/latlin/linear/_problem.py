@@ -25,7 +25,7 @@ from latlin.linear._design import CoefficientPrior, Design
 from latlin.numerics.arrays import Array
 from latlin.potentials import families
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import finite, refuse
+from latlin.potentials.checks import RefusedSites, finite, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.poisson import Poisson
@@ -165,7 +165,11 @@ class LinearReading:
         if offset is not None:
             offset = np.asarray(offset, float)
             offset = offset[:, self.column] if offset.ndim == 2 else offset
-        return Observed(self.design.rows(X), self.family.potential(self.coding(y), self.values), weight, offset)
+        try:
+            sites = self.family.potential(self.coding(y), self.values)
+        except RefusedSites as error:
+            raise ValueError(f"in block {block.number} of the rows {error}") from None
+        return Observed(self.design.rows(X), sites, weight, offset)
 
     def kind(self) -> Potential:
         return self.family.kind(self.values)

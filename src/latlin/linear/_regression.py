@@ -24,14 +24,15 @@ from latlin.linear._predict import (
     log_density,
     predictive,
     predictive_covariance,
+    predictive_interval,
     predictive_quantiles,
-    tails,
 )
 from latlin.linear._tables import column_of
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
+from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import Family, named
 
 #: nodes over which a loss is averaged
@@ -83,7 +84,12 @@ class Regression(RegressorMixin, LinearEstimator):
         weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)
-        self._store(problems[0].design, [self._fit_one(problems[0], before)], X.dtype)
+        try:
+            fit = self._fit_one(problems[0], before)
+        except RefusedSites as error:
+            # rows of weight zero have no site
+            raise ValueError(error.of_rows(None if weight is None else np.flatnonzero(weight > 0.0))) from None
+        self._store(problems[0].design, [fit], X.dtype)
         return self._look_back(problems)
 
     def _shaped(self, values: Array) -> Any:
@@ -129,8 +135,13 @@ class Regression(RegressorMixin, LinearEstimator):
         return predictive_quantiles(self._likelihood(), at, q).astype(dtype)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
-        """The central interval that holds a new y with probability `coverage`: columns low and high."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        """An interval that holds a new y with probability `coverage`: columns low and high.
+
+        It is central. Whole numbers seldom allow exactly that probability: of their central interval one end moves to
+        where the probability is nearest to `coverage`.
+        """
+        _, (at,), dtype = self._latents(X, offset)
+        return predictive_interval(self._likelihood(), at, coverage).astype(dtype)
 
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
@@ -161,10 +172,7 @@ class Regression(RegressorMixin, LinearEstimator):
         observed = np.asarray(column_of(self, X, "y", y), float)
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
-        described = predictive(self._likelihood(), at)
-        below, upto = described.cdf(np.nextafter(observed, -np.inf)), described.cdf(observed)
-        share: Array = self._generator(random_state).random(len(observed))
-        return below + share * (upto - below)
+        return predictive(self._likelihood(), at).pit(observed, self._generator(random_state))
 
     def _drawn_predictors(
         self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
@@ -263,7 +271,11 @@ class Exposed(Regression):
         return super().predict_quantiles(X, quantiles, self._shift(X, offset, exposure))
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
-        """The central interval that holds a new y with probability `coverage`: columns low and high."""
+        """An interval that holds a new y with probability `coverage`: columns low and high.
+
+        Whole numbers seldom allow exactly that: of their central interval one end moves to where the probability is
+        nearest to `coverage`.
+        """
         return super().predict_interval(X, coverage, self._shift(X, offset, exposure))
 
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None, exposure: Any = None) -> Array:

@@ -211,8 +211,16 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return self._new(at, trials).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean)))).T.astype(dtype)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, *, trials: Any = None) -> Array:
-        """The central interval of the chance, or of new successes among trials: columns low and high."""
-        return self.predict_quantiles(X, tails(coverage), offset, trials=trials)
+        """The central interval of the chance, or one of new successes among trials: columns low and high.
+
+        That of successes has the probability nearest to `coverage`: whole numbers seldom allow exactly that.
+        """
+        ends = tails(coverage)
+        _, (at,), dtype = self._latents(X, offset)
+        trials = column_of(self, X, "trials", trials)
+        if trials is None:
+            return self._chances(at, ends).astype(dtype)
+        return self._new(at, trials).interval(coverage).T.astype(dtype)
 
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None, *, trials: Any = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
@@ -227,10 +235,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         _, (at,), _ = self._latents(X, offset)
         observed = np.asarray(y, float)
         successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
-        described = self._new(at, trials)
-        below, upto = described.cdf(successes - 1.0), described.cdf(successes)
-        share: Array = self._generator(random_state).random(len(successes))
-        return below + share * (upto - below)
+        return self._new(at, trials).pit(successes, self._generator(random_state))
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = None

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from latlin.inference.diagnosis.dispersion import BEYOND
 from latlin.inference.engine import Engine
 from latlin.linear._model_checks import Dispersed
-from latlin.linear._predict import predictive, tails
 from latlin.linear._problem import AVERAGED_COUNTS, COUNTS
 from latlin.linear._regression import AUTO, Exposed, ExposedFamily
 from latlin.linear._stream import Streaming
-from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family
 
@@ -134,20 +130,6 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     def _is_worth(self, name: str, best: Any) -> bool:
         """Zeros need a family of their own only where there are more than the best family expects."""
         return not name.startswith("zero-inflated") or best._more_zeros > BEYOND
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
-        """An interval that holds a new count with probability `coverage` or little more: columns low and high.
-
-        It begins at the lower quantile of a central interval. What that leaves below it is less than its share, often
-        nothing where many counts are zero; the rest of the share goes to the upper end.
-        """
-        low, _ = tails(coverage)
-        _, (at,), dtype = self._latents(X, self._shift(X, offset, exposure))
-        described = predictive(self._likelihood(), at)
-        least = described.quantile(np.full(len(at.mean), low))
-        below = np.where(least > 0.0, described.cdf(least - 1.0), 0.0)
-        most = described.quantile(np.minimum(coverage + below, 1.0 - 1e-12))
-        return np.column_stack([least, most]).astype(dtype)
 
 
 # --- Poisson regression: counts whose logarithmic rate is linear.

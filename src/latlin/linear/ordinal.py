@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
-from latlin.linear._checks import ClassIndex, LabelCoding
+from latlin.linear._checks import ClassIndex, LabelCoding, class_index
 from latlin.linear._description import ordered_words
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
@@ -20,6 +21,7 @@ from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family, Ordered
 from latlin.potentials.ordinal import Ordinal
+from latlin.potentials.predictive import nearest_interval
 
 
 class BayesianOrdinalRegression(Classification):
@@ -156,8 +158,31 @@ class BayesianOrdinalRegression(Classification):
         return self.classes_[np.sum(below, axis=1)]
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> NDArray[Any]:
-        """The central interval of classes: columns lowest and highest."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        """The interval of classes whose probability is nearest to `coverage`: columns lowest and highest.
+
+        It is the central one with one of its ends moved.
+        """
+        tails(coverage)
+        upto = np.cumsum(self.predict_proba(X, offset), axis=1)
+        row = np.arange(len(upto))
+        ends = nearest_interval(
+            lambda q: np.sum(upto[:, :-1] < q[:, None], axis=1),
+            lambda k: np.where(k < 0, 0.0, upto[row, np.maximum(k, 0).astype(int)]),
+            coverage,
+            row.shape,
+            whole=True,
+            least=0.0,
+        )
+        return self.classes_[ends.T.astype(int)]
+
+    def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
+        """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996)."""
+        table = np.cumsum(self.predict_proba(X, offset), axis=1)
+        place = class_index(np.asarray(column_of(self, X, "y", y)), self.classes_)
+        row = np.arange(len(table))
+        upto, below = table[row, place], np.where(place > 0, table[row, place - 1], 0.0)
+        shares = below + self._generator(random_state).random(len(row)) * (upto - below)
+        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None

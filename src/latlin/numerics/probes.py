@@ -23,6 +23,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.optimise import solve_columns
+from latlin.numerics.sparse_times import sparse_times
 from latlin.numerics.stored import storable_as
 
 #: numbers that the bases of several columns may hold together
@@ -60,11 +61,12 @@ class SparseSum:
 
     def times(self, v: Array) -> Array:
         """A times a vector or the columns of a matrix."""
-        found = self.base @ v
+        found = sparse_times(self.base, v)
         if self.rows is None or self._columns is None or self.weights is None:
             return found
-        inner = self.rows @ v
-        return found + self._columns @ (self.weights * inner if v.ndim == 1 else self.weights[:, None] * inner)
+        inner = sparse_times(self.rows, v)
+        inner *= self.weights if v.ndim == 1 else self.weights[:, None]
+        return found + sparse_times(self._columns, inner)
 
     @cached_property
     def diagonal(self) -> Array:

@@ -72,7 +72,7 @@ def watch(items: Iterable[T], label: str, total: int | None, verbose: bool) -> I
 
     Examples
     --------
-    >>> list(watched("ab", "letters", 2, verbose=False))
+    >>> list(watch("ab", "letters", 2, verbose=False))
     ['a', 'b']
     """
     with progress(label, total, verbose) as bar:

@@ -324,7 +324,7 @@ class SparseCholesky:
     @property
     def log_det(self) -> float:
         """log det A."""
-        return 2.0 * float(np.log(self.panels[self.analysis.pivot_places]).sum())
+        return 2.0 * supernodes.log_product(self.panels, self.analysis.pivot_places)
 
     def solve(self, b: Array) -> Array:
         """A⁻¹b for one vector or the columns of a matrix."""

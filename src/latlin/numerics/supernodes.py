@@ -29,6 +29,8 @@ Index = NDArray[np.int64]
 WORTH = 4096
 #: columns of a supernode up to which its products stay in loops in any case
 NARROW = 4
+#: numbers that are smaller, or larger than its inverse, stand for themselves in a product of many
+SMALL = 1e-100
 
 
 @njit(cache=True, nogil=True)
@@ -279,3 +281,19 @@ def selected_entries(
         at = row_in(i[k], s, first, begin, rows)
         found[k] = np.nan if at < 0 else inverse[place[s] + (j[k] - first[s]) * (begin[s + 1] - begin[s]) + at]
     return found
+
+
+@njit(cache=True, nogil=True)
+def log_product(panels: Array, places: Index) -> float:
+    """The logarithm of the product of the numbers at some places of the panels: one logarithm for many of them."""
+    total, product = 0.0, 1.0
+    for at in places:
+        number = panels[at]
+        if not SMALL < number < 1.0 / SMALL:
+            total += np.log(number)
+            continue
+        product *= number
+        if not SMALL < product < 1.0 / SMALL:
+            total += np.log(product)
+            product = 1.0
+    return total + np.log(product)

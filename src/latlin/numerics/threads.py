@@ -59,7 +59,7 @@ def announce_compiling(say: Callable[[str], None], patience: float = PATIENCE) -
 
     Examples
     --------
-    >>> with saying_compiling(print):
+    >>> with announce_compiling(print):
     ...     total = 1 + 1
     """
     with event.install_listener("numba:compile", _Waiting(say, patience)):

@@ -117,8 +117,8 @@ def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib Axes
     """
-    told = table_rows("comparison", comparison, ("engine", "log evidence", "kind"))
-    rows = [row for row in told if row["kind"] in MARKS]
+    listed = table_rows("comparison", comparison, ("engine", "log evidence", "kind"))
+    rows = [row for row in listed if row["kind"] in MARKS]
     if not rows:
         raise ValueError("comparison must hold at least one engine with an evidence")
     ax = take_axes(ax, 6.0, 1.0 + 0.4 * len(rows))

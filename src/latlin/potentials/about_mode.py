@@ -158,8 +158,12 @@ def find_mode(block: SiteBlock, m: Array, v: Array, power: Array, start: Array) 
 def exp_minus_linear(t: Array) -> Array:
     """e^t − 1 − t without cancellation.
 
-    >>> float(curl(np.array(1e-8)).round(24))
+    >>> float(exp_minus_linear(np.array(1e-8)).round(24))
     5e-17
     """
-    near = 0.5 * t * t * (1.0 + t / 3.0 * (1.0 + t / 4.0 * (1.0 + t / 5.0 * (1.0 + t / 6.0))))
-    return np.where(np.abs(t) < 0.02, near, np.expm1(t) - t)
+    found = np.asarray(np.expm1(t) - t)
+    near = np.abs(t) < 0.02
+    if np.any(near):
+        s = np.asarray(t)[near]
+        found[near] = 0.5 * s * s * (1.0 + s / 3.0 * (1.0 + s / 4.0 * (1.0 + s / 5.0 * (1.0 + s / 6.0))))
+    return found

@@ -42,6 +42,7 @@ class AveragedPredictive(Predictive):
         self._weights, self._parts = np.asarray(weights, float), tuple(parts)
         first = self._parts[0]
         super().__init__(first._potential, first._m, first._v, first._shape)
+        self.whole, self.least = first.whole, first.least
         self.mean = self._average(lambda part: part.mean)
         # where a family has no mean, nothing is known of how the means differ, and the variance is infinite anyway
         self.variance = self._average(lambda part: part.variance + np.nan_to_num((part.mean - self.mean) ** 2))

@@ -129,7 +129,7 @@ class BetaBinomial(Potential):
 
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ successes | x), summed count by count."""
-        from latlin.potentials.kernels.count_sums import beta_binomial_cdf  # loads the compiler: when first needed
+        from latlin.potentials.kernels.counts import beta_binomial_cdf  # loads the compiler: when first needed
 
         s = self.precision
         return beta_binomial_cdf(self.successes, self.trials, s * expit(x), s * expit(-x))

@@ -80,13 +80,38 @@ def fractions(name: str, value: ArrayLike) -> Array:
     return array
 
 
+class RefusedSites(ValueError):
+    """Some sites hold what they must not; `of_rows` says the same of a table whose rows they are.
+
+    Attributes
+    ----------
+    said : str
+        What was expected, and what came first.
+    first, count : int
+        The first such site, and how many there are.
+    """
+
+    said: str
+    first: int
+    count: int
+
+    def of_rows(self, rows: NDArray[np.int64] | None) -> str:
+        """With the numbers of the rows of all sites; without them, each site is its own row."""
+        many = f"{self.count} rows" if self.count > 1 else "1 row"
+        return f"{self.said} in {many}, first in row {self.first if rows is None else rows[self.first]}"
+
+
 def refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> None:
     """Raise where something is bad: the first bad number, its site, and how many there are."""
     if np.any(bad):
         first = int(np.flatnonzero(bad)[0])
-        where = f" at site {first} ({np.count_nonzero(bad)} of {bad.size} sites)" if bad.ndim > 0 else ""
-        shown = np.broadcast_to(array, bad.shape).flat[first]
-        raise ValueError(f"{name} must hold {expected}, got {shown:g}{where}")
+        said = f"{name} must hold {expected}, got {np.broadcast_to(array, bad.shape).flat[first]:g}"
+        if bad.ndim == 0:
+            raise ValueError(said)
+        count = int(np.count_nonzero(bad))
+        error = RefusedSites(f"{said} at site {first} ({count} of {bad.size} sites)")
+        error.said, error.first, error.count = said, first, count
+        raise error
 
 
 # --- What potentials answer, each an array over sites.

@@ -32,12 +32,20 @@ class ClassLink(NamedTuple):
     noise: Callable[[np.random.Generator, Any], Array]
 
 
+def _gumbel(rng: np.random.Generator, shape: Any) -> Array:
+    return rng.gumbel(size=shape)
+
+
+def _normal(rng: np.random.Generator, shape: Any) -> Array:
+    return rng.standard_normal(shape)
+
+
 CLASS_LINKS: dict[str, ClassLink] = {
-    "logit": ClassLink("softmax", expected_log_softmax, log_expected_softmax, lambda rng, n: rng.gumbel(size=n)),
+    "logit": ClassLink("softmax", expected_log_softmax, log_expected_softmax, _gumbel),
     "probit": ClassLink(
         "multinomial probit",
         expected_log_multinomial_probit,
         log_expected_multinomial_probit,
-        lambda rng, n: rng.standard_normal(n),
+        _normal,
     ),
 }

@@ -48,7 +48,9 @@ class Exponentials(NamedTuple):
 
     def log_density(self, x: Array) -> Array:
         if self.peak is not None:
-            return self._below_peak(x, np.zeros(()))
+            with np.errstate(over="ignore", invalid="ignore"):
+                plain = self.constant + self.slope * x - self.terms[0].at(x)
+            return self._below_peak(x, np.zeros(()), plain)
         # the exponentials outgrow a line: where they overflow ψ is −∞
         with np.errstate(over="ignore", invalid="ignore"):
             fall = np.sum([term.at(x) for term in self.terms], axis=0)
@@ -64,21 +66,20 @@ class Exponentials(NamedTuple):
                 third = third - term.rate**2 * value
         return Derivatives(first, second, third)
 
-    def _below_peak(self, m: Array, v: Array) -> Array:
+    def _below_peak(self, m: Array, v: Array, plain: Array) -> Array:
         """⟨ψ⟩ counted from the top of ψ, where what is large (up to 1e14 nat) has cancelled by hand.
 
-        With κw e^{κx₀} = b, d = κ(m − x₀) and r = κ²v/2: ⟨ψ⟩ = ψ(x₀) − (b/κ)(e^{d + r} − 1 − d).
+        With κw e^{κx₀} = b, d = κ(m − x₀) and r = κ²v/2: ⟨ψ⟩ = ψ(x₀) − (b/κ)(e^{d + r} − 1 − d). Where ψ has no top,
+        it is `plain`, the sum of its terms.
         """
         (term,) = self.terms
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             top = self.top
             if top is None:
                 top = (np.log(self.slope / term.rate) - term.log_weight) / term.rate
-            r = 0.5 * term.rate**2 * v
-            fall = self.slope / term.rate * (exp_minus_linear(term.rate * (m - top) + r) + r)
-            plain = self.constant + self.slope * m - np.exp(term.log_weight + term.rate * m + r)
-            falling = np.where(np.isinf(fall), -np.inf, np.asarray(self.peak) - fall)
-            return np.where(self.slope / term.rate > 0.0, falling, plain)
+            r, count = 0.5 * term.rate**2 * v, self.slope / term.rate
+            fall = count * (exp_minus_linear(term.rate * (m - top) + r) + r)
+            return np.where(count > 0.0, np.asarray(self.peak) - fall, plain)
 
     def expected_log(self, m: Array, v: Array) -> ExpectedLog:
         value, d_mean, d_var = self.constant + self.slope * m, 0.0 * m + self.slope, np.zeros_like(m)
@@ -88,7 +89,7 @@ class Exponentials(NamedTuple):
             d_mean = d_mean - term.rate * rate
             d_var = d_var - 0.5 * term.rate**2 * rate
         if self.peak is not None:
-            value = self._below_peak(m, v)
+            value = self._below_peak(m, v, value)
         return ExpectedLog(value, d_mean, d_var)
 
     def tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:

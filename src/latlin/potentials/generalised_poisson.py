@@ -96,7 +96,7 @@ class GeneralisedPoisson(Potential):
 
     def _conditional_cdf(self, x: Array) -> Array:
         """P(new count ≤ y | x), summed count by count."""
-        from latlin.potentials.kernels.count_sums import generalised_poisson_cdf  # loads the compiler: as above
+        from latlin.potentials.kernels.counts import generalised_poisson_cdf  # loads the compiler: as above
 
         return generalised_poisson_cdf(self.y, np.log1p(-self.clustering) + x, self.clustering)
 

@@ -19,11 +19,14 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.potentials.base import ExpectedLog
 from latlin.potentials.probit import Probit
 from latlin.potentials.softmax import ClassExpectation, log_sum
 
 #: steps to the best q(u|f) at most, and the change at which it is found
 STEPS, FOUND = 100, 1e-9
+#: most of the last step that is gone beyond it, and what stands for nothing
+FARTHEST, TINY = 20.0, 1e-300
 #: step of the rule over the height t in the smallest sd, its ends in sd, and numbers that are made at a time
 STEP, REACH, NUMBERS = 0.3, 8.5, 2 * 10**6
 #: nodes of a row for one rule; a wider row is integrated by pieces of so many nodes
@@ -44,23 +47,50 @@ def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassEx
     # e_y − e_j of the other classes j, in one array (n, K − 1, K)
     others = np.argsort(label, axis=1, kind="stable")[:, :-1]
     differ = label[:, None, :] - np.eye(m.shape[1])[others]
-    away, site = m[rows, observed][:, None] - m[rows[:, None], others], Probit(1.0)
-    c, gamma = np.full(len(m), 0.5), np.full(others.shape, 0.5)
+    away = m[rows, observed][:, None] - m[rows[:, None], others]
+    # what the bound asks of q(u|f) is c and log γ_j of every row: a fixed point, each row until it is there
+    place = np.column_stack([np.full(len(m), 0.5), np.full(others.shape, np.log(0.5))])
+    value, slope, bend = (np.empty(others.shape) for _ in range(3))
+    left, before = rows, None
     for _ in range(STEPS):
-        tau = 1.0 / (1.0 + gamma.sum(axis=1))
-        b = -tau[:, None] * np.einsum("nj,njk->nk", gamma, differ)
-        d = differ + b[:, None, :]
-        variance = tau[:, None] + np.maximum(np.einsum("njk,nkl,njl->nj", d, V, d), 0.0)
-        value, slope, bend = site.expected_log(c[:, None] + away, variance)
-        move = (slope.sum(axis=1) - c) / (1.0 - 2.0 * bend.sum(axis=1))
-        change = max(np.abs(move).max(initial=0.0), np.abs(gamma + 2.0 * bend).max(initial=0.0))
-        if change <= FOUND:
+        here = place[left]
+        value[left], slope[left], bend[left] = found = _sites(here, away[left], V[left], differ[left])
+        move = (found[1].sum(axis=1) - here[:, 0]) / (1.0 - 2.0 * found[2].sum(axis=1))
+        there = np.column_stack([here[:, 0] + move, np.log(np.maximum(-2.0 * found[2], TINY))])
+        change = np.maximum(np.abs(move), np.abs(np.exp(here[:, 1:]) + 2.0 * found[2]).max(axis=1))
+        far = change > FOUND
+        left, there, here = left[far], there[far], here[far]
+        if not left.size:
             break
-        c, gamma = c + move, -2.0 * bend
+        place[left] = there if before is None else _extrapolated(here, there, *(part[far] for part in before))
+        before = (here, there)
+    c, (tau, b, d) = place[:, 0], _given(place, differ)
     around = np.einsum("nk,nkl,nl->n", b, V, b)
     total = value.sum(axis=1) - 0.5 * (tau + c * c + around - 1.0 - np.log(tau))
     curvature = np.einsum("nj,njk,njl->nkl", -2.0 * bend, d, d) + b[:, :, None] * b[:, None, :]
     return ClassExpectation(total, np.einsum("nj,njk->nk", slope, differ), curvature)
+
+
+def _given(place: Array, differ: Array) -> tuple[Array, Array, Array]:
+    """τ², b and d of q(u|f) from c and log γ_j."""
+    gamma = np.exp(place[:, 1:])
+    tau = 1.0 / (1.0 + gamma.sum(axis=1))
+    b = -tau[:, None] * np.einsum("nj,njk->nk", gamma, differ)
+    return tau, b, differ + b[:, None, :]
+
+
+def _sites(place: Array, away: Array, V: Array, differ: Array) -> ExpectedLog:
+    """⟨log Φ(x_j)⟩ with its derivatives, of every row and other class."""
+    tau, _, d = _given(place, differ)
+    variance = tau[:, None] + np.maximum(np.einsum("njk,nkl,njl->nj", d, V, d), 0.0)
+    return Probit(1.0).expected_log(place[:, :1] + away, variance)
+
+
+def _extrapolated(here: Array, there: Array, here_before: Array, there_before: Array) -> Array:
+    """Where two steps of every row point, their remainder made least (Anderson, 1965)."""
+    rest, change = there - here, (there - here) - (there_before - here_before)
+    share = np.sum(rest * change, axis=1) / np.maximum(np.sum(change * change, axis=1), TINY)
+    return there - np.clip(share, -FARTHEST, 0.5)[:, None] * (there - there_before)
 
 
 def log_expected_multinomial_probit(mean: Array, sd: Array) -> Array:

@@ -60,7 +60,7 @@ class Poisson(Potential):
         """⟨ψ⟩, y − ⟨e^x⟩ and ⟨e^x⟩ by a compiled loop; None where that is not worth its start or has no answer."""
         if m.size < LONG or m.shape != self.y.shape or not np.all(np.isfinite(m)):
             return None
-        from latlin.potentials.kernels.poisson import expected_counts  # loads the compiler: when first needed
+        from latlin.potentials.kernels.counts import expected_counts  # loads the compiler: when first needed
 
         form: Any = self._made
         spread = np.zeros_like(m) if v is None else np.ascontiguousarray(v)

@@ -27,6 +27,10 @@ LOG_LARGEST = float(np.log(LARGEST))
 CDF_REACH, CDF_STEP, CDF_NODES = 7.5, 0.5, 100
 #: doublings after which a bracket of a quantile is given up
 MOST_DOUBLINGS = 1000
+#: difference of probabilities that is none
+SAME = 1e-9
+#: the highest level of a quantile that is sought: distribution functions are no more accurate
+ALMOST_ONE = 1.0 - 1e-12
 #: a potential; the families are built on this file, so it does not name them
 Block = Any
 
@@ -38,10 +42,16 @@ class Predictive(ABC):
     ----------
     mean, variance : ndarray of shape (..., sites)
         Infinite (variance) or NaN (mean) where the family has none.
+    whole : bool
+        Whether observations are whole numbers.
+    least : float
+        The lowest observation, where it has a probability of its own; else −∞.
     """
 
     mean: Array
     variance: Array
+    whole: bool = False
+    least: float = -np.inf
 
     def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...]) -> None:
         self._potential, self._m, self._v, self._shape = potential, m, v, shape
@@ -62,6 +72,22 @@ class Predictive(ABC):
     def quantile(self, q: ArrayLike) -> Array:
         """The smallest y with cdf(y) ≥ q, for q in (0, 1) of shape (..., sites)."""
 
+    def interval(self, coverage: float) -> Array:
+        """Ends of intervals that hold a new observation with probability `coverage`, shape (2, ..., sites).
+
+        Whole numbers seldom allow exactly that: `nearest_interval` says what they get.
+        """
+        return nearest_interval(self.quantile, self.cdf, coverage, self._shape, self.whole, self.least)
+
+    def pit(self, y: ArrayLike, random_state: RandomState = None) -> Array:
+        """Probability integral transforms: even on (0, 1) for y of this distribution (Dunn and Smyth, 1996).
+
+        Drawn evenly between P(new < y) and P(new ≤ y), which for numbers with a density are the same.
+        """
+        y = np.asarray(y, dtype=float)
+        below, upto = self.cdf(np.nextafter(y, -np.inf)), self.cdf(y)
+        return np.asarray(below + generator(random_state).random(upto.shape) * (upto - below))
+
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Independent draws, shape (n, ..., sites)."""
         rng = generator(random_state)
@@ -75,6 +101,58 @@ class Predictive(ABC):
         sites = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), shape).ravel()
         block = self._potential.select(sites).observe(np.broadcast_to(y, shape).ravel())
         return block, self._m[sites], self._v[sites], shape
+
+
+def nearest_interval(
+    quantile: Callable[[Array], Array],
+    cdf: Callable[[Array], Array],
+    coverage: float,
+    shape: tuple[int, ...],
+    whole: bool,
+    least: float = -np.inf,
+) -> Array:
+    """Ends of the interval [a, b] that holds an observation with a probability as near to `coverage` as can be.
+
+    Of observations with a density this is the central interval. That of whole numbers leaves less out than it may at
+    one end or both, often nothing at zero, and so holds more than `coverage`; here one of its ends moves inwards, to
+    where P(a ≤ y ≤ b) is nearest to `coverage`: the upper one, or the lower one if that comes nearer. It is more in
+    some rows and less in others, and near `coverage` on average over rows that differ.
+
+    Parameters
+    ----------
+    quantile, cdf : callable
+        Of arrays of that shape.
+    least : float
+        The lowest observation, where it has a probability of its own.
+
+    Examples
+    --------
+    >>> from latlin.potentials import Binomial, Poisson
+    >>> found = Poisson(0).predictive([0.0, 2.0], [0.0, 0.0])  # means 1 and 7.4
+    >>> low, high = found.interval(0.9)
+    >>> low.tolist(), high.tolist(), (found.cdf(high) - found.cdf(low - 1.0)).round(3).tolist()
+    ([0.0, 3.0], [2.0, 11.0], [0.92, 0.905])
+    >>> Binomial(0, 15).predictive([4.6], [0.0]).interval(0.9).tolist()  # P(15) = 0.86, P(14) = 0.13
+    [[15.0], [15.0]]
+    """
+    tail = 0.5 * (1.0 - coverage)
+    low = quantile(np.full(shape, tail))
+    below = np.where(low > least, cdf(low - 1.0) if whole else tail, 0.0)
+    high = quantile(np.minimum(coverage + below, ALMOST_ONE))
+    if not whole:
+        return np.stack([low, high])
+    # P(low … high − 1) < coverage ≤ P(low … high)
+    more, less = cdf(high) - below - coverage, coverage - (cdf(high - 1.0) - below)
+    high = np.where((less < more) & (high > low), high - 1.0, high)
+    # the other way: the upper end stays where it is central
+    last = quantile(np.full(shape, 1.0 - tail))
+    upto = cdf(last)
+    first = quantile(upto - coverage)
+    longer, shorter = upto - cdf(first - 1.0) - coverage, coverage - (upto - cdf(first))
+    first = np.where((shorter < longer) & (first < last), first + 1.0, first)
+    apart = [np.abs(cdf(b) - cdf(a - 1.0) - coverage) for a, b in ((low, high), (first, last))]
+    other = apart[1] < apart[0] - SAME
+    return np.stack([np.where(other, first, low), np.where(other, last, high)])
 
 
 def _probabilities(q: ArrayLike) -> Array:
@@ -229,6 +307,7 @@ class ClassPredictive(Predictive):
     """
 
     probabilities: Array
+    whole, least = True, 0.0
 
     def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...], n_classes: int) -> None:
         super().__init__(potential, m, v, shape)
@@ -252,6 +331,8 @@ class ClassPredictive(Predictive):
 
 class CountPredictive(Predictive):
     """Counts 0, 1, 2, …, without an upper end or up to `most`."""
+
+    whole, least = True, 0.0
 
     def __init__(
         self,

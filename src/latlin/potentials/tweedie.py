@@ -55,7 +55,7 @@ class Tweedie(Potential):
     log_series: Array
 
     def __init__(self, y: ArrayLike, power: ArrayLike, dispersion: ArrayLike) -> None:
-        from latlin.potentials.kernels.poisson import log_series  # loads the compiler: when first needed
+        from latlin.potentials.kernels.counts import log_series  # loads the compiler: when first needed
 
         y, power, dispersion = finite("y", y), finite("power", power), positive("dispersion", dispersion)
         refuse("y", y, y < 0, "numbers of at least zero")
@@ -127,6 +127,8 @@ class Tweedie(Potential):
 
 class CompoundPredictive(ContinuousPredictive):
     """Observations with a mass at zero beside a density above it."""
+
+    least = 0.0
 
     def _inside(self, y: Array) -> NDArray[np.bool_]:
         return y >= 0

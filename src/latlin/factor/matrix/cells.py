@@ -83,9 +83,8 @@ class CellUnits:
         return (mean, std) if return_std else mean
 
     def _interval(self, found: Predictive, coverage: float) -> Array:
-        """Central intervals: columns low and high."""
-        coverage = number("coverage", coverage, above=0.0, below=1.0)
-        ends = [found.quantile(0.5 * (1.0 + sign * coverage)) for sign in (-1.0, 1.0)]
+        """Intervals with the probability `coverage`, or what whole numbers have nearest to it: columns low and high."""
+        ends = found.interval(number("coverage", coverage, above=0.0, below=1.0))
         return np.column_stack([self._decode(end) for end in ends])
 
     def _log_density(self, found: Predictive, y: ArrayLike) -> Array:

@@ -17,7 +17,7 @@ from scipy.special import expit, logit
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
 from latlin.potentials.base import ExpectedLog, Potential
-from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, Family, Ordered
+from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES, Family, Ordered
 
 # --- The columns of a mixed table as sites: one potential per column, on η = b + fᵀw.
 #
@@ -25,6 +25,8 @@ from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, Family, Ordere
 # family whose parameters are single numbers are evaluated together, cell by cell; others column by column.
 
 
+#: families of noise about η, beside the Gaussian
+NOISES = ("student-t", "laplace", "logistic", "cauchy", "huber")
 #: the family of a column by its type; an ordinal one also has its number of levels
 TYPES = {
     "real": "gaussian",
@@ -32,7 +34,7 @@ TYPES = {
     "count": "poisson",
     "ordinal": "ordinal",
     "categorical": "logit",
-    **{name: name for name in ("student-t", "beta", *COUNTS, *AMOUNTS)},
+    **{name: name for name in (*NOISES, "beta", *COUNTS, *AMOUNTS, *TIMES)},
 }
 Index = NDArray[np.int64]
 
@@ -173,7 +175,7 @@ def _together(families: tuple[str, ...]) -> list[Index]:
 
 
 #: types of columns that have levels; of numbers with a unit of their own; of counts
-LEVELLED, STANDARDISED, COUNTED = ("binary", "ordinal", "categorical"), ("real", "student-t"), ("count", *COUNTS)
+LEVELLED, STANDARDISED, COUNTED = ("binary", "ordinal", "categorical"), ("real", *NOISES), ("count", *COUNTS)
 
 
 @storable
@@ -219,21 +221,22 @@ class Column:
         seen = numbers[~missing]
         if not np.all(np.isfinite(seen)):
             raise ValueError(f"column {self.name!r} must be finite or missing, got {seen[~np.isfinite(seen)][0]}")
-        self._refuse_impossible(seen)
+        self._refuse_impossible(numbers)
         return np.asarray(summable(f"column {self.name!r}", numbers))
 
     def _refuse_impossible(self, seen: Array) -> None:
-        """Numbers that the column's family cannot produce."""
+        """Numbers that the column's family cannot produce; missing ones are NaN."""
         least = -np.inf if self.kind in STANDARDISED else 0.0
         bad, expected = seen < least, "numbers of at least 0"
         if self.kind in COUNTED:
-            bad, expected = bad | (seen != np.floor(seen)), "counts 0, 1, 2, …"
+            bad, expected = bad | (seen > np.floor(seen)), "counts 0, 1, 2, …"
         elif self.kind == "beta":
             bad, expected = (seen <= 0.0) | (seen >= 1.0), "shares between 0 and 1, the ends excluded"
-        elif self.kind in AMOUNTS and self.kind != "tweedie":
+        elif self.kind in (*AMOUNTS, *TIMES) and self.kind != "tweedie":
             bad, expected = seen <= 0.0, "positive numbers"
         if np.any(bad):
-            raise ValueError(f"column {self.name!r} must hold {expected}, got {seen[bad][0]}")
+            where = f"in {np.count_nonzero(bad)} rows, first in row {np.flatnonzero(bad)[0]}"
+            raise ValueError(f"column {self.name!r} must hold {expected}, got {seen[bad][0]} {where}")
 
 
 @storable

@@ -147,8 +147,10 @@ class AffineKL:
 
     def _adds_nothing(self, promised: float, gains: list[tuple[float, float]]) -> bool:
         """To first order a family gains far less than was found, or hardly more; promises have held until now."""
-        return any(MARGIN * promised < gain and 0.5 * told <= gain <= 2.0 * told for told, gain in gains) or any(
-            promised < gain + 10.0 * self.tol and 0.98 * told <= gain <= 1.02 * told for told, gain in gains
+        return any(
+            MARGIN * promised < gain and 0.5 * foretold <= gain <= 2.0 * foretold for foretold, gain in gains
+        ) or any(
+            promised < gain + 10.0 * self.tol and 0.98 * foretold <= gain <= 1.02 * foretold for foretold, gain in gains
         )
 
     def _bound(self, form: SiteForm, solution: Solution, family: str | Base, begin: AffineStart) -> AffineBound:

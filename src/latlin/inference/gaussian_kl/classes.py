@@ -9,9 +9,7 @@ slopes g_n and curvatures W_n the natural-gradient step goes to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,20 +18,25 @@ from scipy.optimize import minimize
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
-from latlin.inference.forms.projections import BLOCK, Projections, whitened_projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
+from latlin.inference.gaussian_kl.class_rows import (
+    BlockClasses,
+    Classes,
+    ClassesInBlocks,
+    ClassRows,
+    ClassTerms,
+    HeldClasses,
+    climb_to_mode,
+    held_classes,
+)
 from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
-from latlin.numerics.optimise import backtrack
 from latlin.potentials.class_links import ClassLink
-from latlin.potentials.softmax import ClassExpectation
 
-#: steps towards the mode at most, and the gain per unknown, in nat, at which it is near
-NEWTON, NEAR = 30, 0.01
 #: most coefficients of all classes together, whose covariance is one matrix
 MOST = 4000
 #: accelerated steps before L-BFGS is tried, most coefficients for which it is, and steps that it keeps
@@ -42,98 +45,6 @@ PATIENT, FEW, MEMORY = 60, 300, 30
 ROUNDS = 8
 #: least eigenvalue of the covariance of a class, as a share of the largest one
 LEAST = 1e-10
-
-
-class Classes(NamedTuple):
-    """Rows with their classes.
-
-    Parameters
-    ----------
-    rows : array or sparse matrix of shape (n, dim)
-    label : ndarray of shape (n, K)
-        One where a row has a class, else zero.
-    weight : ndarray of shape (n, 1)
-    offset : ndarray of shape (n, K)
-    extra : ndarray of shape (n, 1) or float
-        Variance of what the rows leave out of every latent number.
-    """
-
-    rows: Any
-    label: Array
-    weight: Array
-    offset: Array
-    extra: Array | float = 0.0
-
-
-@dataclass(frozen=True)
-class ClassBound:
-    """What bounds of several classes ask of the rows: with one Gaussian of all coefficients, or with one per class.
-
-    Parameters
-    ----------
-    link : ClassLink
-    data : Classes
-        Offsets hold the prior mean as well.
-    projections : Projections
-        Rows whitened by the prior.
-    """
-
-    link: ClassLink
-    data: Classes
-    projections: Projections
-
-    @property
-    def count(self) -> int:
-        """Number of classes K."""
-        return int(self.data.label.shape[1])
-
-    def latents(self, means: Array) -> Array:
-        """Means of f, (n, K), from the means of the coefficients of every class, (K, dim)."""
-        return np.stack([self.projections.times(each) for each in means], axis=1) + self.data.offset
-
-    def expected(self, means: Array, covariances: Array) -> ClassExpectation:
-        """What the link makes of the latents with covariances (n, K, K)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.link.expected_log(self.latents(means), covariances, self.data.label)
-
-    def energy(self, found: ClassExpectation) -> float:
-        """The weighted sum of the link's values."""
-        return float(np.sum(self.data.weight[:, 0] * found.value))
-
-    def pulled(self, slope: Array) -> Array:
-        """Σ_n weight_n g_n ⊗ h̃_n, (K, dim)."""
-        pull = (self.data.weight * slope).T
-        return np.stack([self.projections.transposed_times(np.ascontiguousarray(g)) for g in pull])
-
-    def climb_to_mode(self, step: Callable[[Array, ClassExpectation], Array]) -> tuple[Array, ClassExpectation]:
-        """Means near the mode of the joint density by Newton's steps, and the expectation there."""
-        none = np.zeros((self.projections.shape[0], self.count, self.count))
-
-        def joint(m: Array) -> tuple[float, ClassExpectation]:
-            found = self.expected(m, none)
-            return self.energy(found) - 0.5 * float(np.vdot(m, m)), found
-
-        m = np.zeros((self.count, self.projections.shape[1]))
-        value, found = joint(m)
-        for _ in range(NEWTON):
-            moved = backtrack(partial(_along, joint, m, ahead := step(m, found)), value, 0.0, max_halvings=30)
-            if moved is None:
-                break
-            m, gained = m + moved[0] * ahead, moved[1] - value
-            value, found = moved[1], moved[2]
-            if gained < NEAR * m.size:
-                break
-        return m, found
-
-    def stand_ins(self, means: Array, found: ClassExpectation) -> tuple[SiteParameters, ...]:
-        """γ and ν of each class with respect to x = hᵀ(w − prior mean)."""
-        gamma = self.data.weight * np.einsum("nkk->nk", found.curvature)
-        nu = self.data.weight * found.slope + gamma * (self.latents(means) - self.data.offset)
-        return tuple(SiteParameters(*pair) for pair in zip(gamma.T, nu.T, strict=True))
-
-
-def _along(joint: Callable[[Array], Any], m: Array, step: Array, length: float) -> Any:
-    return joint(m + length * step)
 
 
 class ClassesPlace(NamedTuple):
@@ -154,9 +65,11 @@ class ClassesFit(NamedTuple):
     densities : tuple of Gaussian
         Independent over the classes, and with the differences between classes as nearly those of q as such can have.
     sites : tuple of SiteParameters
-        Stand-ins of the sites of every class.
-    scale : ndarray of shape (dim,)
+        Stand-ins of the sites of every class, of rows in memory.
+    mean, scale : ndarray of shape (dim,)
         Of the prior.
+    precisions : tuple of Cholesky
+        Of the densities, in units of the prior.
     square : ndarray of shape (dim,)
         ⟨w²⟩ under q in units of the prior, added up over the classes.
     """
@@ -164,20 +77,24 @@ class ClassesFit(NamedTuple):
     ascent: Ascent[Any]
     densities: tuple[Gaussian, ...]
     sites: tuple[SiteParameters, ...]
+    mean: Array
     scale: Array
+    precisions: tuple[Cholesky, ...]
     square: Array
 
 
 @dataclass(frozen=True)
-class ClassesBound(ClassBound):
+class ClassesBound:
     """The bound of one Gaussian in coordinates whitened by the prior, as the ascent asks for it.
 
     Parameters
     ----------
+    rows : ClassRows
     unit : ndarray of shape (K dim, K dim)
         U with UᵀU the first precision.
     """
 
+    rows: ClassRows
     unit: Array | None = None
     first: float = HALF
 
@@ -187,53 +104,29 @@ class ClassesBound(ClassBound):
         if chol is None:
             return None
         covariance = chol.inverse()
-        found = self.expected(self._by_class(m), self.covariances(covariance))
+        found = self.rows.terms(m.reshape(self.rows.shape), covariance)
         # −KL(q ‖ N(0, I))
-        bound = self.energy(found)
-        bound -= 0.5 * float(m @ m + np.trace(covariance) - len(m) + chol.log_det)
+        bound = found.value - 0.5 * float(m @ m + np.trace(covariance) - len(m) + chol.log_det)
         if not np.isfinite(bound):
             return None
-        slope, hat = self.pulled(found.slope).ravel() - m, self._precision(found.curvature)
+        slope, hat = found.pull.ravel() - m, _with_prior(found.bend)
         bend = chol.whiten(chol.whiten(symmetrise(precision - hat)).T)
         gradient = float(max(np.abs(slope).max(initial=0.0), np.abs(bend).max(initial=0.0)))
         return reached(ClassesPlace(m, precision, slope, hat), bound, gradient, len(m) * (len(m) + 3) // 2)
 
-    def _by_class(self, m: Array) -> Array:
-        return m.reshape(self.count, -1)
-
-    def covariances(self, covariance: Array) -> Array:
-        """Covariances of f, (n, K, K)."""
-        (n, dim), count = self.projections.shape, self.count
-        out, by_class = np.empty((n, count, count)), covariance.reshape(count, dim, count * dim)
-        for start in range(0, n, BLOCK):
-            rows = self.projections.block(slice(start, min(start + BLOCK, n)))
-            for k in range(count):
-                moved = (rows @ by_class[k]).reshape(len(rows), count, dim)
-                out[start : start + len(rows), k] = np.einsum("njd,nd->nj", moved, rows)
-        left_out = np.broadcast_to(self.data.extra, (n, 1))[:, :, None] * np.eye(count)
-        return 0.5 * (out + np.swapaxes(out, 1, 2)) + left_out
-
-    def _precision(self, curvature: Array) -> Array:
-        """Upper triangle of P̂."""
-        count, dim = self.count, self.projections.shape[1]
-        total = np.zeros((count * dim, count * dim), order="F")
-        for k in range(count):
-            for j in range(k, count):
-                block = self.projections.gram(np.ascontiguousarray(self.data.weight[:, 0] * curvature[:, k, j]))
-                block = np.triu(block) if j == k else symmetrise(np.triu(block))
-                total[k * dim : (k + 1) * dim, j * dim : (j + 1) * dim] = block
-        total[np.diag_indices(len(total))] += 1.0
-        return total
-
     def near_mode(self) -> tuple[Array, Array]:
         """A mean near the mode, by Newton's method, and the precision there."""
 
-        def step(m: Array, found: ClassExpectation) -> Array:
-            towards = self.pulled(found.slope) - m
-            return self._by_class(cholesky(self._precision(found.curvature)).solve(towards.ravel()))
+        def expand(m: Array) -> tuple[float, ClassTerms]:
+            found = self.rows.terms(m, None)
+            return found.value, found
 
-        m, found = self.climb_to_mode(step)
-        return m.ravel(), self._precision(found.curvature)
+        def step(m: Array, found: ClassTerms) -> Array:
+            ahead = cholesky(_with_prior(found.bend)).solve((found.pull - m).ravel())
+            return ahead.reshape(self.rows.shape)
+
+        m, found = climb_to_mode(expand, step, np.zeros(self.rows.shape))
+        return m.ravel(), _with_prior(found.bend)
 
     def evaluate(self, place: ClassesPlace) -> Reached[ClassesPlace] | None:
         return self.at(place.m, place.precision)
@@ -263,9 +156,16 @@ class ClassesBound(ClassBound):
         return max(float(np.abs(part).max(initial=0.0)) for part in (chol.whiten(place.slope), bend))
 
 
+def _with_prior(bend: Array) -> Array:
+    """P̂ = I + Σ_n W_n ⊗ h̃_n h̃_nᵀ, upper triangle."""
+    total = np.asfortranarray(bend.copy())
+    total[np.diag_indices(len(total))] += 1.0
+    return total
+
+
 def fit_coefficients(
     link: ClassLink,
-    data: Classes,
+    data: Classes | BlockClasses,
     mean: Array,
     scale: Array,
     rules: Rules,
@@ -278,7 +178,7 @@ def fit_coefficients(
     Parameters
     ----------
     link : ClassLink
-    data : Classes
+    data : Classes or BlockClasses
     mean, scale : ndarray of shape (dim,)
     rules : Rules
     start : ClassesFit, optional
@@ -287,15 +187,17 @@ def fit_coefficients(
         Standard deviations from the optimum at which an ascent counts as converged where rounding keeps it from the
         tolerance of `rules`.
     """
-    count, dim = data.label.shape[1], len(scale)
+    if isinstance(data, BlockClasses):
+        rows: ClassRows = ClassesInBlocks(link, data, mean, scale)
+    else:
+        rows = held_classes(link, data, mean, scale)
+    count, dim = rows.shape
     if count * dim > MOST:
         raise ValueError(
             f"{count} classes with {dim} coefficients each are {count * dim}, and classes are fitted together up to "
             f"{MOST}: use one class against the rest, BayesianLogisticRegression or BayesianProbitRegression"
         )
-    whitening = DiagonalWhitening(scale)
-    shifted = data._replace(offset=data.offset + np.asarray(data.rows @ mean)[:, None])
-    bound = ClassesBound(link, shifted, whitened_projections(data.rows, whitening))
+    bound = ClassesBound(rows)
     if start is None:
         first = bound.at(*bound.near_mode())
     else:
@@ -307,15 +209,19 @@ def fit_coefficients(
     bound = replace(bound, unit=cholesky(first.place.precision).factor)
     ascent = _climb(bound, first, rules, enough, verbose)
     place = ascent.state.place
-    covariance = cholesky(place.precision).inverse()
+    covariance, means = cholesky(place.precision).inverse(), place.m.reshape(count, dim)
+    own, whitening = up_to_a_shift(covariance, count), DiagonalWhitening(scale)
     densities = tuple(
         Gaussian(mean + scale * each, PrecisionCovariance(whitening, chol))
-        for each, chol in zip(place.m.reshape(count, dim), up_to_a_shift(covariance, count), strict=True)
+        for each, chol in zip(means, own, strict=True)
     )
     square = (place.m**2 + np.diagonal(covariance)).reshape(count, dim).sum(axis=0)
-    means = place.m.reshape(count, dim)
-    sites = bound.stand_ins(means, bound.expected(means, bound.covariances(covariance)))
-    return ClassesFit(ascent, densities, sites, scale, square)
+    sites = (
+        tuple(rows.stand_ins(means, rows.expected(means, rows.covariances(covariance))))
+        if isinstance(rows, HeldClasses)
+        else ()
+    )
+    return ClassesFit(ascent, densities, sites, mean, scale, tuple(own), square)
 
 
 def _climb(

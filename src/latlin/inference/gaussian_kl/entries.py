@@ -41,6 +41,8 @@ class Reach(NamedTuple):
     stand_ins: SiteParameters | None
 
 
+#: mean share γs² of the sites in what is known of their projections up to which the first step is a whole one
+SLIGHT = 0.1
 #: entries with the Gaussian that they make
 Seen = deque[tuple[Array, Reach]]
 
@@ -88,10 +90,15 @@ class EntryCoordinates:
     """(HᵀΓH, Hᵀν) as one vector, in units of typical standard deviations."""
 
     form: SparseForm
-    #: whole steps overshoot
-    first: float = HALF
     #: the last Gaussians, one of which the ascent ends at
     seen: Seen = field(default_factory=lambda: deque(maxlen=3), repr=False)
+
+    @property
+    def first(self) -> float:
+        """Whole steps overshoot where sites say much beside the others; Σγs² = tr(HᵀΓH S)."""
+        entries, at = self.seen[-1]
+        total = float(self.form.multiplicity @ (entries * at.precision.inverse_values))
+        return 1.0 if total <= SLIGHT * len(self.form.sites) else HALF
 
     def begin(self, parameters: SiteParameters) -> Reached[EntryPlace] | None:
         """The place of the Gaussian with these site parameters."""

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
-from latlin.inference.gaussian_kl.classes import ClassBound
+from latlin.inference.gaussian_kl.class_rows import ClassBound, climb_to_mode
 from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
@@ -296,7 +296,11 @@ class ClassSums(ClassBound):
             place = ClassSumsPlace(m, hat, self.pulled(found.slope) - m, hat, found.curvature)
             return self._joint_step(place, [cholesky(p) for p in hat])
 
-        m, found = self.climb_to_mode(step)
+        def expand(m: Array) -> tuple[float, ClassExpectation]:
+            found = self.expected_at(m)
+            return self.energy(found), found
+
+        m, found = climb_to_mode(expand, step, np.zeros((self.count, self.projections.shape[1])))
         return m, self._precisions(found.curvature)
 
     def _precisions(self, curvature: Array) -> Array:

@@ -66,7 +66,7 @@ LEAST = 1e-12
 BLOCK = 1024
 
 
-class Cavity(NamedTuple):
+class CavityPoint(NamedTuple):
     """A mean u, its projections x, the variances s that are taken for granted, and ⟨ψ⟩ with its slopes there."""
 
     u: Array
@@ -110,12 +110,12 @@ def _squared_lengths(rows: Projections) -> Array:
     return np.concatenate([np.einsum("nd,nd->n", block, block) for block in map(rows.block, spans)])
 
 
-def _at(form: SiteForm, u: Array, x: Array, s: Array) -> Cavity | None:
+def _at(form: SiteForm, u: Array, x: Array, s: Array) -> CavityPoint | None:
     expected = form.sites.finite_expected_log(x, s)
-    return None if expected is None else Cavity(u, x, s, expected)
+    return None if expected is None else CavityPoint(u, x, s, expected)
 
 
-def _objective(form: SiteForm, at: Cavity) -> float:
+def _objective(form: SiteForm, at: CavityPoint) -> float:
     """The bound as a function of the mean, up to a constant."""
     return float(at.expected.value.sum()) + dot(form.linear, at.u) - 0.5 * dot(at.u, at.u)
 
@@ -129,7 +129,7 @@ def _mean_variance(tau: float, gamma: Array, length: Array, dim: int) -> float:
     return tau
 
 
-def _newton(form: SiteForm, now: Cavity, objective: float) -> Cavity | None:
+def _newton(form: SiteForm, now: CavityPoint, objective: float) -> CavityPoint | None:
     """A Newton step in the mean, halved until the objective does not fall."""
     rows, gamma = form.projections, now.gamma
     gradient = form.linear - now.u + rows.transposed_times(now.expected.d_mean)
@@ -152,8 +152,9 @@ def _newton(form: SiteForm, now: Cavity, objective: float) -> Cavity | None:
 CLOSE = 0.2
 #: how well the linear system of a Newton step is solved, and in how many steps at most
 ACCURACY, STEPS = 1e-2, 30
-#: rows per coordinate from which on the first step is a whole one
-TALL = 40
+#: rows per coordinate from which on the first step is a whole one, and the largest share γs² of a site in what is known
+#: of its projection up to which it is in any case
+TALL, SLIGHT = 40, 0.25
 #: fewest coordinates for which bent steps pay, their accuracy, most products, and probes for κ
 BROAD, BENT, PRODUCTS, PROBES = 64, 5e-2, 12, 8
 #: least determinant of a site's own part of the linear system
@@ -248,8 +249,9 @@ class SiteCoordinates:
         weight = start.gamma * start.variance if form.sites.log_concave else start.variance
         spread = np.sqrt(np.maximum(start.variance, TINY))
         smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
-        # where there are many rows the posterior is nearly Gaussian, and a whole step is nearly Newton's
-        first = 1.0 if len(form.sites) >= TALL * form.rank else HALF
+        # where a site says little beside the others the posterior is nearly Gaussian, and a whole step nearly Newton's
+        slight = float((start.gamma * start.variance).max(initial=0.0)) <= SLIGHT
+        first = 1.0 if slight or len(form.sites) >= TALL * form.rank else HALF
         plain = cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave, first=first)
         if not (smooth and type(form) is SiteForm and form.rank >= BROAD):
             return plain

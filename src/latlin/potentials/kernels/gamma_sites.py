@@ -20,7 +20,7 @@ from numba import njit
 from scipy.special import digamma, gammaln, zeta
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_table
+from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, NodeRules, rule_table
 
 SHARES, RATES, BETA = 0, 1, 2
 #: how much smaller s has to be for a rule than at logistic sites
@@ -197,7 +197,7 @@ def _rate_site(x: float, size: float, count: float) -> tuple[float, float, float
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _expected(kind: int, m: Array, s: Array, sites: Array, rules: Rules, n_rules: int) -> Array:
+def _expected(kind: int, m: Array, s: Array, sites: Array, rules: NodeRules, n_rules: int) -> Array:
     out = np.full((4, m.size), np.nan)
     for i in range(m.size):
         r = 0

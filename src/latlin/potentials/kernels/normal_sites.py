@@ -13,13 +13,14 @@ import numpy as np
 from numba import njit
 
 from latlin.numerics.arrays import Array
-from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, Rules, rule_table
+from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, NodeRules, rule_table
 
 #: how much smaller s has to be for a rule than at logistic sites, for one end and for two
 ONE_END, TWO_ENDS = 0.75, 0.55
 #: ends of the rule for a large s in standard deviations, the distance of its nodes in x, and the largest s
 REACH, SPACING, LARGEST = 8.5, 2.4 * 14.0 / 47.0, 30.0
 _SQRT_HALF = math.sqrt(0.5)
+_SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _RATIO = math.sqrt(2.0 / math.pi)
 #: |x| from which the second derivative of log Φ is its asymptotic series
 _FAR = 1e3
@@ -64,13 +65,47 @@ def _log_mass(a: float, b: float) -> tuple[float, float, float, float]:
     return value, sign * first, second, upper if sign > 0.0 else lower
 
 
+#: s from which a site with one end is integrated by panels, the depth inside at which log Φ is zero to 1e-20, the width
+#: of panels about the end, and the largest width and the reach of panels in standard deviations; nodes of each panel
+WIDE, INSIDE, NARROW, BROAD, DEEP = 10.0, 9.5, 3.2, 1.5, 12.0
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
-def _expected(m: Array, s: Array, lower: Array, upper: Array, shrink: Array, rules: Rules, count: int) -> Array:
+def _by_panels(m: float, s: float, lower: float, upper: float) -> tuple[float, float, float, float]:
+    """The four sums of a wide Gaussian, over depths u from INSIDE outwards; log Φ(u) is nearly quadratic far out."""
+    opened_above = math.isinf(upper)
+    mu = m - lower if opened_above else upper - m
+    high, end = min(INSIDE, mu + REACH * s), mu - DEEP * s
+    value, slope, bend, opened = 0.0, 0.0, 0.0, 0.0
+    while high > end:
+        low = max(high - (NARROW if high > -INSIDE else min(-high, BROAD * s)), end)
+        half = 0.5 * (high - low)
+        for k in range(_NODES.size):
+            u = 0.5 * (high + low) + half * _NODES[k]
+            z = (u - mu) / s
+            w = half * _WEIGHTS[k] * math.exp(-0.5 * z * z) / (s * _SQRT_TWO_PI)
+            f, g, h, e = _log_mass(-u, np.inf) if opened_above else _log_mass(-np.inf, u)
+            value += w * f
+            slope -= w * g
+            bend += 0.5 * w * h
+            opened += w * e
+        high = low
+    return value, slope, bend, opened
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _expected(m: Array, s: Array, lower: Array, upper: Array, shrink: Array, rules: NodeRules, count: int) -> Array:
     out = np.full((4, m.size), np.nan)
     for i in range(m.size):
         r = 0
         while r < count and s[i] > shrink[i] * rules.limit[r]:
             r += 1
+        if s[i] > WIDE and math.isinf(lower[i]) != math.isinf(upper[i]):
+            depth = m[i] - lower[i] if math.isinf(upper[i]) else upper[i] - m[i]
+            if depth - DEEP * s[i] < INSIDE:
+                out[0, i], out[1, i], out[2, i], out[3, i] = _by_panels(m[i], s[i], lower[i], upper[i])
+                continue
         if r == count and s[i] > LARGEST:
             continue
         if r < count:

@@ -40,7 +40,7 @@ TRAPEZOID = ((20, 0.82), (24, 1.08), (28, 1.3), (32, 1.53), (36, 1.74), (40, 1.9
 SOFTPLUS = ((20, 2.9), (16, 3.7), (12, 5.5), (8, 9.0), (6, 18.0), (4, math.inf))
 
 
-class Rules(NamedTuple):
+class NodeRules(NamedTuple):
     """All rules in one table: rule r serves s ≤ limit[r] with the nodes from start[r] to start[r + 1]."""
 
     limit: Array
@@ -50,14 +50,14 @@ class Rules(NamedTuple):
 
 
 @cache
-def rule_table() -> Rules:
+def rule_table() -> NodeRules:
     parts = [gauss_hermite(n) for n, _ in HERMITE]
     parts += [trapezoid(n, 6.8 if n < 28 else 7.0) for n, _ in TRAPEZOID]
     parts += [gauss_softplus(n) for n, _ in SOFTPLUS]
     limit = np.array([limit for _, limit in HERMITE + TRAPEZOID + SOFTPLUS])
     start = np.concatenate([[0], np.cumsum([nodes.size for nodes, _ in parts])])
     nodes, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Rules(limit, start.astype(np.int64), nodes, weights)
+    return NodeRules(limit, start.astype(np.int64), nodes, weights)
 
 
 def log_sigmoid_expectations(m: Array, v: Array) -> tuple[Array, Array, Array]:
