@@ -55,7 +55,7 @@ QUICK = 60
 #: gradient and relative change of the bound of an ascent that is to be compared with another
 ROUGH, ROUGH_CHANGE = 1.0, 1e-5
 #: gradient and relative change of the log joint near a mode whose curvature is the start
-NEAR_MODE, NEAR_CHANGE = 1e-2, 1e-6
+NEAR_MODE, NEAR_CHANGE = 1e-2, 1e-4
 #: steps after which it is looked whether another start leads to the same optimum
 GLANCE = 2
 #: how near two of them are at the same optimum: in nat, and in standard deviations of the projections
