@@ -140,7 +140,7 @@ def tasks(size: str) -> list[Task]:
         for engine in ("gkl", "map", *(e for e in ENGINES if e != "gkl" and (e != "ai-kl" or d <= 20))):
             role = "yardstick" if engine == "laplace" else "latlin"
             found.append(Task(case, engine, partial(cost_trial, n, d, engine), role=role))
-    case = f"errors, {problems} problems a family"
+    case = f"errors, {problems} problems per family"
     return found + [Task(case, engine, partial(accuracy_trial, engine, problems)) for engine in ENGINES]
 
 

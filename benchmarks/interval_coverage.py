@@ -80,7 +80,7 @@ def tasks(size: str) -> list[Task]:
     found = []
     for engine in ("gkl", *(e for e in ENGINES if e != "gkl")):
         role = "yardstick" if engine == "laplace" else "latlin"
-        found.append(Task(f"{runs} runs a problem", engine, partial(trial, engine, runs), role=role))
+        found.append(Task(f"{runs} runs per problem", engine, partial(trial, engine, runs), role=role))
     return found
 
 

@@ -105,7 +105,7 @@ def main() -> None:
     sizes = [d for d in (100_000, 1_000_000, 10_000_000) if d <= arguments.largest]
     rows = [measure(d, rank, arguments.repeats) for d in sizes]
     sys.stdout.write(f"{environment('numba')}\nK = {rank}, float32, best of {arguments.repeats}\n\n")
-    columns = ["d", "seconds an observation", "yardstick", "ratio", "yardstick GB/s"]
+    columns = ["d", "seconds per observation", "yardstick", "ratio", "yardstick GB/s"]
     sys.stdout.write(table(columns, rows) + "\n\n")
     largest = sizes[-1]
     used = peak(largest, rank)

@@ -248,8 +248,8 @@ HEAD = """# Where the time goes
 *Made by `benchmarks/profiles.py`; edit `benchmarks/reasons.toml`, not this page.*
 
 Every method of latlin in the [benchmarks](../benchmarks.md), at the small size and on one thread, is sampled a thousand
-times a second of processor time, after a first call that loads compiled code. A sample is the expression that runs, so
-that calls into BLAS, LAPACK, NumPy and compiled kernels are told apart; this page is the summary of the flame graphs
+times per second of processor time, after a first call that loads compiled code. A sample is the expression that runs,
+so that calls into BLAS, LAPACK, NumPy and compiled kernels are told apart; this page is the summary of the flame graphs
 (`--stacks` writes what draws them). *Array arithmetic* is NumPy on whole arrays, *special functions* are exponentials,
 logarithms and the like on arrays, *copies* make or move arrays, *validation* checks arguments, *Python* is the rest:
 calls, loops, small objects, and arrays so small that Python is most of their price."""

@@ -279,7 +279,7 @@ def main() -> None:
     said = table(HEADINGS, lines(cells, machine))
     if options.overhead:
         pass_, block = overhead()
-        said += f"\n\nDask, two processes: {1e3 * pass_:.3g} ms per pass and {1e3 * block:.3g} ms a block."
+        said += f"\n\nDask, two processes: {1e3 * pass_:.3g} ms per pass and {1e3 * block:.3g} ms per block."
         said += predicted(cells, pass_, block)
     print(said)
     if options.write:

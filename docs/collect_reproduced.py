@@ -19,8 +19,8 @@ TARGET = Path(__file__).parent / "reproduced"
 INTRO = """# The pages of a full run
 
 Made by `python -m reproduction` without `--quick`; [how to read them, and what came out](../guide/reproduce.md).
-Where a run had less than the document's, its page says so. The runs that tested why a number differs were made once,
-with version 0.1; their results are kept on these pages, and no entry repeats them.
+Where a run had less than the document's, its page names the difference. The runs that tested why a number differs were
+made once, with version 0.1; their results are kept on these pages, and no entry repeats them.
 """
 LINK = re.compile(r"\]\(([^)\s]+\.(?:csv|png|gif))\)")
 COUNTS = re.compile(r"(\d+) of (\d+) agree, (\d+) differ(?: \((\d+) not explained\))?")

@@ -94,7 +94,7 @@ def _figure(found: Found, kept: Shelf, quick: bool) -> Picture:
 
 
 def longest(found: Found, name: str) -> str:
-    """The label of a designing method whose runs reach furthest: three rows a step where they reach as far."""
+    """The label of a designing method whose runs reach furthest: three rows per step where they reach as far."""
     own = [label for label in found if label == name or (label.startswith(name) and label.endswith("a step"))]
     return max(own, key=lambda label: (max(r["counts"].max() for r in found[label].values()), label == name))
 
@@ -130,7 +130,7 @@ def claims(found: Found, kept: Shelf) -> list[Claim]:
 
 
 def _alike(found: Found, names: dict[str, str], images: set[int]) -> Claim:
-    """At 400 measurements, with three rows a step where both designs have reached that."""
+    """At 400 measurements, with three rows per step where both designs have reached that."""
     fine = all(any(own["counts"].max() >= 400 for own in found.get(name, {}).values()) for name in names)
     labels = list(names) if fine else list(names.values())
     shared = set.intersection(images, *(set(found[label]) for label in labels))
@@ -158,7 +158,7 @@ def _counted(images: set[int]) -> str:
 
 
 def _step(found: Found) -> list[Claim]:
-    """The same designs with few and with many rows a step, where both are there."""
+    """The same designs with few and with many rows per step, where both are there."""
     said = []
     for name in ("G-KL", "LVB"):
         coarse = f"{name}, {COARSE} a step"
@@ -166,22 +166,22 @@ def _step(found: Found) -> list[Claim]:
             continue
         if name not in found:
             said.append(
-                Claim(f"{name}: rows a step", "3", f"{COARSE}", None, "no run with three rows a step is there yet")
+                Claim(f"{name}: rows per step", "3", f"{COARSE}", None, "no run with three rows per step is there yet")
             )
             continue
         images = set(found[name]) & set(found[coarse])
         last = min(max(own[i]["counts"].max() for i in images) for own in (found[name], found[coarse]))
         last -= (last - 100.0) % COARSE
         few, many = (at(found[label], last, images) for label in (name, coarse))
-        ours = f"{few:.2f} with 3 rows a step, {many:.2f} with {COARSE}, at {last:.0f} ({_counted(images)})"
+        ours = f"{few:.2f} with 3 rows per step, {many:.2f} with {COARSE}, at {last:.0f} ({_counted(images)})"
         said.append(
-            Claim(f"{name}: rows a step", "3", ours, max(few, many) / min(few, many) < ALIKE, f"{AGREE}; {STEPS}")
+            Claim(f"{name}: rows per step", "3", ours, max(few, many) / min(few, many) < ALIKE, f"{AGREE}; {STEPS}")
         )
     return said
 
 
 def _full(found: Found) -> list[Claim]:
-    """A full covariance against the chevron, three rows a step each, as far as both have come."""
+    """A full covariance against the chevron, three rows per step each, as far as both have come."""
     labels = [label for label in ("G-KL, full", "G-KL") if label in found]
     images = set.intersection(*(set(found[label]) for label in labels)) if len(labels) == 2 else set()
     if not images:

@@ -155,7 +155,7 @@ def table(runs: Iterable[Run]) -> Table:
     """Error and bound at the end, iterations to within 1 nat of the best error of all, pace."""
     runs = list(runs)
     goal = min(float(run.trace.log_likelihood_error.min()) for run in runs) + 1.0
-    columns = ("figure", "run", "error at the end", "bound", "iterations to 1 nat", "ms an iteration")
+    columns = ("figure", "run", "error at the end", "bound", "iterations to 1 nat", "ms per iteration")
     rows = []
     for run in runs:
         error = run.trace.log_likelihood_error

@@ -2,7 +2,7 @@
 
 The document derives Algorithms 1 and 2 and runs nothing; this is the comparison it is written for. Rows come from a
 factor model with standard normal loadings and noise variances between ½ and 2; after so many rows, the held-out log
-likelihood below that of the truth, in nat a row, and the relative error of the covariance in Frobenius norm. Batch is
+likelihood below that of the truth, in nat per row, and the relative error of the covariance in Frobenius norm. Batch is
 maximum likelihood on the same rows. Algorithm 2 stands here twice: as printed, up to its division by zero, and mended
 only in what keeps it from running (started from the singular vectors of a warm-up), without the expansion of the
 latents' scale that the library adds.
@@ -166,7 +166,7 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
         for name, curve in means.items()
         for count, pair in zip(plan.looks, curve, strict=True)
     ]
-    columns = ("method", "rows seen", "held-out likelihood below the truth's, nat a row", "error of the covariance")
+    columns = ("method", "rows seen", "held-out likelihood below the truth's, nat per row", "error of the covariance")
     title = f"d = {plan.dim}, K = {plan.factors}, means over {plan.seeds} data sets"
     return write_page(
         target,
@@ -208,14 +208,14 @@ def claims(means: dict[str, Array], plan: Plan) -> list[Claim]:
         Claim(
             f"online EM after one pass over {plan.looks[-1]} rows",
             "an estimate of the batch fit",
-            f"{online[0] - batch[0]:+.3f} nat a row, covariance error × {online[1] / batch[1]:.2f}",
+            f"{online[0] - batch[0]:+.3f} nat per row, covariance error × {online[1] / batch[1]:.2f}",
             bool(online[0] - batch[0] < 0.05 * max(1.0, batch[0]) and online[1] < 1.5 * batch[1]),
             "one pass; the rows of the table have fewer and more rows seen",
         ),
         Claim(
             "Algorithm 2 with 1/t averages, mended",
             "the same",
-            f"{mended[0] - batch[0]:+.3f} nat a row, covariance error × {mended[1] / batch[1]:.2f}",
+            f"{mended[0] - batch[0]:+.3f} nat per row, covariance error × {mended[1] / batch[1]:.2f}",
             bool(mended[1] < 1.5 * batch[1]),
             "early latents are never forgotten and their scale moves slowly; with an expanded scale, "
             + _near_batch(means, "online EM"),
@@ -223,7 +223,7 @@ def claims(means: dict[str, Array], plan: Plan) -> list[Claim]:
         Claim(
             "Algorithm 1, plain gradient",
             "the same",
-            f"{plain[0] - batch[0]:+.3f} nat a row, covariance error × {plain[1] / batch[1]:.2f}",
+            f"{plain[0] - batch[0]:+.3f} nat per row, covariance error × {plain[1] / batch[1]:.2f}",
             bool(plain[1] < 1.5 * batch[1]),
             "one step length for all features; scaled, " + _near_batch(means, "gradient, scaled"),
         ),

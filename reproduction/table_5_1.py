@@ -133,7 +133,7 @@ def _draw(target: Path, found: dict[Key, Runs], quick: bool) -> Picture:
 
 
 def _table(found: dict[Key, Runs]) -> Table:
-    columns = ("data", "likelihood", "engine", "LML", "MSE", "TLP", "median scale", "converged", "seconds a fit")
+    columns = ("data", "likelihood", "engine", "LML", "MSE", "TLP", "median scale", "converged", "seconds per fit")
     rows = []
     for (name, likelihood, label), runs in found.items():
         shown = [str(mean_of(runs.number(number))._replace(digits=3)) for number in NUMBERS]

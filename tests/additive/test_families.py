@@ -193,3 +193,22 @@ def test_the_average_row_lies_where_the_family_expects_its_share(name):
         template = template.replace(trials=1.0)
     centre = family.centre(ObservedResponse(y), np.zeros(5))
     assert float(template.predictive(centre, 0.0).mean) == pytest.approx(0.4, abs=1e-12)
+
+
+def test_the_summary_names_what_coefficients_change():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(40)
+    frame = {
+        "x": x,
+        "visits": rng.poisson(np.exp(x)),
+        "ill": np.where(x + rng.logistic(size=40) > 0, "yes", "no"),
+        "y": x,
+    }
+    said = {
+        family: repr(AdditiveModel(f"{y} ~ x", family, hyperparameters="fixed").fit(frame).summary()).splitlines()[0]
+        for family, y in (("poisson", "visits"), ("bernoulli", "ill"), ("probit", "ill"), ("gaussian", "y"))
+    }
+    assert "the log of the expected value" in said["poisson"]
+    assert "the log odds of ill = yes (exp(coefficient) multiplies the odds)" in said["bernoulli"]
+    assert "the probit of the probability of ill = yes" in said["probit"]
+    assert "coefficients" not in said["gaussian"]

@@ -412,7 +412,7 @@ def test_missing_cells_are_dropped_or_filled_by_policy():
     frame = pandas.DataFrame({"y": 2.0 * x + 0.3 * rng.standard_normal(40), "x": x, "g": g, "spare": np.nan})
     frame.loc[:2, "x"], frame.loc[39, "y"] = np.nan, np.nan
     model = AdditiveModel("y ~ x + (1 | g)", hyperparameters="maximise")
-    with pytest.raises(ValueError, match="'x' has 3 missing"):
+    with pytest.raises(ValueError, match="missing cells: 3 in 'x'"):
         model.fit(frame.iloc[:39])
     whole = model.fit(frame.iloc[3:39]).effects()["x"]
     # columns that the formula does not name may have gaps

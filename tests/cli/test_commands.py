@@ -604,3 +604,15 @@ def test_a_table_of_frequencies_is_a_table_of_its_rows(tmp_path):
         assert "90 rows, 1 features" in result.output or "90 rows, 1 feature," in result.output
         evidence.append(latlin.load(tmp_path / name).log_evidence_)
     assert evidence[0] == pytest.approx(evidence[1], abs=1e-6)
+
+
+def test_odd_cells_and_gaps_and_the_family_are_one_message(tmp_path):
+    frame = pandas.DataFrame({"grade": np.tile([1, 2, 3], 20), "x": [str(k) for k in range(60)], "z": np.arange(60.0)})
+    frame.loc[17, "x"], frame.loc[4, "z"] = "none", np.nan
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    said = run("fit", tmp_path / "odd.csv", "--target", "grade").stderr
+    for part in ("only 3 different whole numbers", "'none' in row 18", "missing values: 'z' 1 of 60 rows"):
+        assert part in said
+    # counts over an exposure are no grades
+    chosen = run("fit", tmp_path / "odd.csv", "--target", "grade", "--exposure", "z", "--missing", "mean")
+    assert "only 3" not in chosen.stderr

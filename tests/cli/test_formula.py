@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.formula import with_writable_names  # noqa: E402
+from latlin.cli.formula_table import with_writable_names  # noqa: E402
 
 
 def run(*words):
@@ -71,7 +71,12 @@ def test_formulas_that_predict_alike_are_a_tie(folder):
 
 @pytest.mark.parametrize(
     ("option", "value", "instead"),
-    [("--exposure", "x", "offset(log(COLUMN))"), ("--categorical", "clinic", "C(COLUMN)"), ("--folds", "3", "one by")],
+    [
+        ("--prior-scale", "2", "priors="),
+        ("--coding", "sum", "--reference"),
+        ("--categorical", "clinic", "C(COLUMN)"),
+        ("--folds", "3", "one by"),
+    ],
 )
 def test_options_that_a_formula_does_not_take_are_refused(folder, option, value, instead):
     result = run("fit", folder / "data.csv", "--formula", "visits ~ x", "--family", "poisson", option, value)
@@ -104,7 +109,8 @@ def test_a_target_or_a_formula_is_needed(folder):
 
 def test_mistakes_are_one_sentence(folder):
     for words, expected in (
-        (("fit", folder / "data.csv", "--formula", "visits ~ x"), "counts"),
+        (("fit", folder / "data.csv", "--formula", "y ~ x", "--exposure", "x"), "counts and amounts"),
+        (("fit", folder / "data.csv", "--formula", "y | se(x) ~ 1", "--trials", "x"), "'y | se(x)'"),
         (("fit", folder / "data.csv", "--formula", "y ~ besag(clinic)"), "neighbours"),
         (("compare", folder / "data.csv", "--formula", "y ~ x"), "two formulas"),
     ):
@@ -152,7 +158,7 @@ def test_ordered_classes_are_predicted_by_their_labels(folder):
     words = ("--formula", "grade ~ x + (1 | clinic)", "--out", folder / "grades.latlin")
     made = run("fit", folder / "grades.csv", *words)
     assert made.exit_code != 0
-    assert "'ordinal'" in made.output
+    assert "say which family it is, --family ordinal" in made.output
     made = run("fit", folder / "grades.csv", *words, "--family", "ordinal")
     assert made.exit_code == 0, made.output
     assert "gap(1)" in made.output
@@ -169,3 +175,73 @@ def test_a_hurdle_is_a_family_of_a_formula(folder):
     made = run("fit", folder / "data.csv", *words)
     assert made.exit_code == 0, made.output
     assert "zeros" in made.output
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory):
+    """Falls on wards that were watched for different times, written as people write tables."""
+    rng = np.random.default_rng(1)
+    n = 120
+    ward, shift = np.resize([f"w{k}" for k in range(10)], n), rng.choice(["day", "night"], n)
+    beds, days = rng.integers(800, 3000, n), rng.integers(5, 60, n)
+    rate = 0.1 * np.exp(0.7 * (shift == "night") + np.resize(rng.normal(0, 0.4, 10), n))
+    frame = pandas.DataFrame(
+        {
+            "falls": rng.poisson(rate * days),
+            "shift": shift,
+            "beds": [f"{number:,}" for number in beds],
+            "days watched": days,
+            "ward": ward,
+        }
+    )
+    place = tmp_path_factory.mktemp("counts")
+    frame.to_csv(place / "falls.csv", index=False)
+    return place
+
+
+def test_the_family_of_counts_is_chosen_and_options_name_columns(counts):
+    words = ["--formula", "falls ~ shift + beds + (1 | ward)", "--exposure", "days watched", "--numbers", "beds"]
+    words += ["--reference", "shift=night", "--out", counts / "falls.latlin"]
+    made = run("fit", counts / "falls.csv", *words)
+    assert made.exit_code == 0, made.output
+    assert "Family poisson was chosen by its log evidence" in made.output
+    assert latlin.load(counts / "falls.latlin").effects()["shift[T.day]"]["mean"] == pytest.approx(-0.7, abs=0.3)
+    result = run("predict", counts / "falls.latlin", counts / "falls.csv", "--out", counts / "out.csv", "--keep")
+    assert result.exit_code == 0, result.output
+    found = pandas.read_csv(counts / "out.csv")
+    per_day = found["prediction"] / found["days_watched"]
+    assert 0.02 < per_day.min() < per_day.max() < 1.0
+
+
+def test_all_problems_of_a_formula_are_one_message(counts):
+    frame = pandas.read_csv(counts / "falls.csv")
+    frame["falls"] = np.minimum(frame["falls"], 4)
+    frame.loc[3, "shift"] = np.nan
+    frame.loc[5, "beds"] = "many"
+    frame.to_csv(counts / "odd.csv", index=False)
+    words = ("--formula", "falls ~ shift + beds + (1 | ward)", "--numbers", "beds", "--reference", "shift=noon")
+    said = run("fit", counts / "odd.csv", *words).stderr
+    for part in ("'many'", "has no level 'noon'", "only 5 different whole numbers", "1 in 'shift'"):
+        assert part in said
+
+
+def test_counts_with_gaps_stay_counts(counts):
+    frame = pandas.read_csv(counts / "falls.csv")
+    frame.loc[:2, "falls"] = np.nan
+    frame.to_csv(counts / "gaps.csv", index=False)
+    made = run(
+        "fit", counts / "gaps.csv", "--formula", "falls ~ shift", "--missing", "drop", "--out", counts / "g.latlin"
+    )
+    assert made.exit_code == 0, made.output
+    assert "117 rows" in made.output
+    assert "was chosen by its log evidence" in made.output
+
+
+def test_rows_with_gaps_are_not_predicted_unless_left_out(folder):
+    frame = pandas.DataFrame({"x": [0.0, np.nan], "clinic": ["c1", "c2"]})
+    frame.to_csv(folder / "holes.csv", index=False)
+    refused = run("predict", folder / "model.latlin", folder / "holes.csv")
+    assert refused.exit_code == 1
+    assert "1 in 'x'" in refused.stderr
+    found = run("predict", folder / "model.latlin", folder / "holes.csv", "--missing", "drop")
+    assert len(found.stdout.strip().splitlines()) == 2

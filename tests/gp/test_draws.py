@@ -19,6 +19,7 @@ KERNEL = ConstantKernel(1.0) * Matern(1.0, nu=1.5)
 
 @pytest.mark.parametrize("approximation", ["exact", "vecchia", "state-space", Inducing(inputs=X[::3])])
 def test_draws_at_the_rows_have_the_moments_of_the_latent_function(approximation):
+    pytest.importorskip("arviz")
     model = GaussianProcessRegressor(KERNEL, likelihood="poisson", approximation=approximation, optimizer=None)
     model.fit(X, COUNTS)
     data = model.to_arviz(4000, random_state=0)
@@ -35,6 +36,7 @@ def test_draws_at_the_rows_have_the_moments_of_the_latent_function(approximation
 
 
 def test_draws_of_an_average_come_with_their_hyperparameters():
+    pytest.importorskip("arviz")
     model = GaussianProcessRegressor(KERNEL, hyperparameters="integrate").fit(X, np.sin(2 * X[:, 0]) + 0.1 * COUNTS)
     data = model.to_arviz(3000, random_state=0)
     name = model.hyperparameters_.names[0]
@@ -48,6 +50,7 @@ def test_draws_of_an_average_come_with_their_hyperparameters():
 
 @pytest.mark.parametrize("approximation", ["exact", Inducing(inputs=X[::3])])
 def test_draws_of_a_softmax_belong_together(approximation):
+    pytest.importorskip("arviz")
     model = GaussianProcessClassifier(KERNEL, approximation=approximation, optimizer=None).fit(X, THREE)
     data = model.to_arviz(500, random_state=0)
     f = data.posterior["latent"].values[0]
@@ -62,6 +65,7 @@ def test_draws_of_a_softmax_belong_together(approximation):
 
 
 def test_intervals_of_a_probability_are_those_of_its_latent_function():
+    pytest.importorskip("arviz")
     model = GaussianProcessClassifier(KERNEL, optimizer=None).fit(X, THREE > 0)
     mean, std = model.predict_latent(X, return_std=True)
     low, high = model.predict_interval(X, 0.8).T

@@ -4,12 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 from sklearn.base import clone
 
 from latlin.distributed import LocalBlocks
 from latlin.distributed.blocks import Block
-from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import assess
 from latlin.report import folds as folds_module
 from latlin.report.assess import held_out_score
@@ -115,3 +115,39 @@ def test_what_is_asked_travels(numbers):
     assert assess(model, Far.of(X, y > 0, rows=30), folds=2) == assess(
         model, LocalBlocks.of(X, y > 0, rows=30), folds=2
     )
+
+
+def test_exposures_are_part_of_densities_and_baselines():
+    rng = np.random.default_rng(4)
+    X, offset = rng.standard_normal((90, 2)), np.log(rng.uniform(0.5, 20.0, 90))
+    y = rng.poisson(np.exp(offset + 0.3 * X[:, 0]))
+    model = BayesianPoissonRegression(prior_scale=0.5)
+    seen = assess(model, LocalBlocks.of(X, y, offset=offset, rows=40), folds=3)
+    fold = folds_of(X, y, 40, Deal(3, by_label=False))
+    density, baseline = np.empty(90), np.empty(90)
+    for place in range(3):
+        train, test = fold != place, fold == place
+        fitted = clone(model).fit(X[train], y[train], offset=offset[train])
+        density[test] = fitted.log_predictive_density(X[test], y[test], offset=offset[test])
+        rate = y[train].sum() / np.exp(offset[train]).sum()
+        baseline[test] = poisson.logpmf(y[test], rate * np.exp(offset[test]))
+    assert seen.log_density == pytest.approx(density.mean(), abs=1e-6)
+    assert seen.baseline == pytest.approx(baseline.mean(), abs=1e-10)
+
+
+def test_offsets_of_numbers_and_labels_are_part_of_baselines():
+    rng = np.random.default_rng(5)
+    X, offset = rng.standard_normal((80, 1)), 3.0 * rng.standard_normal(80)
+    y = offset + rng.logistic(size=80)
+    numbers, labels = BayesianLinearRegression(prior_scale=0.5), BayesianLogisticRegression(prior_scale=0.5)
+    seen = assess(numbers, LocalBlocks.of(X, y, offset=offset, rows=40), folds=2)
+    fold = folds_of(X, y, 40, Deal(2, by_label=False))
+    rest, baseline = y - offset, np.empty(80)
+    for place in range(2):
+        train, test = fold != place, fold == place
+        baseline[test] = norm.logpdf(rest[test], rest[train].mean(), rest[train].std())
+    assert seen.baseline == pytest.approx(baseline.mean(), abs=1e-10)
+    blocks = LocalBlocks.of(X, y > 0, offset=offset, rows=40)
+    # log σ(±offset): what is known of the labels without features
+    known = -np.logaddexp(0.0, np.where(y > 0, -offset, offset)).mean()
+    assert assess(labels, blocks, folds=2).baseline == pytest.approx(known, abs=0.05)

@@ -123,6 +123,19 @@ WIDE = 2.0
 SLOW = (Hurdle,)
 
 
+#: what a coefficient changes, by the link of a family, and by that of probabilities
+SCALES = {
+    "identity": "",
+    "log": "the log of the expected value (exp(coefficient) multiplies it)",
+    "ordered": "a latent scale on which later classes lie higher",
+}
+SHARES = {
+    "logit": "the log odds{of} (exp(coefficient) multiplies the odds)",
+    "probit": "the probit of the probability{of}",
+    "cloglog": "the complementary log-log of the probability{of}",
+}
+
+
 @dataclass(frozen=True)
 class ResponseFamily:
     """A family of responses.
@@ -159,6 +172,13 @@ class ResponseFamily:
     def whole(self) -> bool:
         """Whether observations are whole numbers."""
         return self.template.predictive(0.0, 1.0).whole
+
+    def scale_words(self, success: str = "") -> str:
+        """What a coefficient changes, of a success that is named; empty where it is the response itself."""
+        if self.link != "share":
+            return SCALES[self.link]
+        link = getattr(self.template, "link", "probit" if isinstance(self.template, Probit) else "logit")
+        return SHARES[link].format(of=f" of {success}" if success else "")
 
     @property
     def matched(self) -> bool:

@@ -164,7 +164,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
         if y is not None:
             frame = with_column(frame, read.response.y, y)
-        if missing != "error":
+        if missing != "error" or (self.formula and hasattr(frame, "iloc") and not is_large_frame(frame)):
+            # also where nothing is dropped or filled: one message names all missing and odd cells
             frame = without_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
             problem = block_problem(read, frame, problem_of, checkpoint)
@@ -235,7 +236,14 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         lines = [repr(self.hyperparameters_) if len(self.hyperparameters_) else "", sizes, f"{kind}; {self.message_}"]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         state = "" if self.converged_ else ", NOT converged"
-        return Effects(table.rows, coverage, title + state, "\n".join(line for line in lines if line))
+        return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
+
+    def _scale_words(self) -> str:
+        """What coefficients change, and which class counts as a success."""
+        labels = self.classes_ if self._family.binary else None
+        success = "" if labels is None else f"{self._read_.response.y} = {labels[1]}"
+        words = self._family.scale_words(success)
+        return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
         """Effects with central intervals, on the scale of the linear predictor.

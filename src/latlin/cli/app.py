@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from latlin.cli.explore import cluster, factors, smooth
+from latlin.cli.explore import cluster, factors, read_shown, smooth
 from latlin.cli.options import (
     Categorical,
     Coding,
@@ -110,18 +110,18 @@ def fit(
 
         check_place(out)
         if formula:
-            from latlin.cli.formula import fit_formula, refuse_beside_formula
+            from latlin.cli.formula import How, fit_formula
 
-            refuse_beside_formula(given)
-            table = _read(quiet, data, sep, decimal, missing_values, frequency)
-            fit_formula(table, formula, family, engine, graph, out, screen(), missing, quiet)
+            stated = _stated(given, family)
+            table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
+            fit_formula(table, formula, stated, How(engine, graph, draws), out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
         if _in_memory(data, scheduler, frequency):
-            table = _read(quiet, data, sep, decimal, missing_values, frequency)
+            table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
             from latlin.cli import schedulers
@@ -161,14 +161,15 @@ def predict(
         from latlin.datasets.table import appending, guard_text, table_files
 
         reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
+        asking = Asking(interval, missing, keep, reading)
         if (additive := additive_of(model)) is not None:
-            rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), interval, keep)
+            rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), asking)
             if out is None:
-                _printing()(rows)
+                _printing()(guard_text(rows) if safe_csv else rows)
             else:
-                _write_rows(out, rows.to_dict("records"))
+                _write_rows(out, rows.to_dict("records"), safe_csv)
             return
-        asked = (load_model(model), table_files(data), Asking(interval, missing, keep, reading))
+        asked = (load_model(model), table_files(data), asking)
         if out is None:
             write = _printing()
             predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
@@ -224,17 +225,16 @@ def compare(
         if out is not None:
             table_ending(check_place(out))
         if formula:
-            from latlin.cli.formula import compare_formulas, refuse_beside_formula
+            from latlin.cli.formula import How, compare_formulas
 
-            refuse_beside_formula(given | {"folds": None})
-            table, made = _read(quiet, *place), (family or "auto", engine or "auto", graph)
-            return _write_rows(out, compare_formulas(table, formula, *made, screen(), missing, quiet))
+            stated, way = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
+            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, way, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            found = compare_table(_read(quiet, *place), choices, how, _answer())
+            found = compare_table(read_shown(quiet, *place), choices, how, _answer())
         else:
             from latlin.cli import schedulers
 
@@ -339,11 +339,33 @@ def _choices(
     from latlin.datasets.columns import Levelling
 
     (coding, reference), (dates, numbers, decimal) = levelling, kinds
-    references = Levelling(coding, dict(_pair(part) for words in reference or () for part in split(words)))
+    references = Levelling(coding, _references(reference))
     columns = (names_of(drop), names_of(categorical), ordered := tuple(split(levels)), references)
     # who orders three levels or more has said that the target is ordinal
     family = "ordinal" if family == "auto" and len(ordered) > 2 else family
     return Choices(target, family, missing, *columns, *others, names_of(dates), names_of(numbers), decimal)
+
+
+def _stated(given: dict[str, Any], family: str) -> Any:
+    """What the options say of the table of a formula."""
+    from latlin.cli.formula_table import Stated, refuse_beside_formula
+
+    refuse_beside_formula(given)
+    return Stated(
+        family,
+        given["missing"],
+        exposure=given["exposure"],
+        trials=given["trials"],
+        event=given["event"],
+        numbers=names_of(given["numbers"]),
+        references=_references(given["reference"]),
+        decimal=given["decimal"],
+    )
+
+
+def _references(given: list[str] | None) -> dict[str, str]:
+    """The level that others are compared with, by column."""
+    return dict(_pair(part) for words in given or () for part in split(words))
 
 
 def _pair(words: str) -> tuple[str, str]:
@@ -399,9 +421,3 @@ def _write_rows(path: Path | None, rows: list[dict[str, Any]], safe_csv: bool = 
     frame = need_pandas().DataFrame(rows)
     write_table(path, guard_text(frame) if safe_csv else frame)
     screen().print(f"Saved {plain(path)}")
-
-
-def _read(quiet: bool, *how: Any) -> Any:
-    """A table from a file, with a bar."""
-    with steps("Reading", 1, quiet):
-        return read_file(*how)

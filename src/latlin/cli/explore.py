@@ -44,20 +44,22 @@ def cluster(
 ) -> None:
     """Find clusters of rows by their columns of numbers: how many, what sets them apart, how sure each row is."""
     with one_sentence(debug):
-        from latlin.mixture import BayesianGaussianMixture
-        from latlin.report.clusters import conclusion, differences, ranked_labels, render_clusters
+        with steps("Loading", 1, quiet):
+            from latlin.mixture import BayesianGaussianMixture
+            from latlin.report.clusters import conclusion, differences, ranked_labels, render_clusters
 
-        frame = read_file(data, sep, decimal, missing_values)
+        frame = read_shown(quiet, data, sep, decimal, missing_values)
         names, X, notes = number_columns(frame, names_of(drop))
         centre, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-        with steps("Fitting", 1, quiet) as advance:
+        with steps("Fitting", 2, quiet) as advance:
             # one unit per column, so that none rules by its scale
             found = BayesianGaussianMixture(clusters, random_state=0).fit((X - centre) / scale)
+            advance("Drawing the page")
+            shares = found.predict_proba((X - centre) / scale)
+            label, size = ranked_labels(shares)
+            notes += conclusion(size, shares, differences(X, label, len(size)), names)
+            page = render_clusters(_InUnits(found, centre, scale), X, names, f"Clusters of {data.name}")
             advance()
-        shares = found.predict_proba((X - centre) / scale)
-        label, size = ranked_labels(shares)
-        notes += conclusion(size, shares, differences(X, label, len(size)), names)
-        page = render_clusters(_InUnits(found, centre, scale), X, names, f"Clusters of {data.name}")
         answers = {"cluster": label + 1, "probability": shares.max(axis=1)}
         _write(out, page, notes, table, frame.assign(**answers), model, found)
 
@@ -78,17 +80,19 @@ def factors(
 ) -> None:
     """Find a few factors behind many columns; texts, truth values and missing cells are welcome."""
     with one_sentence(debug):
-        from latlin.report.factors import conclusion, correlations, render_factors
+        with steps("Loading", 1, quiet):
+            from latlin.report.factors import conclusion, correlations, render_factors
 
-        frame = read_file(data, sep, decimal, missing_values)
+        frame = read_shown(quiet, data, sep, decimal, missing_values)
         rows, notes = _columns_for_factors(frame, names_of(drop), names_of(categorical))
-        with steps("Fitting", 1, quiet) as advance:
+        with steps("Fitting", 2, quiet) as advance:
             found, X = _factor_model(rows, count)
+            advance("Drawing the page")
+            notes += conclusion(*correlations(found))
+            scores = found.transform(X)
+            answers = {f"factor {k + 1}": scores[:, k] for k in range(scores.shape[1])}
+            page = render_factors(found, X, f"Factors of {data.name}")
             advance()
-        notes += conclusion(*correlations(found))
-        scores = found.transform(X)
-        answers = {f"factor {k + 1}": scores[:, k] for k in range(scores.shape[1])}
-        page = render_factors(found, X, f"Factors of {data.name}")
         _write(out, page, notes, table, frame.assign(**answers), model, found)
 
 
@@ -107,9 +111,10 @@ def smooth(
 ) -> None:
     """Draw a smooth curve with its band through one column along another."""
     with one_sentence(debug):
-        from latlin.report.curve import conclusion, render_curves
+        with steps("Loading", 1, quiet):
+            from latlin.report.curve import conclusion, render_curves
 
-        frame = read_file(data, sep, decimal, missing_values)
+        frame = read_shown(quiet, data, sep, decimal, missing_values)
         x, y, kept = _pairs(frame, target, along)
         with steps("Fitting", 1, quiet) as advance:
             found, curve, fitted = _smooth_model(x, y, along)
@@ -119,6 +124,12 @@ def smooth(
         page = render_curves([curve], (x, y), found, target, f"{target} along {along}")
         answers = dict(zip(("smooth", "low", "high"), fitted, strict=True))
         _write(out, page, [*notes, conclusion(curve, target)], table, frame[kept].assign(**answers), model, found)
+
+
+def read_shown(quiet: bool, *how: Any) -> Any:
+    """A table from a file, with a bar."""
+    with steps("Reading", 1, quiet):
+        return read_file(*how)
 
 
 class _InUnits:

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from latlin import linear
 from latlin.cli.screen import steps
 from latlin.datasets.columns import Levelling, listed, read_numbers, refuse_nearly_numbers
-from latlin.datasets.encoding import Encoding, describe_columns, learn_encoding, listed_gaps, refuse_gaps
+from latlin.datasets.encoding import (
+    Encoding,
+    describe_columns,
+    learn_encoding,
+    listed_gaps,
+    refuse_gaps,
+)
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -107,7 +113,11 @@ class Prepared(NamedTuple):
 
 def refuse_guess(guess: Guess) -> str:
     """Without anybody to ask: a sentence."""
-    raise ValueError(f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}")
+    raise ValueError(_question(guess))
+
+
+def _question(guess: Guess) -> str:
+    return f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}"
 
 
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse_guess, quiet: bool = True) -> Prepared:
@@ -292,7 +302,11 @@ def _family(frame: Frame, choices: Choices, ask: Callable[[Guess], str]) -> tupl
         guess = guess_family(goal)
     except ValueError as error:
         raise ValueError("; ".join([str(error), *_try_encoding(frame, choices)[1]])) from error
+    if choices.exposure and "poisson" in guess.choices:
+        guess = Guess("poisson", f"{guess.reason} with an exposure")
     if guess.family is None:
+        if problems := _try_encoding(frame, choices)[1]:
+            raise ValueError("; ".join([_question(guess), *problems]))
         return ask(guess), []
     return guess.family, [f"Family {guess.family}, because {guess.reason}."]
 

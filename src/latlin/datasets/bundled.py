@@ -7,7 +7,7 @@
 | concrete | 1030 × 8 | compressive strength, MPa | Yeh 1998, UCI repository | CC BY 4.0 |
 | wine | 1599 × 11 | quality, 3 … 8 (ordered) | Cortez et al. 2009, UCI repository, red wines | CC BY 4.0 |
 | radon | 919 × 3 | log radon in homes of 85 counties | Gelman and Hill 2007, posteriordb | BSD-3-Clause |
-| doctor-visits | 20190 × 9 | visits a year (counts) | RAND Health Insurance Experiment, statsmodels | public domain |
+| doctor-visits | 20190 × 9 | visits per year (counts) | RAND Health Insurance Experiment, statsmodels | public domain |
 """
 
 from __future__ import annotations

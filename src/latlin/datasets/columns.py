@@ -235,8 +235,11 @@ def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
     return shown + more
 
 
-def refuse_nearly_numbers(series: Series, is_target: bool = False) -> None:
-    """A column of texts nearly all of which are numbers gets a sentence that names the others."""
+def refuse_nearly_numbers(series: Series, is_target: bool = False, levels_by: str = "") -> None:
+    """A column of texts nearly all of which are numbers gets a sentence that names the others.
+
+    `levels_by` is how its cells could be made levels, if not by --categorical.
+    """
     if series.dtype.kind in "biufcmM" or not len(series):
         return
     numbers = need_pandas().to_numeric(series, errors="coerce")
@@ -250,7 +253,7 @@ def refuse_nearly_numbers(series: Series, is_target: bool = False) -> None:
     if len(wrong) and len(wrong) <= NEARLY * int(series.notna().sum()):
         marks = ",".join(dict.fromkeys(as_text(series.iloc[row]) for row in wrong[:3]))
         what = f"the target {str(series.name)!r}" if is_target else f"column {str(series.name)!r}"
-        levels = "" if is_target else f", or the column as levels with --categorical {series.name}"
+        levels = "" if is_target else f", or the column as levels with {levels_by or f'--categorical {series.name}'}"
         raise ValueError(
             f"{what}: {len(wrong)} of {len(series)} cells are not numbers: {odd_cells(series, wrong)}; "
             f"treat them as missing with --missing-values '{marks}'{levels}{_or_written(series)}"

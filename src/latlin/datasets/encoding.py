@@ -176,8 +176,8 @@ class Encoding:
         values = self._values(frame)
         holes = np.column_stack([_is_gap(values[column.name]) for column in self.columns])
         gaps = {c.name: int(n) for c, n in zip(self.columns, holes.sum(axis=0), strict=True) if n}
-        if missing == "error":
-            _refuse(gaps, len(frame))
+        if gaps and missing == "error":
+            raise ValueError(_refusal(gaps, len(frame)))
         if gaps and missing == "model":
             values = self._modelled(values, np.asarray(holes.any(axis=1)))
         blocks = [column.expand(values[column.name]) for column in self.columns]
@@ -260,7 +260,11 @@ def learn_encoding(
     if unknown:
         raise ValueError(f"the table has no column {listed(unknown)}; it has {listed(frame.columns)}")
     names = [name for name in frame.columns if name != target and name not in drop]
-    learnt = _learnt(frame, names, kinds, levelling, decimal)
+    try:
+        learnt = _learnt(frame, names, kinds, levelling, decimal)
+    except ValueError as error:
+        gaps = refusal_of_gaps(frame[names]) if checked_missing(missing) == "error" else ""
+        raise ValueError("; ".join(filter(None, (str(error), gaps)))) from error
     columns = tuple(column for column in learnt.values() if column is not None)
     if len(frame) < 2:
         raise ValueError(f"the table must have at least two rows to learn from, got {len(frame)}")
@@ -415,16 +419,23 @@ def learn_column(series: Series, kind: str = "", levelling: Levelling = TREATMEN
 
 def refuse_gaps(frame: Frame, encoding: Encoding) -> None:
     """A sentence where cells of the encoded columns are missing."""
-    counts = frame[[column.name for column in encoding.columns]].isna().sum()
-    _refuse({str(name): int(count) for name, count in counts.items() if count}, len(frame))
+    if words := refusal_of_gaps(frame[[column.name for column in encoding.columns]]):
+        raise ValueError(words)
 
 
-def _refuse(gaps: Mapping[str, int], rows: int) -> None:
-    if gaps:
-        raise ValueError(
-            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
-            "missing 'drop', 'mean', 'indicator' or 'model' (--missing)"
-        )
+def refusal_of_gaps(frame: Frame) -> str:
+    """Missing cells by column and what can be done about them, in a sentence; empty where there are none."""
+    counts = frame.isna().sum()
+    return _refusal({str(name): int(count) for name, count in counts.items() if count}, len(frame))
+
+
+def _refusal(gaps: Mapping[str, int], rows: int) -> str:
+    if not gaps:
+        return ""
+    return (
+        f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
+        "missing 'drop', 'mean', 'indicator' or 'model' (--missing)"
+    )
 
 
 def checked_missing(missing: str) -> str:

@@ -53,12 +53,19 @@ def _odd_cells(named: Frame, response: list[str]) -> list[str]:
     found = []
     for name in named.columns:
         try:
-            refuse_nearly_numbers(named[name], is_target=name in response)
+            refuse_nearly_numbers(named[name], name in response, f"C({name}) in the formula")
         except ValueError as error:
             found.append(str(error))
     return found
 
 
 def named_columns(frame: Frame, words: str) -> list[str]:
-    """Columns whose names occur in an expression."""
-    return [name for name in frame.columns if re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", words)]
+    """Columns whose names occur in an expression, not as the names of functions.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> named_columns(pandas.DataFrame(columns=["s", "t", "log"]), "s(t) + log (t)")
+    ['t']
+    """
+    return [name for name in frame.columns if re.search(rf"(?<!\w){re.escape(str(name))}(?!\w|\s*\()", words)]

@@ -137,7 +137,8 @@ def maximise(
     with progress("optimum of hyperparameters", None, verbose) as bar:
         objective = Objective(space, evaluate, volume=False, bar=bar)
         optimum = _optimum(objective, rough, gradient, gain, worth)
-        hessian, sides = None, []
+        hessian: Array | None = None
+        sides: list[tuple[Point, Point]] = []
         if curvature:
             hessian, sides = find_hessian(objective, optimum)
             optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
@@ -382,8 +383,8 @@ def averaged_posterior(learnt: Learnt, *, normalised: bool | None = None) -> Pos
     parts: list[Posterior] = [component.fit for component in learnt.components]
     middle = int(np.argmax([component.share for component in learnt.components]))
     centre = parts[middle]
-    message = "; ".join(filter(None, (centre.message, learnt.message)))
     if learnt.table.manner != "integrated":
+        message = "; ".join(filter(None, (centre.message, learnt.message)))
         return replace(centre, message=message, caution=learnt.caution or _too_narrow(learnt, centre))
     proper = (learnt.space is None or learnt.space.normalised) if normalised is None else normalised
     shares = np.array([component.share for component in learnt.components])
@@ -398,7 +399,7 @@ def averaged_posterior(learnt: Learnt, *, normalised: bool | None = None) -> Pos
         n_iter=sum(part.n_iter for part in parts),
         trace=centre.trace,
         elapsed=sum(part.elapsed for part in parts),
-        message=message,
+        message="; ".join(filter(None, (centre.message and f"at their best values {centre.message}", learnt.message))),
         bound_error=learnt.error + max(part.bound_error for part in parts),
         caution=learnt.caution,
     )

@@ -37,6 +37,7 @@ from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, r
 from latlin.numerics.optimise import backtrack, solve
 from latlin.numerics.probes import SparseSum
 from latlin.numerics.sparse_times import sparse_times
+from latlin.numerics.threads import one_blas_thread
 from latlin.numerics.weighted_gram import WeightedGram
 
 # --- Modes of large sparse models by products alone: Newton's method whose steps are found by conjugate gradients.
@@ -167,7 +168,8 @@ def find_mode_by_products(
     def evaluate(point: ExpansionPoint) -> float:
         return form.expand(point.deviation, form.rows @ point.deviation).objective
 
-    return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
+    with one_blas_thread():
+        return ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
 
 
 def _newton_step(form: ProductForm, point: ExpansionPoint) -> ExpansionPoint:
@@ -231,7 +233,9 @@ def fit_estimated(
     precisions = PrecisionFamily.of(form, probes, model.sites[0].kept if len(model.sites) == 1 else {})
     if precisions.shared is not None:
         form = replace(form, precision=precisions.matrix)
-    found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
+    # threads of BLAS would spin beside compiled loops
+    with one_blas_thread():
+        found = (_averaged if averaged else _curved)(form, start, rules, verbose, precisions)
     ascent, covariance = found.ascent, found.covariance
     reached, error = ascent.state, 0.5 * covariance.error
     share = _typical_error(form, covariance)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -100,8 +101,10 @@ class Laplace:
             return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=False)
         form = self._form(model)
         first, kept = _first(form, model, start), checkpoint_for(checkpoint, model, self)
-        ascent = find_mode(form, first, rules, "Laplace", verbose, kept)
-        found = form.gaussian_at(ascent.state)
+        # threads of BLAS would spin beside compiled loops
+        with form.analysis.threads if isinstance(form, SparseForm) else nullcontext():
+            ascent = find_mode(form, first, rules, "Laplace", verbose, kept)
+            found = form.gaussian_at(ascent.state)
         if found is None:
             raise ValueError(
                 "the curvature vanishes or has the wrong sign where Newton's method stopped "

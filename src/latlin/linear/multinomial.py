@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils import gen_even_slices
 
-from latlin.densities.density import MixtureMarginals
+from latlin.densities.density import Mixture, MixtureMarginals
 from latlin.distributed.blocks import Block
 from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.space import Evaluation
@@ -201,7 +201,10 @@ class JointClasses(Classification):
         part = rng.choice(len(weights), count, p=weights) if (weights := self._fits[0].weights).size else None
         for k, fit in enumerate(self._fits):
             own = _checks.column(shift, k)
-            w = fit.posterior.sample(count, rng) if part is None else fit.posterior.density.sample_of(part, rng)
+            if part is not None and isinstance(fit.posterior.density, Mixture):
+                w = fit.posterior.density.sample_of(part, rng)
+            else:
+                w = fit.posterior.sample(count, rng)
             x = np.asarray(rows @ w.T) + (0.0 if own is None else own[:, None])
             # the class of the largest f_k + noise is drawn
             x = x + self._class_link.noise(rng, x.shape)

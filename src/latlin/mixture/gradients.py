@@ -110,7 +110,7 @@ def compare_estimators(
     repeats : int
         Independent estimates of each kind.
     batch_sizes, n_draws : tuple of int
-        Mini-batch sizes, and Monte Carlo draws an estimate.
+        Mini-batch sizes, and Monte Carlo draws per estimate.
     temperature : float
         Of the Gumbel-softmax relaxation.
 

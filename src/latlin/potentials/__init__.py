@@ -26,7 +26,6 @@ from latlin.potentials.huber import Huber
 from latlin.potentials.interval import Interval
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import AsymmetricLaplace, Laplace
-from latlin.potentials.log_logistic import LogLogistic
 from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
@@ -37,9 +36,9 @@ from latlin.potentials.predictive import Predictive
 from latlin.potentials.probit import Probit
 from latlin.potentials.step import Step
 from latlin.potentials.student_t import Cauchy, StudentT
+from latlin.potentials.survival import Exponential, LogLogistic, Weibull
 from latlin.potentials.truncated import Truncated
 from latlin.potentials.tweedie import Tweedie
-from latlin.potentials.weibull import Exponential, Weibull
 from latlin.potentials.zero_counts import Hurdle, ZeroInflated
 
 __all__ = [

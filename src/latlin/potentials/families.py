@@ -25,7 +25,6 @@ from latlin.potentials.generalised_poisson import GeneralisedPoisson
 from latlin.potentials.huber import Huber
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import AsymmetricLaplace, Laplace
-from latlin.potentials.log_logistic import LogLogistic
 from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
@@ -35,8 +34,8 @@ from latlin.potentials.poisson import Poisson
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Positive, Range
 from latlin.potentials.student_t import Cauchy, StudentT
+from latlin.potentials.survival import Exponential, LogLogistic, Weibull
 from latlin.potentials.tweedie import Tweedie
-from latlin.potentials.weibull import Exponential, Weibull
 from latlin.potentials.zero_counts import Hurdle, ZeroInflated
 
 #: x is the centre of an observation, the logarithm of its size, mapped to a share, or cut into ordered classes

@@ -51,7 +51,7 @@ class GaussianQuadratureGradient:
     log_joint : callable
         θ of shape (n, d) → log p(D, θ) of shape (n,).
     samples : int
-        New evaluations a call.
+        New evaluations per call.
 
     Examples
     --------

@@ -23,6 +23,8 @@ LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\
 NAMED, OPEN = 6, 20.0
 #: joint probability below which the levels of a column differ
 CHANCE = 0.1
+#: draws that check an approximation where no number is given
+DRAWS = 4000
 
 
 class AdditiveFacts(NamedTuple):
@@ -54,7 +56,7 @@ class AdditiveFacts(NamedTuple):
         return [*self.sentences, *verdicts]
 
 
-def describe_additive(model: Any, frame: Any = None) -> AdditiveFacts:
+def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> AdditiveFacts:
     """The words of a fitted `AdditiveModel`.
 
     Parameters
@@ -62,6 +64,8 @@ def describe_additive(model: Any, frame: Any = None) -> AdditiveFacts:
     model : AdditiveModel
     frame : table, optional
         The rows it was fitted to. They are fitted once more without terms, to see whether the terms predict better.
+    draws : int
+        For the check of the approximation.
     """
     sentences = [*_coefficients(model, response_words(model, frame)), *_terms(model)]
     try:
@@ -77,13 +81,13 @@ def describe_additive(model: Any, frame: Any = None) -> AdditiveFacts:
         said = f"predicted {compared_words(total / rows, error / rows, rows)} than by a model without these terms"
         sentences.append(f"Rows that are left out one by one are {said}.")
         checks.append(check)
-    return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model))
+    return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model, draws))
 
 
-def _approximation(model: Any) -> str:
+def _approximation(model: Any, draws: int) -> str:
     """The verdict on the posterior and its reason; empty where it cannot be checked."""
     try:
-        return str(model.posterior_.diagnose(random_state=0)).splitlines()[0]
+        return str(model.posterior_.diagnose(draws, random_state=0)).splitlines()[0]
     except ValueError:
         return ""
 

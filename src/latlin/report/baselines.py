@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import nbinom, norm, poisson
+from scipy.stats import norm, poisson
 from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
@@ -22,14 +22,14 @@ KNOWN = 300
 
 
 class Baseline(Protocol):
-    """What was seen of the target of some rows."""
+    """What was seen of the target of some rows, and of their offsets where they have such."""
 
     @property
     def count(self) -> int: ...
 
     def __add__(self, other: Self, /) -> Self: ...
 
-    def log_density(self, y: NDArray[Any]) -> Array: ...
+    def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Frequencies:
         np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
         return Frequencies(classes, counts)
 
-    def log_density(self, y: NDArray[Any]) -> Array:
+    def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         """Log frequencies of the classes, one more of each than there were."""
         count = self.counts + 1.0
         return np.log(count / count.sum())[np.searchsorted(self.classes, y)]
@@ -67,13 +67,13 @@ class Frequencies:
 
 @dataclass(frozen=True)
 class Bell:
-    """A normal density with the mean and the variance of the numbers seen."""
+    """A normal density with the mean and the variance of the numbers seen, beyond their offsets."""
 
     seen: RunningMoments
 
     @classmethod
-    def of(cls, y: NDArray[Any]) -> Self:
-        return cls(RunningMoments.of(np.asarray(y, float)))
+    def of(cls, y: NDArray[Any], offset: Array | None = None) -> Self:
+        return cls(RunningMoments.of(_beyond(y, offset)))
 
     @property
     def count(self) -> int:
@@ -82,26 +82,39 @@ class Bell:
     def __add__(self, other: Self) -> Self:
         return type(self)(self.seen + other.seen)
 
-    def log_density(self, y: NDArray[Any]) -> Array:
-        return np.asarray(norm.logpdf(y, self.seen.mean, np.sqrt(self.seen.squares / self.seen.count)))
+    def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
+        spread = np.sqrt(self.seen.squares / self.seen.count)
+        return np.asarray(norm.logpdf(_beyond(y, offset), self.seen.mean, spread))
 
 
-class ScatteredRate(Bell):
-    """Counts with the mean and the variance of those seen: negative binomial, or Poisson where they vary less."""
-
-    def log_density(self, y: NDArray[Any]) -> Array:
-        mean, variance = self.seen.mean, self.seen.squares / self.seen.count
-        if variance <= mean * (1.0 + 1e-6) or mean <= 0.0:
-            return np.asarray(poisson.logpmf(y, mean))
-        # variance = mean + mean²/size
-        return np.asarray(nbinom.logpmf(y, mean**2 / (variance - mean), mean / variance))
+def _beyond(y: NDArray[Any], offset: Array | None) -> Array:
+    return np.asarray(y, float) - (0.0 if offset is None else offset)
 
 
-class MeanRate(Bell):
-    """Counts with the mean of those seen."""
+@dataclass(frozen=True)
+class MeanRate:
+    """Counts with the rate of those seen: their sum over the sum of the exposures e^offset."""
 
-    def log_density(self, y: NDArray[Any]) -> Array:
-        return np.asarray(poisson.logpmf(y, self.seen.mean))
+    counts: RunningMoments
+    exposure: RunningMoments
+
+    @classmethod
+    def of(cls, y: NDArray[Any], offset: Array | None = None) -> MeanRate:
+        return cls(RunningMoments.of(np.asarray(y, float)), RunningMoments.of(_exposure(y, offset)))
+
+    @property
+    def count(self) -> int:
+        return self.counts.count
+
+    def __add__(self, other: MeanRate) -> MeanRate:
+        return MeanRate(self.counts + other.counts, self.exposure + other.exposure)
+
+    def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
+        return np.asarray(poisson.logpmf(y, self.counts.mean / self.exposure.mean * _exposure(y, offset)))
+
+
+def _exposure(y: NDArray[Any], offset: Array | None) -> Array:
+    return np.ones(len(y)) if offset is None else np.exp(offset)
 
 
 @dataclass(frozen=True)
@@ -110,16 +123,29 @@ class Same:
 
     estimator: Any
     y: NDArray[Any]
+    offset: Array | None = None
 
     @property
     def count(self) -> int:
         return len(self.y)
 
-    def __add__(self, other: Same) -> Same:
-        return Same(self.estimator, np.concatenate([self.y, other.y]))
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels that were seen, of a target with labels."""
+        return np.unique(self.y)
 
-    def log_density(self, y: NDArray[Any]) -> Array:
-        return density_without_features(self.estimator, (self.y, {}), (y, {}))
+    def __add__(self, other: Same) -> Same:
+        y = np.concatenate([self.y, other.y])
+        if self.offset is None or other.offset is None:
+            return Same(self.estimator, y)
+        return Same(self.estimator, y, np.concatenate([self.offset, other.offset]))
+
+    def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
+        return density_without_features(self.estimator, (self.y, _given(self.offset)), (y, _given(offset)))
+
+
+def _given(offset: Array | None) -> dict[str, Any]:
+    return {} if offset is None else {"offset": offset}
 
 
 def density_without_features(
@@ -148,9 +174,18 @@ def density_without_features(
     return np.asarray(fitted.log_predictive_density(np.zeros((len(others), 1)), others, **beside))
 
 
-def baseline_of(estimator: Any) -> Callable[[NDArray[Any]], Baseline]:
+def baseline_of(estimator: Any) -> Callable[..., Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
     family = estimator.response_family() if hasattr(estimator, "response_family") else None
     if family is None or family.link == "identity":
         return Bell.of
     return MeanRate.of if isinstance(family.template, Poisson) else partial(Same, estimator)
+
+
+def baseline_of_labels(estimator: Any) -> Callable[..., Baseline]:
+    """How often each label was seen; where rows have offsets, the same family."""
+    return partial(_seen_labels, estimator)
+
+
+def _seen_labels(estimator: Any, y: NDArray[Any], offset: Array | None = None) -> Baseline:
+    return Frequencies.of(y) if offset is None else Same(estimator, y, offset)

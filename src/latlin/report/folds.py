@@ -25,7 +25,7 @@ from latlin.numerics.alerts import ConvergenceWarning, MisfitWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import real_array
 from latlin.numerics.rng import generator
-from latlin.report.baselines import Baseline, Frequencies, density_without_features
+from latlin.report.baselines import Baseline
 from latlin.report.held_out import Densities, HeldOut
 from latlin.report.tasks import Task, checked_folds
 
@@ -98,11 +98,8 @@ def hold_out(
         fitted = fit_quietly(estimator, _rows(X, train), y[train], **_offsets(offset, train))
         unconverged += not fitted.converged_
         density[test] = fitted.log_predictive_density(_rows(X, test), y[test], **_offsets(offset, test))
-        if offset is None:
-            baseline[test] = task.baseline(y[train]).log_density(y[test])
-        else:
-            seen, new = ((y[some], _offsets(offset, some)) for some in (train, test))
-            baseline[test] = density_without_features(estimator, seen, new)
+        bare = task.baseline(y[train], **_offsets(offset, train))
+        baseline[test] = bare.log_density(y[test], **_offsets(offset, test))
         for name, values in task.ask(fitted, _rows(X, test), y[test], **_offsets(offset, test)).items():
             answers.setdefault(name, np.empty((len(y), *values.shape[1:])))[test] = values
         advance()
@@ -137,7 +134,7 @@ MOST_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Deal:
-    """How the rows of a block are dealt out: shuffled, label after label where there are labels, a card a fold."""
+    """How the rows of a block are dealt out: shuffled, label after label where there are labels, one card per fold."""
 
     folds: int
     by_label: bool
@@ -216,7 +213,7 @@ def _targets(blocks: Blocks, deal: Deal, task: Task) -> list[Baseline]:
     return seen
 
 
-def _refuse_rare(seen: list[Frequencies]) -> None:
+def _refuse_rare(seen: list[Any]) -> None:
     """A class must be in two folds, so that whoever is fitted without one of them knows it."""
     whole = reduce(add, seen)
     for label in whole.classes:
@@ -224,9 +221,9 @@ def _refuse_rare(seen: list[Frequencies]) -> None:
             raise ValueError(f"the class {label} is in one fold only: it has too few rows to hold some out")
 
 
-def _targets_of(block: Block, deal: Deal, summary: Callable[[NDArray[Any]], Baseline]) -> list[Baseline]:
+def _targets_of(block: Block, deal: Deal, summary: Callable[..., Baseline]) -> list[Baseline]:
     y, fold = np.asarray(block.y), deal.fold_of(block)
-    return [summary(y[fold == place]) for place in range(deal.folds)]
+    return [summary(y[fold == place], **_offsets(block.offset, fold == place)) for place in range(deal.folds)]
 
 
 def _judged(
@@ -235,5 +232,6 @@ def _judged(
     if not block.n_rows:
         return None
     y = np.asarray(block.y)
-    log = Densities.of(fitted.log_predictive_density(block.X, y), others.log_density(y))
-    return Judged(log, y[::step], ask(fitted, block.X[::step], y[::step]))
+    every, some = (_offsets(block.offset, rows) for rows in (slice(None), slice(None, None, step)))
+    log = Densities.of(fitted.log_predictive_density(block.X, y, **every), others.log_density(y, **every))
+    return Judged(log, y[::step], ask(fitted, block.X[::step], y[::step], **some))

@@ -15,7 +15,7 @@ from latlin.diagnostics.calibration import reliability_curve
 from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.report.baselines import Baseline, Frequencies, baseline_of
+from latlin.report.baselines import Baseline, baseline_of, baseline_of_labels
 from latlin.report.held_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -30,7 +30,7 @@ class Task(NamedTuple):
     most_folds: Callable[[NDArray[Any]], int]
     split: Callable[[int, int | None], Any]
     ask: Callable[..., dict[str, Array]]
-    baseline: Callable[[NDArray[Any]], Baseline]
+    baseline: Callable[..., Baseline]
     sum_up: Callable[[HeldOut], dict[str, Any]]
 
     @property
@@ -47,7 +47,7 @@ def task_of(estimator: Any) -> Task:
     if not hasattr(estimator, "get_params"):
         raise ValueError(f"estimator must be an estimator of latlin.linear, got {estimator!r:.80}")
     if is_classifier(estimator) or hasattr(estimator, "predict_proba"):
-        return Task(_rarest, _stratified, _ask_labels, Frequencies.of, _sum_up_labels)
+        return Task(_rarest, _stratified, _ask_labels, baseline_of_labels(estimator), _sum_up_labels)
     return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), _sum_up_numbers)
 
 

@@ -276,12 +276,14 @@ class ByEntries(BySites):
     def fit(self, task: FullTask) -> FullFit:
         model = in_memory(task.model)
         form = site_form(model)
-        if not isinstance(form, SparseForm) or len(form.analysis.indices) + form.rank > len(form.sites):
+        if not isinstance(form, SparseForm):
             return self._by_sites(form, task)
         # the limit of threads is set once, not at every factorisation
         with form.analysis.threads:
+            if len(form.analysis.indices) + form.rank > len(form.sites):
+                return self._by_sites(form, task)
             found = self._by_entries(form, model, task)
-        return self._by_sites(form, task._replace(checkpoint=None)) if found is None else found
+            return self._by_sites(form, task._replace(checkpoint=None)) if found is None else found
 
     @staticmethod
     def _by_entries(form: SparseForm, model: LatentLinearModel, task: FullTask) -> FullFit | None:

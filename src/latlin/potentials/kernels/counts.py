@@ -167,7 +167,10 @@ def generalised_poisson_cdf(y: ArrayLike, log_theta: Array, load: ArrayLike) -> 
 
 
 def _spread_over(loop: object, *parts: ArrayLike) -> Array:
-    arrays = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in parts))
-    out = np.empty(arrays[0].size)
-    loop(*(np.ascontiguousarray(part).ravel() for part in arrays), out)  # type: ignore[operator]
-    return out.reshape(arrays[0].shape)
+    arrays = [np.asarray(part, dtype=float) for part in parts]
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    out = np.empty(int(np.prod(shape)))
+    # copies of what is repeated: to compiled loops a view of it would be of a type of its own
+    rows = (array.ravel() if array.shape == shape else np.broadcast_to(array, shape).flatten() for array in arrays)
+    loop(*rows, out)  # type: ignore[operator]
+    return out.reshape(shape)
