@@ -120,7 +120,7 @@ def test_a_fit_of_blocks_goes_on_from_its_checkpoints(tmp_path, monkeypatch):
         return own(*arguments)
 
     monkeypatch.setattr(LocalBlocks, "total", total)
-    limit = 25
+    limit = 15
     with pytest.raises(KeyboardInterrupt):
         make().fit(frame_blocks(frame, rows=200), checkpoint=path)
     kept = len(list(tmp_path.iterdir()))
