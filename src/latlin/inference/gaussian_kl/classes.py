@@ -187,8 +187,11 @@ def fit_coefficients(
         Standard deviations from the optimum at which an ascent counts as converged where rounding keeps it from the
         tolerance of `rules`.
     """
-    in_blocks = isinstance(data, BlockClasses)
-    rows = ClassesInBlocks(link, data, mean, scale) if in_blocks else held_classes(link, data, mean, scale)
+    rows: ClassesInBlocks | HeldClasses
+    if isinstance(data, BlockClasses):
+        rows = ClassesInBlocks(link, data, mean, scale)
+    else:
+        rows = held_classes(link, data, mean, scale)
     count, dim = rows.shape
     if count * dim > MOST:
         raise ValueError(
