@@ -187,8 +187,9 @@ def fit_coefficients(
         Standard deviations from the optimum at which an ascent counts as converged where rounding keeps it from the
         tolerance of `rules`.
     """
+    rows: ClassesInBlocks | HeldClasses
     if isinstance(data, BlockClasses):
-        rows: ClassRows = ClassesInBlocks(link, data, mean, scale)
+        rows = ClassesInBlocks(link, data, mean, scale)
     else:
         rows = held_classes(link, data, mean, scale)
     count, dim = rows.shape
