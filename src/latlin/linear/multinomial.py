@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,11 +201,10 @@ class JointClasses(Classification):
         part = rng.choice(len(weights), count, p=weights) if (weights := self._fits[0].weights).size else None
         for k, fit in enumerate(self._fits):
             own = _checks.column(shift, k)
-            w = (
-                fit.posterior.sample(count, rng)
-                if part is None
-                else cast(Mixture, fit.posterior.density).sample_of(part, rng)
-            )
+            if part is not None and isinstance(fit.posterior.density, Mixture):
+                w = fit.posterior.density.sample_of(part, rng)
+            else:
+                w = fit.posterior.sample(count, rng)
             x = np.asarray(rows @ w.T) + (0.0 if own is None else own[:, None])
             # the class of the largest f_k + noise is drawn
             x = x + self._class_link.noise(rng, x.shape)

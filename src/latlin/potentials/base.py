@@ -443,10 +443,8 @@ class Potential(ABC):
 
 def _brief(value: Any) -> str:
     """A parameter in a few characters."""
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    if value.ndim == 0:
-        return f"{value:g}"
+    if not isinstance(value, np.ndarray) or value.ndim == 0:
+        return f"{value:g}" if isinstance(value, np.ndarray) else repr(value)
     if value.size <= 4:
         return np.array2string(value, separator=", ", precision=4)
     return f"<{' × '.join(map(str, value.shape))} values, {value.min():g} … {value.max():g}>"
