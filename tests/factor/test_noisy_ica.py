@@ -55,7 +55,7 @@ def test_bound_rises_at_every_single_update_of_the_block_form(source, seed, ard)
             lambda s: GaussianBlock(1).infer(data, s, held),
             lambda s: GaussianBlock(1).infer(data, s, options.model),
             lambda s: im.update_mixing(data, s),
-            im.alike_noise if turn < 2 else im.update_noise_prior,
+            im.tie_noise if turn < 2 else im.update_noise_prior,
             *relevances,
         ]
         for move in moves:
@@ -139,7 +139,7 @@ def test_removing_a_dead_source_leaves_the_bound(factorisation):
         state = state._replace(relevance=np.array([1.0, 1.0, im.DEAD * state.second[2, 2]]))
         state = im.update_mixing(data, state)
     state = options.engine.infer(data, state, fixed)
-    assert im.switched_off(state).tolist() == [2]
+    assert im.find_switched_off(state).tolist() == [2]
     fewer = options.engine.infer(data, im.drop(state, 2), fixed)
     rise = im.bound(data, fewer) - im.bound(data, state)
     # apart from its scale a source without data cannot meet its prior: then removal raises the bound

@@ -29,7 +29,7 @@ def test_the_ascent_ends_where_it_does_from_the_mode_and_starts_higher(name, mon
     assert starts_from_cavity(form)
     near = infer(problem, "gkl")
     above = sites.evaluate(form, cavity_start(form), 0.0).bound
-    monkeypatch.setattr(full, "serves", lambda form: False)
+    monkeypatch.setattr(full, "starts_from_cavity", lambda form: False)
     far = infer(problem, "gkl")
     below = sites.evaluate(form, full._expand_mode(form), 0.0).bound
     assert near.log_evidence == pytest.approx(far.log_evidence, rel=1e-10)

@@ -67,13 +67,13 @@ def name(case):
     return type(case[0]).__name__ + str(case[0].engine)[:12]
 
 
-def same(a, b, accuracy):
+def same(a, b, accuracy, evidence=1e-10):
     assert b.converged_
     for attribute in ("coef_", "coef_std_", "intercept_", "prior_scale_"):
         assert getattr(b, attribute) == pytest.approx(getattr(a, attribute), rel=accuracy, abs=accuracy)
     assert b.evidence_kind_ == a.evidence_kind_
     if a.evidence_kind_ != "none":
-        assert b.log_evidence_ == pytest.approx(a.log_evidence_, rel=1e-10)
+        assert b.log_evidence_ == pytest.approx(a.log_evidence_, rel=evidence)
 
 
 @pytest.mark.parametrize("case", GIVEN, ids=map(name, GIVEN))
@@ -116,8 +116,8 @@ def test_hyperparameters_are_learnt_as_in_memory(case):
     model, response = case
     memory = clone(model).fit(X, Y[response], WEIGHT)
     blocks = clone(model).fit(LocalBlocks.of(X, Y[response], WEIGHT, rows=33))
-    # the search ends at a slope of 1e-7 nat in the logarithms
-    same(memory, blocks, 1e-5)
+    # the search ends at a slope of 1e-7 nat in the logarithms, and a design over them stands where it ended
+    same(memory, blocks, 1e-5, evidence=1e-8)
     for key, value in memory._fits[0].values.items():
         assert blocks._fits[0].values[key] == pytest.approx(value, rel=1e-5)
 

@@ -81,9 +81,9 @@ def test_intervals_and_draws_agree(name):
     low, high = model.predict_interval(NEW, 0.8).T
     draws = model.sample_y(NEW, 20_000, random_state=0)
     inside = np.mean((draws >= low[:, None]) & (draws <= high[:, None]), axis=1)
-    assert np.all(inside > 0.785)
-    if name != "poisson":
-        assert np.all(inside < 0.815)
+    # one end of an interval of counts is where its probability is nearest: half of the likeliest count off, at most
+    step = np.array([np.bincount(row.astype(int)).max() / 20_000 for row in draws]) if name == "poisson" else 0.0
+    assert np.all(np.abs(inside - 0.8) < 0.015 + 0.5 * step)
     mean, sd = model.predict(NEW, return_std=True)
     if name in ("linear", "poisson"):
         np.testing.assert_allclose(draws.mean(axis=1), mean, atol=4.0 * sd.max() / np.sqrt(20_000))

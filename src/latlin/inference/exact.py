@@ -177,7 +177,7 @@ def _factorise(model: LatentLinearModel) -> Solved:
     if isinstance(form, SparseForm) and _has_one_noise(model):
         sums = normal_sums(model, form)
         weighted = form.sites.weight / _noise(model) ** 2
-        stand_ins = SiteParameters(weighted, weighted * (sums.loc - form.sites.offset))
+        stand_ins = SiteParameters(weighted, weighted * _locations(form.sites))
         return _by_normal_sums(sums, form, _noise(model))._replace(sites=stand_ins)
     parameters, _ = _expand(form.sites, np.zeros(len(form.sites)))
     solution = form.solve(parameters)
@@ -228,6 +228,12 @@ def normal_block_sums(model: BlockModel, form: SparseBlockForm) -> NormalSums:
     return sums
 
 
+def _locations(sites: Sites) -> Array:
+    """Where the normal densities of one factor have their means, counted as the form counts its projections."""
+    ((_, potential),) = sites.blocks
+    return np.asarray(getattr(potential, "loc")) - sites.offset  # noqa: B009
+
+
 def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
     """The sums of a model's rows; those of an earlier fit of the same rows and responses, where there was one."""
     site = model.sites[0]
@@ -240,7 +246,7 @@ def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
     if solution is None:
         raise ValueError(IMPROPER)
     weight, about = form.sites.weight, solution.u * form.projections.scale
-    residual = loc - form.sites.offset - form.rows @ about
+    residual = _locations(form.sites) - form.rows @ about
     pull = form.projections.summed(weight * residual)
     square = float(weight @ residual**2)
     sums = NormalSums(loc, form.mean, about, form.gram.total(weight), pull, square, float(weight.sum()))

@@ -418,7 +418,10 @@ def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any]) -
     none = np.zeros(0)
     found: Any = family_of(TYPES[column.kind]).kind(values).predictive(m.ravel(), v.ravel())
     if not column.levels:
-        return Prediction(found.mean * column.scale + column.centre, np.sqrt(found.variance) * column.scale, none)
+        # noise without a mean, such as Cauchy's, is symmetric about η
+        mean = np.where(np.isfinite(found.mean), found.mean, m.ravel())
+        sd = np.where(np.isnan(found.variance), np.inf, np.sqrt(found.variance))
+        return Prediction(mean * column.scale + column.centre, sd * column.scale, none)
     if column.kind != "categorical":
         return Prediction(none, none, found.probabilities)
     # one against the rest: the levels' probabilities need not add up, so they are made to

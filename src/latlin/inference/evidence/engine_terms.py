@@ -112,8 +112,9 @@ class FreeFormEvidence(Stationary):
         assert form is not None  # the density came from it
         centre = form.centres(posterior.density.mean - form.origin)[form.coordinates]
         own = np.diagonal(form.precision)[form.coordinates]
-        at = form.scale * centre + form.sites.offset
-        return TiltedTerm(at, form.scale**2 / own, form.sites.weight, 1.0)
+        # the form counts from its origin and moves locations there, the potentials count from their own zero
+        at = form.scale * (centre + form.origin[form.coordinates]) + sites.offset
+        return TiltedTerm(at, form.scale**2 / own, sites.weight, 1.0)
 
 
 @storable
