@@ -138,7 +138,7 @@ def _resumed_fit(path: Path) -> Any:
 def _resumed_search(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return GaussianProcessRegressor(max_iter=1).fit(X[:9], Y[:9], checkpoint=path)
+        return GaussianProcessRegressor(max_iter=1, hyperparameters="maximise").fit(X[:9], Y[:9], checkpoint=path)
 
 
 def _grouped(path: Path) -> Any:

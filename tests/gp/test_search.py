@@ -150,7 +150,9 @@ def test_families_of_counts_amounts_times_and_shares_learn_their_numbers(likelih
     slope = (model.log_marginal_likelihood(theta + step) - model.log_marginal_likelihood(theta - step)) / 2e-4
     assert gradient[-1] == pytest.approx(slope, rel=1e-3, abs=1e-3)
     model.save(tmp_path / "gp.latlin")
-    np.testing.assert_array_equal(latlin.load(tmp_path / "gp.latlin").predict_quantiles(X), model.predict_quantiles(X))
+    # a file holds the sites, from which the mode follows as exactly as the fit has found it
+    loaded = latlin.load(tmp_path / "gp.latlin")
+    np.testing.assert_allclose(loaded.predict_quantiles(X), model.predict_quantiles(X), rtol=1e-6)
 
 
 def test_a_search_that_cannot_begin_says_why():

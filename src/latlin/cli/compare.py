@@ -40,6 +40,8 @@ HEADINGS = (
 TELLING = ("leakage", "separation")
 #: standard errors of a paired difference below which two candidates are a tie
 TIE = 2.0
+#: a difference per row that is shown as 0.0000
+UNSEEN = 5e-5
 #: engines unless given, for rows in memory and for rows in blocks
 ENGINES, BLOCK_ENGINES = ("laplace", "lvb", "ep", "gkl"), ("laplace", "gkl")
 #: families that are tried by default, by what the target holds; all of its kind can be compared
@@ -257,7 +259,7 @@ def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         gap = (density - best)[np.isfinite(density - best)]
         mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))
-        said = "best" if density is best else "tie" if abs(mean) <= TIE * error + 1e-9 else "worse"
+        said = "best" if density is best else "tie" if abs(mean) <= TIE * error + UNSEEN else "worse"
         row |= {"difference": mean, "of which ±": error, "against the best": said}
     return rows
 

@@ -83,7 +83,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> model = BayesianBinomialRegression(prior_scale=2.0).fit(X, [1, 3, 6, 9], trials=10)
     >>> model.predict([[1.5]]).round(2), model.predict_interval([[1.5]], trials=10).tolist()
-    (array([0.46]), [[2.0, 8.0]])
+    (array([0.46]), [[2.0, 7.0]])
     """
 
     def __init__(

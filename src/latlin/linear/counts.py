@@ -183,7 +183,7 @@ class BayesianPoissonRegression(Dispersed, Streaming, Exposed):
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> model = BayesianPoissonRegression(prior_scale=1.0).fit(X, [1, 2, 8, 19])
     >>> model.predict_interval([[2.5]], coverage=0.9).tolist()
-    [[6.0, 19.0]]
+    [[6.0, 18.0]]
     """
 
     _name = "poisson"

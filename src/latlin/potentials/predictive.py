@@ -131,7 +131,7 @@ def nearest_interval(
     >>> found = Poisson(0).predictive([0.0, 2.0], [0.0, 0.0])  # means 1 and 7.4
     >>> low, high = found.interval(0.9)
     >>> low.tolist(), high.tolist(), (found.cdf(high) - found.cdf(low - 1.0)).round(3).tolist()
-    ([0.0, 3.0], [2.0, 11.0], [0.92, 0.905])
+    ([0.0, 4.0], [2.0, 12.0], [0.92, 0.898])
     >>> Binomial(0, 15).predictive([4.6], [0.0]).interval(0.9).tolist()  # P(15) = 0.86, P(14) = 0.13
     [[15.0], [15.0]]
     """
