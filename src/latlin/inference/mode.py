@@ -81,7 +81,7 @@ def find_mode(
         moved = _search(form, now, direction) or now
         gain, size = moved.objective - now.objective, measure(moved)
         if size > rules.gradient_tol:
-            if may_be_hidden(gain, now.objective, now.grain):
+            if may_be_hidden(gain, now.objective, now.grain, steepness(moved), steepness(now)):
                 found = grain(lambda u: form.expand(u).objective, now.u, now.objective)
                 now = now._replace(grain=found)
                 moved = _search(form, now, direction) or moved

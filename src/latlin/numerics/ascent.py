@@ -264,8 +264,8 @@ def rounding(objective: float) -> float:
     return 1e-10 * (1.0 + abs(objective))
 
 
-#: gains of a shortened step, relative to 1 + |objective|, that rounding may have made
-FAINT = 1e-6
+#: gains of a step, relative to 1 + |objective|, that rounding may have made, and the share of the gradient left then
+FAINT, UNMOVED = 1e-6, 0.5
 
 
 def grain(evaluate: Callable[[Array], float | None], point: Array, objective: float) -> float:
@@ -283,9 +283,12 @@ def grain(evaluate: Callable[[Array], float | None], point: Array, objective: fl
     return float(max(changes))
 
 
-def may_be_hidden(gain: float, objective: float, known: float) -> bool:
-    """Whether a step that had to be shortened, or that failed, gained so little that its `grain` is worth measuring."""
-    return known == 0.0 and abs(gain) <= FAINT * (1.0 + abs(objective))
+def may_be_hidden(gain: float, objective: float, known: float, gradient: float, before: float) -> bool:
+    """Whether a step may have failed by rounding alone, so that its `grain` is worth measuring.
+
+    It gained next to nothing and left the gradient as it was; where steps succeed, the gradient falls with the gain.
+    """
+    return known == 0.0 and gradient > UNMOVED * before and abs(gain) <= FAINT * (1.0 + abs(objective))
 
 
 def _has_converged(trace: list[float], measure: Measure, rules: Rules) -> bool:

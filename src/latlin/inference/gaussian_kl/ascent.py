@@ -113,7 +113,7 @@ def maximise_bound(
         moved = coordinates.newton(now) or _extrapolate(coordinates, now)
         if moved is None:
             moved = _shorten(coordinates, now) or now
-            if may_be_hidden(moved.bound - now.bound, now.bound, now.grain):
+            if may_be_hidden(moved.bound - now.bound, now.bound, now.grain, moved.gradient, now.gradient):
                 now = now._replace(grain=_grain(coordinates, now))
                 moved = coordinates.newton(now) or _extrapolate(coordinates, now) or moved
         gain, size = moved.bound - now.bound, moved.gradient

@@ -228,14 +228,14 @@ def climb(
 
     def step(state: StructuredState) -> tuple[StructuredState, Measure]:
         moved = move(objective, state) or state
-        gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
-        if size > rules.gradient_tol and may_be_hidden(gain, state.bound, state.grain):
-            state = state._replace(grain=_grain(objective, state))
-            moved = move(objective, state) or moved
-            gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
-        if size > rules.gradient_tol:
+        gain, size, before = moved.bound - state.bound, *(float(np.abs(at.gradient).max()) for at in (moved, state))
+        if objective.concave and size > rules.gradient_tol:
+            if may_be_hidden(gain, state.bound, state.grain, size, before):
+                state = state._replace(grain=_grain(objective, state))
+                moved = move(objective, state) or moved
+                gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
             away = lambda: _distance(objective, moved)  # noqa: E731
-            size = gradient_or_distance(size, gain, state.bound, away, state.grain) if objective.concave else size
+            size = gradient_or_distance(size, gain, state.bound, away, state.grain)
         moved = moved if moved.grain == state.grain else moved._replace(grain=state.grain)
         return moved, Measure(moved.bound, size, state.grain)
 
