@@ -31,6 +31,7 @@ from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.ordinal import cut_words
 
 #: draws behind an interval of a response that is not Gaussian
 DRAWS = 4000
@@ -180,7 +181,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self._fits = [component.fit for component in learnt.components]
         self._average = float(np.average(problem.observed.y, weights=problem.observed.weight))
         self.classes_ = problem.observed.classes
-        self.posterior_ = posterior
+        self.posterior_ = posterior.with_names(problem.names)
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
@@ -233,7 +234,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             self.evidence_kind_, f"log evidence {self.log_evidence_:.3f} ({self.evidence_kind_})"
         )
         sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
-        lines = [repr(self.hyperparameters_) if len(self.hyperparameters_) else "", sizes, f"{kind}; {self.message_}"]
+        learnt = repr(self.hyperparameters_) if len(self.hyperparameters_) else ""
+        lines = [self._cut_words(table), learnt, sizes, f"{kind}; {self.message_}"]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         state = "" if self.converged_ else ", NOT converged"
         return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
@@ -244,6 +246,14 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         success = "" if labels is None else f"{self._read_.response.y} = {labels[1]}"
         words = self._family.scale_words(success)
         return f"; coefficients change {words}" if words else ""
+
+    def _cut_words(self, table: Effects) -> str:
+        """The means of the cut points between ordered classes: minus the intercept, and the gaps from there on."""
+        if not self._family.ordered or not table.rows or table.rows[0]["name"] != "Intercept":
+            return ""
+        gaps = [row["mean"] for row in self.hyperparameters_.rows if row["name"].startswith("gap(")]
+        cuts = np.cumsum([-table.rows[0]["mean"], *gaps])
+        return cut_words(str(self._family.template.link), self.classes_, cuts)
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
         """Effects with central intervals, on the scale of the linear predictor.
@@ -340,7 +350,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     def _blank(self, frame: Any) -> ObservedResponse:
         return blank(self._read_.response, self._family, frame)
 
-    def predict(self, frame: Any, *, marginal: Any = None) -> Array:
+    def predict(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
         the expected number of the class, counted from zero.
 
@@ -350,8 +360,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             Groups that were not seen in training have the variance of groups; walks go on beyond their ends.
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
+        return_std : bool
+            Also return the standard deviations of new responses.
         """
-        return predict.expected_response(self._predict_latents(frame, marginal)[0], self._family, self._blank(frame))
+        parts = self._predict_latents(frame, marginal)[0]
+        mean, variance = predict.response_moments(parts, self._family, self._blank(frame))
+        return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_latent(
         self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False

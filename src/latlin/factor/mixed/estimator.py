@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.fit import LatentDraws, NamedEvidence
+from latlin.factor.fit import LatentDraws, NamedEvidence, latent_moments
 from latlin.factor.mixed.columns import Column, Prediction, draw_column, is_frame, make_table, predict_column
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, unit_student_t
 from latlin.numerics.archive import Archived
@@ -171,10 +171,10 @@ class MixedFactorAnalysis(
         self._describe()
         return self
 
-    def transform(self, X: Any, *, return_cov: bool = False) -> Any:
-        """Posterior means of the latents, (n, K), and with `return_cov` their covariances, (n, K, K)."""
+    def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Posterior means of the latents, (n, K); if asked with standard deviations or covariances, (n, K, K)."""
         means, covs, _ = self._posterior(X)
-        return (means, covs) if return_cov else means
+        return latent_moments(means, lambda: covs, return_std, return_cov)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p(observed entries) of every row, constants included."""
