@@ -52,7 +52,7 @@ class AdditiveFacts(NamedTuple):
         verdicts = [str(self.checks)] if self.checks.checks else []
         if self.approximation:
             word, _, reason = self.approximation.partition(": ")
-            verdicts.append(f"Approximation: {word}." + ("" if word == "accurate" else f" {reason}."))
+            verdicts.append(f"Approximation: {word}" + ("." if word == "accurate" else f": {reason}."))
         return [*self.sentences, *verdicts]
 
 
