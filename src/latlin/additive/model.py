@@ -16,6 +16,7 @@ from latlin.additive.blocks import block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
+from latlin.additive.fixed import FixedPart
 from latlin.additive.formula import Formula, collect_terms, read_formula
 from latlin.additive.frame import some_rows, with_column
 from latlin.additive.group import GroupPart
@@ -31,7 +32,6 @@ from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
-from latlin.potentials.ordinal import cut_words
 
 #: draws behind an interval of a response that is not Gaussian
 DRAWS = 4000
@@ -226,6 +226,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         check_is_fitted(self, "posterior_")
         return [part.label for part in self._parts]
 
+    @property
+    def references_(self) -> dict[str, str]:
+        """Of columns of labels among the coefficients: the label that the others are compared with."""
+        fixed = (part.coding.references for part in self._parts if isinstance(part, FixedPart))
+        return {column: label for found in fixed for column, label in found.items()}
+
     def summary(self, coverage: float = 0.9) -> Effects:
         """The coefficients with their intervals, and below them the hyperparameters and the evidence."""
         check_is_fitted(self, "posterior_")
@@ -235,7 +241,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         )
         sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
         learnt = repr(self.hyperparameters_) if len(self.hyperparameters_) else ""
-        lines = [self._cut_words(table), learnt, sizes, f"{kind}; {self.message_}"]
+        pairs = ", ".join(f"{column} with {label}" for column, label in self.references_.items())
+        compared = f"Levels are compared: {pairs}." if pairs else ""
+        cuts = self._family.cut_words(table.rows, self.hyperparameters_.rows, self.classes_)
+        lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}"]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         state = "" if self.converged_ else ", NOT converged"
         return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
@@ -246,14 +255,6 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         success = "" if labels is None else f"{self._read_.response.y} = {labels[1]}"
         words = self._family.scale_words(success)
         return f"; coefficients change {words}" if words else ""
-
-    def _cut_words(self, table: Effects) -> str:
-        """The means of the cut points between ordered classes: minus the intercept, and the gaps from there on."""
-        if not self._family.ordered or not table.rows or table.rows[0]["name"] != "Intercept":
-            return ""
-        gaps = [row["mean"] for row in self.hyperparameters_.rows if row["name"].startswith("gap(")]
-        cuts = np.cumsum([-table.rows[0]["mean"], *gaps])
-        return cut_words(str(self._family.template.link), self.classes_, cuts)
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
         """Effects with central intervals, on the scale of the linear predictor.

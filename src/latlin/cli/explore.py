@@ -190,7 +190,7 @@ def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[s
 
 
 def _factor_model(rows: Any, count: int) -> tuple[Any, Any, str]:
-    """Plain factors of numbers, mixed ones of a table with texts; its rows as the model takes them; how many and why."""
+    """Plain factors of numbers, mixed ones of a table with texts; the rows as it takes them; how many and why."""
     from latlin.datasets.columns import column_of_numbers
     from latlin.factor import FactorAnalysis, MixedFactorAnalysis
 

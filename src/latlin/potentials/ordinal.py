@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
@@ -217,7 +217,7 @@ class _LogitLink:
 LINKS: dict[str, Link] = {"probit": _ProbitLink(), "logit": _LogitLink()}
 
 
-def cut_words(link: str, classes: Sequence[Any], cuts: Sequence[float] | Array) -> str:
+def cut_words(link: str, classes: Any, cuts: Any) -> str:
     """The cut points between ordered classes in a line.
 
     Examples
