@@ -224,4 +224,4 @@ def test_the_summary_names_cut_points_and_levels_and_the_posterior_its_coordinat
     assert f"probit link, cut points {a} | {b} at {first:.4g}, {b} | {c} at {first + gap:.4g}" in said
     expected = ("Intercept", "x", "kind[T.late]", "kind[T.noon]", "g[a]", "g[b]")
     assert model.posterior_.names == expected
-    assert "coordinate" not in str(model.posterior_.diagnose(100, random_state=0))
+    assert "coordinate" not in str(model.posterior_.diagnose(200, random_state=0))
