@@ -214,8 +214,10 @@ class _Keeper:
         self._reached: tuple[Any, Any, Measure, list[float], int] | None = None
 
     def keep(self, before: Any, state: Any, measure: Measure, trace: list[float]) -> None:
+        if self._checkpoint is None:
+            return
         self._reached = before, state, measure, trace, len(trace)
-        if self._checkpoint is not None and time.perf_counter() - self._saved > self._checkpoint.every:
+        if time.perf_counter() - self._saved > self._checkpoint.every:
             _save(self._checkpoint, before, state, measure, trace)
             self._saved = time.perf_counter()
 
