@@ -276,18 +276,24 @@ def answers(rng: np.random.Generator) -> Iterator[Case]:
             if missing:
                 print(f"not asked: {name}.{method}, of which no good {', '.join(missing)} is known")
                 continue
-            yield from _spoilt_calls(f"{name}.{method}", getattr(fitted, method), given, rng)
+            yield from _spoilt_calls("answers", f"{name}.{method}", getattr(fitted, method), given, rng)
 
 
 def _spoilt_calls(
-    name: str, call: Callable[..., Any], good: dict[str, Any], rng: np.random.Generator
+    surface: str, name: str, call: Callable[..., Any], good: dict[str, Any], rng: np.random.Generator
 ) -> Iterator[Case]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call(**good)
+    except ValueError:
+        return  # it has no such answer
     for argument, value in good.items():
         scalar = np.ndim(value) == 0 if not isinstance(value, dict) else True
         bads = [(n, v, f) for n, (v, f) in ODD.items()] if scalar else list(spoilt(value, rng))
         for bad, other, finite in bads:
             made = lambda a=argument, v=other: call(**good | {a: v})  # noqa: E731
-            yield Case("answers", name, argument, bad, finite, made)
+            yield Case(surface, name, argument, bad, finite, made)
 
 
 def _fitted(rng: np.random.Generator) -> Iterator[tuple[str, Any, dict[str, Any]]]:
@@ -321,14 +327,18 @@ def sites(rng: np.random.Generator) -> Iterator[Case]:
     for name, given in tests.GOOD.items():
         if not name.startswith("potentials."):
             continue
-        made = tests.public(name)(**given)
+        if name == "potentials.Custom":  # its function is the user's own
+            continue
+        made = tests.public(name)(**given | ({"low": 0.0} if name == "potentials.Truncated" else {}))
         x, v = np.zeros(2 if made.size is None else made.size), np.ones(2 if made.size is None else made.size)
         calls = {"log_density": {"x": x}, "derivatives": {"x": x}, "expected_log": {"mean": x, "var": v}}
         calls |= {"tilted_moments": {"mean": x, "var": v}, "predictive": {"mean": x, "var": v}}
         for method, good in calls.items():
             function = getattr(made, method)
             names = list(inspect.signature(function).parameters)[: len(good)]
-            yield from _spoilt_calls(f"{name}.{method}", function, dict(zip(names, good.values(), strict=True)), rng)
+            yield from _spoilt_calls(
+                "sites", f"{name}.{method}", function, dict(zip(names, good.values(), strict=True)), rng
+            )
 
 
 FORMULAS = (
@@ -486,6 +496,10 @@ def complaint(case: Case) -> str | None:
 def _names(text: str, case: Case) -> bool:
     if case.surface == "commands" or not case.argument or case.argument in text:
         return True
+    if case.bad in ("without rows", "one row fewer", "an empty list", "flat") and "rows" in text:
+        return True  # of two that differ in length either may be named
+    if case.surface == "sites" and ("broadcast" in text or "shape" in text):
+        return True  # shapes are those of NumPy's rules, and it says which do not fit
     return case.argument in ("X", "y", "sample_weight") and any(words in text for words in SCIKIT_LEARN)
 
 
