@@ -33,6 +33,7 @@ from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import Potential
+from latlin.potentials.checks import told_by_rows
 
 #: ⟨r_i r_j⟩ on the entries of a block of the prior's precision, by where it begins and how many there are
 Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
@@ -264,6 +265,9 @@ def make_problem(
 ) -> AdditiveProblem:
     """The problem of a table: every term is prepared for its rows, and the priors that were given are known ones."""
     observed = observe(read.response, family, frame)
+    if not family.ordered:
+        with told_by_rows():
+            family.potential(observed, {})
     offset = offset_of(read, frame, some_rows(frame))
     unit = family.unit(observed, offset)
     around = Surroundings(unit, family.centre(observed, offset), graph, priors)

@@ -35,6 +35,7 @@ from latlin.datasets.target import (
 )
 from latlin.inference.diagnosis.diagnose import WORDS
 from latlin.numerics.archive import load_with_card, save_with_card
+from latlin.numerics.options import number
 from latlin.report.facts import VERDICT, Facts
 
 ESTIMATORS: dict[str, type] = {
@@ -49,6 +50,7 @@ ESTIMATORS: dict[str, type] = {
     "robust": linear.RobustRegression,
     "sparse": linear.SparseRegression,
     "beta": linear.BayesianBetaRegression,
+    "quantile": linear.BayesianQuantileRegression,
 }
 #: families of all classes together, which have one engine
 JOINT = ("softmax", "multinomial-probit")
@@ -84,6 +86,7 @@ class Choices(NamedTuple):
     exposure: str = ""
     trials: str = ""
     event: str = ""
+    quantile: float | None = None
     dates: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     decimal: str = "."
@@ -145,9 +148,16 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
     y = target.encode(rows[choices.target])
     if target.beside:
         y = np.column_stack([y, target.numbers(rows, target.beside)])
+    if kind_of(target.family) in BESIDE:
+        target.refuse_impossible(y)
     offset = log_exposure(target, rows)
     guessed = bool(notes)
-    notes = [*notes, *more, *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
+    notes = [
+        *notes,
+        *more,
+        *describe_quantile(target),
+        *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept))),
+    ]
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
     return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
@@ -207,7 +217,24 @@ def with_columns(target: Target, choices: Choices) -> Target:
             raise ValueError(f"--{wanted} is for the family {suits}, not for {target.family!r}")
     if choices.exposure and target.family not in EXPOSED:
         raise ValueError(f"--exposure is for counts and amounts, not for the family {target.family!r}")
-    return replace(target, beside=choices.trials or choices.event, exposure=choices.exposure)
+    return with_quantile(replace(target, beside=choices.trials or choices.event, exposure=choices.exposure), choices)
+
+
+def with_quantile(target: Target, choices: Choices) -> Target:
+    """The target with the quantile to explain, the median unless given."""
+    if choices.quantile is None:
+        return target
+    if target.family != "quantile":
+        raise ValueError(f"--quantile is for the family quantile, not for {target.family!r}")
+    return replace(target, quantile=number("quantile", choices.quantile, above=0.0, below=1.0))
+
+
+def describe_quantile(target: Target) -> list[str]:
+    """What a quantile regression explains, in a sentence."""
+    if target.family != "quantile":
+        return []
+    share = f"{100 * target.quantile:g} %"
+    return [f"Explained is the {share} quantile of {target.name}: {share} of new rows lie below it."]
 
 
 def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
@@ -215,8 +242,9 @@ def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
     if not target.exposure:
         return None
     exposure = target.numbers(rows, target.exposure)
-    if not np.all(exposure > 0.0):
-        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure.min():g}")
+    if np.any(bad := ~(exposure > 0.0)):
+        where = f"in {np.count_nonzero(bad)} rows, first in row {np.flatnonzero(bad)[0] + 1}"
+        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure[bad][0]:g} {where}")
     return np.asarray(np.log(exposure))
 
 
@@ -236,6 +264,8 @@ def make_estimator(
         options["family"] = target.family
     if target.family == "ordinal":
         options["order"] = target.labels
+    if target.family == "quantile":
+        options["quantile"] = target.quantile
     if target.family in ESTIMATORS:
         return ESTIMATORS[target.family](**options)
     return BY_FAMILY[kind_of(target.family)](target.family, **options)
