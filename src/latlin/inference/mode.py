@@ -87,7 +87,7 @@ def find_mode(
                 moved = _search(form, now, direction) or moved
                 gain, size = moved.objective - now.objective, measure(moved)
             away = lambda: deviations_from_mode(form, moved)  # noqa: E731
-            size = gradient_or_distance(size, gain, now.objective, away, now.grain)
+            size = gradient_or_distance(size, measure(now), gain, now.objective, away, now.grain)
         moved = moved if moved.grain == now.grain else moved._replace(grain=now.grain)
         return moved, Measure(moved.objective, size, now.grain)
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammaln, xlogy
 
 from latlin.numerics.arrays import LOG_2PI, all_finite
+from latlin.numerics.options import float_array
 from latlin.numerics.special import LONG, by_count
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts
@@ -67,12 +68,12 @@ class Poisson(Potential):
         return expected_counts(self.y, form.top, form.constant, form.peak, np.ascontiguousarray(m), spread)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         found = self._expected_counts(x, None)
         return self._form().log_density(x) if found is None else found[0]
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._form().derivatives(np.asarray(x, dtype=float))
+        return self._form().derivatives(float_array("x", x))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
         found = self._expected_counts(x, None)

@@ -140,9 +140,8 @@ class Sites:
         parts = []
         for span, potential in self.blocks:
             count = span.stop - span.start
-            centre, width = (np.broadcast_to(value, count) for value in potential.regions()[0])
-            curvature = -2.0 * potential.expected_log(centre, width**2).d_var
-            parts.append(np.maximum(curvature, 1e-3 / width**2))
+            width = np.broadcast_to(potential.regions()[0][1], count)
+            parts.append(np.maximum(potential.typical_precision(count), 1e-3 / width**2))
         return self.weight * _joined(parts)
 
     def centres(self) -> Array:

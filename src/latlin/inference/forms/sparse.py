@@ -28,7 +28,7 @@ from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
 from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
-from latlin.inference.forms.site_family import Expansion, LocalGaussian, SiteForm, Solution
+from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
@@ -231,12 +231,9 @@ class SparseForm(SiteForm):
             return None
         return precision.solve(self._pull(parameters.nu)) / self.projections.scale
 
-    def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
-        precision = self.sparse_precision(at.kept[2])
-        if precision is None:
-            return None
-        density = Gaussian(self.weights(at.u), SparsePrecisionCovariance(precision))
-        return LocalGaussian(density, precision.log_det, self.parameters(at))
+    def _is_flat(self, solution: Solution) -> bool:
+        """A precision that is not definite has no factor."""
+        return False
 
     def _step_near(self, known: SparsePrecision, at: Expansion) -> Array | None:
         """P⁻¹g with a near P as preconditioner; None where that takes long or P is not definite."""

@@ -119,7 +119,7 @@ def maximise_bound(
         gain, size = moved.bound - now.bound, moved.gradient
         if size > rules.gradient_tol:
             away = lambda: coordinates.deviation(moved.place)  # noqa: E731
-            size = gradient_or_distance(size, gain, now.bound, away, now.grain)
+            size = gradient_or_distance(size, now.gradient, gain, now.bound, away, now.grain)
         moved = moved if moved.grain == now.grain else moved._replace(grain=now.grain)
         return moved, Measure(moved.bound, size, now.grain)
 
