@@ -336,8 +336,7 @@ def test_drawn_in_coordinates_of_an_axis():
     """They go both ways, the map rises, and the falls that gave it are ½z²; a light tail on both sides leaves t."""
     rng = np.random.default_rng(0)
     up, down = np.array([1.29, 1.0, 1.2, 0.8]), np.array([0.77, 1.21, 1.15, 0.9])
-    known = ((None, np.zeros(4)),)
-    axes = Axes(rng.standard_normal(4), np.eye(4), up, down, known)
+    axes = Axes(rng.standard_normal(4), np.eye(4), up, down, long_tails=True)
     u = axes.centre + np.linspace(-12.0, 12.0, 97)[:, None] * np.ones(4)
     z = axes.drawn_in(u)
     assert np.all(np.diff(z, axis=0) > 0.0)

@@ -48,6 +48,8 @@ class Axes:
         Scales for z above and below zero.
     tried : tuple of pairs
         Points at which the scales were measured, with gradients of the log density in u where these are known.
+    long_tails : bool
+        Whether long tails are drawn in.
     """
 
     centre: Array
@@ -55,11 +57,12 @@ class Axes:
     up: Array
     down: Array
     tried: tuple[tuple[Point, Array | None], ...] = ()
+    long_tails: bool = False
 
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
-        """κ and δ of every axis; κ ± δ are not negative, and nil where there are no gradients to follow a tail by."""
-        if any(slope is None for _, slope in self.tried):
+        """κ and δ of every axis; κ ± δ are not negative."""
+        if not self.long_tails:
             return np.zeros_like(self.up), np.zeros_like(self.up)
         # ½z² is the fall at t = ±√2
         up, down = REACH / self.up, REACH / self.down

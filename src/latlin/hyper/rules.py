@@ -13,7 +13,7 @@ points are changed until they have these moments. Beyond, importance sampling.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -134,6 +134,7 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     centre = (optimum.point, optimum.gradient)
     sphere, others = _sphere(objective, axes)
     design = [centre, *sphere]
+    axes = _with_tails_or_without(axes, [*design, *others], optimum.gradient)
     limit, found, rounds = len(design) + len(others) + MORE * len(axes.centre), None, []
     while True:
         found = _interpolated(axes, [*design, *others], optimum.gradient, found)
@@ -141,7 +142,9 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
         total = float(logsumexp(logs))
         share = np.exp(logs - total)
         numbers = objective.space.natural(u)
-        tilted = _with_tails(numbers, share)
+        # numbers that are their own coordinates have no longer tails than these
+        other = ~np.all(numbers == u, axis=0)
+        tilted = _with_tails(numbers[:, other], share)
         chosen = np.searchsorted(np.cumsum(tilted), LOOKS * (1.0 - 1e-12))
         looks = u[chosen]
         unsure = found.covariance(axes.drawn_in(looks))
@@ -159,8 +162,6 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     open_part = max(float(ratio @ unsure @ ratio), 0.0) + max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
     points = [point for point, _ in design]
     at = np.stack([point.u for point in points])
-    # numbers that are their own coordinates have their moments by these
-    other = ~np.all(numbers == u, axis=0)
     x = objective.space.natural(at)[:, other]
     weights = with_moments(axes.unscaled(at), x, (axes.unscaled(u), numbers[:, other]), share)
     with np.errstate(divide="ignore"):
@@ -224,6 +225,8 @@ def _beyond(objective: Objective, points: list[Point], u: Array, share: Array) -
 
 def _with_tails(x: Array, share: Array) -> Array:
     """Shares of draws of numbers x, half of them as they are, half as the numbers' variances are made of them."""
+    if not x.shape[1]:
+        return share
     away = (x - share @ x) ** 2
     relative = away / np.maximum(share @ away, 1e-300)
     return np.asarray(share * 0.5 * (1.0 + relative.mean(axis=1)))
@@ -238,6 +241,18 @@ def _telling(covariance: Array, count: int) -> list[int]:
         chosen.append(k)
         left = left - np.outer(left[:, k], left[k]) / own[k]
     return chosen
+
+
+def _with_tails_or_without(axes: Axes, known: list[KnownPoint], slope: Array) -> Axes:
+    """Axes with long tails drawn in, where the gradients at the known points are more probable so."""
+    plain = _interpolated(axes, known, slope, None)
+    long = replace(axes, long_tails=True)
+    z = long.drawn_in(np.stack([point.u for point, _ in known]))
+    if not plain.sloped or np.array_equal(z, plain.at):
+        return axes
+    # slopes in z are those in t times dt/dz
+    gained = _interpolated(long, known, slope, None).log_likelihood + float(np.log(long.stretch(z)).sum())
+    return long if gained > plain.log_likelihood else axes
 
 
 def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array, before: LogDensity | None) -> LogDensity:
