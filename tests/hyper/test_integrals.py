@@ -126,6 +126,15 @@ def test_wide_lattices_of_densities_near_a_normal():
     assert density.calls < 60
 
 
+def test_points_along_the_axes_are_enough_for_densities_near_a_normal():
+    density = LogGammas(2, low=300.0)
+    learnt = integrate(density.space, density, method="composite")
+    assert "a design of 5 points" in learnt.message
+    assert abs(learnt.log_evidence) < learnt.error < 0.05
+    assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.002 * density.sd)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.005)
+
+
 def test_importance_sampling():
     density = LogGammas(10)
     learnt = integrate(density.space, density)

@@ -40,9 +40,9 @@ RADIUS = 1.15
 DRAWS, LOOKS = 2**12, (np.arange(256) + 0.5) / 256
 #: a point of the sphere that is nearer than this to another one, in sd, is that one
 CLOSE = 0.4
-#: sd of an interpolated log density, in nat, down to which points are added, so many per hyperparameter at most, and
-#: from which on its means may be off by more than a few hundredths of an sd
-UNSURE, MORE, DOUBTFUL = 0.3, 20, 0.5
+#: sd of an interpolated log density, in nat, down to which points along the axes are enough, down to which others are
+#: added, so many per hyperparameter at most, and from which on means may be off by more than a few hundredths of an sd
+SURE, UNSURE, MORE, DOUBTFUL = 0.05, 0.3, 20, 0.5
 #: share of a number's variance beyond all points and so many sd for which there is one more point, and rounds of such
 #: points at most; a normal has a thousandth of its variance there
 OUTSIDE, FAR_OUT, ROUNDS = 0.05, 4.0, 2
@@ -126,52 +126,107 @@ def _lattice_error(known: dict[tuple[int, ...], Point], fall: float, top: float)
     return float(abs(np.log(halved / total)) + edge)
 
 
+class DesignState(NamedTuple):
+    """What some points of a design tell.
+
+    Attributes
+    ----------
+    axes : Axes
+    found : LogDensity
+    u, share : ndarray of shape (N, m) and (N,)
+        Draws from the interpolated density.
+    total : float
+        Logarithm of the sum of their weights.
+    numbers : ndarray of shape (N, m)
+        The hyperparameters at u.
+    other : ndarray of bool of shape (m,)
+        Which of them are not their own coordinates; the others have no longer tails than these.
+    looks : ndarray of shape (L, m)
+        Some u at which the uncertainty is looked at, more of them far out than draws are.
+    ratio : ndarray of shape (L,)
+        Weights under which they are draws.
+    unsure : ndarray of shape (L, L)
+        Covariance of the log density there.
+    """
+
+    axes: Axes
+    found: LogDensity
+    u: Array
+    share: Array
+    total: float
+    numbers: Array
+    other: Array
+    looks: Array
+    ratio: Array
+    unsure: Array
+
+    @property
+    def typical(self) -> float:
+        """Typical sd of the interpolated log density."""
+        return float(np.sqrt(max(float(np.diagonal(self.unsure).mean()), 0.0)))
+
+
 def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     """Evaluate on a central composite design, stretched by the scale of each direction, and interpolate.
 
-    Where the interpolation is unsure, more points are added that tell most about the others.
+    Points along the axes are enough where their gradients leave nothing open. Where the interpolation is unsure, more
+    points are added that tell most about the others.
     """
-    centre = (optimum.point, optimum.gradient)
-    sphere, others = _sphere(objective, axes)
-    design = [centre, *sphere]
-    axes = _with_tails_or_without(axes, [*design, *others], optimum.gradient)
-    limit, found, rounds = len(design) + len(others) + MORE * len(axes.centre), None, []
-    while True:
-        found = _interpolated(axes, [*design, *others], optimum.gradient, found)
-        u, logs = _draws(objective, axes, found)
-        total = float(logsumexp(logs))
-        share = np.exp(logs - total)
-        numbers = objective.space.natural(u)
-        # numbers that are their own coordinates have no longer tails than these
-        other = ~np.all(numbers == u, axis=0)
-        tilted = _with_tails(numbers[:, other], share)
-        chosen = np.searchsorted(np.cumsum(tilted), LOOKS * (1.0 - 1e-12))
-        looks = u[chosen]
-        unsure = found.covariance(axes.drawn_in(looks))
-        typical = float(np.sqrt(max(float(np.diagonal(unsure).mean()), 0.0)))
-        more = _beyond(objective, [point for point, _ in design], u, share) if len(rounds) < ROUNDS else []
-        rounds += more[:1]
-        if typical > UNSURE and not more:
-            more = [looks[k] for k in _telling(unsure, len(axes.centre))]
-        if not more or not found.sloped or len(design) + len(others) >= limit:
+    design = [(optimum.point, optimum.gradient), *(pair for pair in axes.tried if np.isfinite(pair[0].log_density))]
+    others: list[KnownPoint] = []
+    state = _told(objective, _with_tails_or_without(axes, design), design, None)
+    if not (state.found.sloped and state.typical <= SURE):
+        sphere, others = _sphere(objective, axes)
+        design = [design[0], *sphere]
+        axes = _with_tails_or_without(axes, [*design, *others])
+        state = _told(objective, axes, [*design, *others], None)
+    limit, rounds = len(design) + len(others) + MORE * len(axes.centre), 0
+    while state.found.sloped and len(design) + len(others) < limit:
+        more = _beyond(objective, [point for point, _ in design], state) if rounds < ROUNDS else []
+        rounds += 1
+        if not more and state.typical > UNSURE:
+            more = [state.looks[k] for k in _telling(state.unsure, len(axes.centre))]
+        if not more:
             break
         tried = [objective.with_slope(one) for one in more]
         design += [(point, slope) for point, slope in tried if np.isfinite(point.log_density)]
-    # where the interpolation is unsure, and what the draws leave open
+        state = _told(objective, state.axes, [*design, *others], state.found)
+    message = f"a design of {len(design) + len(others)} points"
+    if state.typical > DOUBTFUL:
+        message += (
+            f" (their log density is known between these points to {state.typical:.1g} nat: their means may be off)"
+        )
+    return _weighed(objective, [point for point, _ in design], state, message)
+
+
+def _told(objective: Objective, axes: Axes, known: list[KnownPoint], before: LogDensity | None) -> DesignState:
+    found = _interpolated(axes, known, before)
+    u, logs = _draws(objective, axes, found)
+    total = float(logsumexp(logs))
+    share = np.exp(logs - total)
+    numbers = objective.space.natural(u)
+    other = ~np.all(numbers == u, axis=0)
+    tilted = _with_tails(numbers[:, other], share)
+    chosen = np.searchsorted(np.cumsum(tilted), LOOKS * (1.0 - 1e-12))
     ratio = share[chosen] / tilted[chosen] / len(LOOKS)
-    open_part = max(float(ratio @ unsure @ ratio), 0.0) + max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
-    points = [point for point, _ in design]
+    unsure = found.covariance(axes.drawn_in(u[chosen]))
+    return DesignState(axes, found, u, share, total, numbers, other, u[chosen], ratio, unsure)
+
+
+def _weighed(objective: Objective, points: list[Point], state: DesignState, message: str) -> Rule:
+    """The points with the weights that give them the moments of the interpolated density; the first is the centre."""
+    axes, share, other = state.axes, state.share, state.other
+    # where the interpolation is unsure, and what the draws leave open
+    open_part = max(float(state.ratio @ state.unsure @ state.ratio), 0.0)
+    open_part += max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
     at = np.stack([point.u for point in points])
     x = objective.space.natural(at)[:, other]
-    weights = with_moments(axes.unscaled(at), x, (axes.unscaled(u), numbers[:, other]), share)
+    weights = with_moments(axes.unscaled(at), x, (axes.unscaled(state.u), state.numbers[:, other]), share)
     with np.errstate(divide="ignore"):
         log_share = np.log(weights)
     density = np.array([point.log_density for point in points])
-    log_weights = log_share + total - np.log(DRAWS) + optimum.point.log_density - density
-    message = f"a design of {len(design) + len(others)} points"
-    if typical > DOUBTFUL:
-        message += f" (their log density is known between these points to {typical:.1g} nat: their means may be off)"
-    return Rule(points, log_weights, 2.0 * float(np.sqrt(open_part)), message, (u, share))
+    log_weights = log_share + state.total - np.log(DRAWS) + density[0] - density
+    return Rule(points, log_weights, 2.0 * float(np.sqrt(open_part)), message, (state.u, share))
 
 
 def _sphere(objective: Objective, axes: Axes) -> tuple[list[KnownPoint], list[KnownPoint]]:
@@ -207,20 +262,16 @@ def _draws(objective: Objective, axes: Axes, found: LogDensity) -> tuple[Array, 
     return u, logs - proposal.log_density(u)
 
 
-def _beyond(objective: Objective, points: list[Point], u: Array, share: Array) -> list[Array]:
-    """Where much of a number's variance lies, if it is far out, beyond all points: the mean of u there, one per number.
-
-    Numbers that are their own coordinates have no longer tails than these.
-    """
-    x, reached = objective.space.natural(u), objective.space.natural(np.stack([point.u for point in points]))
+def _beyond(objective: Objective, points: list[Point], state: DesignState) -> list[Array]:
+    """Means of u where much of a number's variance lies, if that is far out and beyond all points."""
+    x, share, reached = state.numbers, state.share, objective.space.natural(np.stack([point.u for point in points]))
     mean = share @ x
-    parts = np.where(np.all(x == u, axis=0), 0.0, share[:, None] * (x - mean) ** 2)
+    parts = np.where(state.other, share[:, None] * (x - mean) ** 2, 0.0)
     far = FAR_OUT * np.sqrt(parts.sum(axis=0))
-    outside = parts * (
-        (x > np.maximum(reached.max(axis=0), mean + far)) | (x < np.minimum(reached.min(axis=0), mean - far))
-    )
+    high, low = np.maximum(reached.max(axis=0), mean + far), np.minimum(reached.min(axis=0), mean - far)
+    outside = parts * ((x > high) | (x < low))
     total = outside.sum(axis=0)
-    return [outside[:, j] @ u / total[j] for j in np.flatnonzero(total > OUTSIDE * parts.sum(axis=0))]
+    return [outside[:, j] @ state.u / total[j] for j in np.flatnonzero(total > OUTSIDE * parts.sum(axis=0))]
 
 
 def _with_tails(x: Array, share: Array) -> Array:
@@ -243,26 +294,26 @@ def _telling(covariance: Array, count: int) -> list[int]:
     return chosen
 
 
-def _with_tails_or_without(axes: Axes, known: list[KnownPoint], slope: Array) -> Axes:
+def _with_tails_or_without(axes: Axes, known: list[KnownPoint]) -> Axes:
     """Axes with long tails drawn in, where the gradients at the known points are more probable so."""
-    plain = _interpolated(axes, known, slope, None)
+    plain = _interpolated(axes, known, None)
     long = replace(axes, long_tails=True)
     z = long.drawn_in(np.stack([point.u for point, _ in known]))
     if not plain.sloped or np.array_equal(z, plain.at):
         return axes
     # slopes in z are those in t times dt/dz
-    gained = _interpolated(long, known, slope, None).log_likelihood + float(np.log(long.stretch(z)).sum())
+    gained = _interpolated(long, known, None).log_likelihood + float(np.log(long.stretch(z)).sum())
     return long if gained > plain.log_likelihood else axes
 
 
-def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array, before: LogDensity | None) -> LogDensity:
+def _interpolated(axes: Axes, known: list[KnownPoint], before: LogDensity | None) -> LogDensity:
     """The log density in z, less that of the first of the known points, which is the centre."""
     u = np.stack([point.u for point, _ in known])
     density = np.array([point.log_density for point, _ in known])
     given = [gradient for _, gradient in known if gradient is not None]
     z = axes.drawn_in(u)
     slopes = (np.stack(given) @ axes.basis) * axes.stretch(z) if len(given) == len(known) else None
-    return log_density_from(z, density - density[0], slopes, slope @ axes.basis, before)
+    return log_density_from(z, density - density[0], slopes, given[0] @ axes.basis, before)
 
 
 # --- Importance sampling of many hyperparameters, from a proposal that is adapted once to what it found.
