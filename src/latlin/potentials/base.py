@@ -1,14 +1,10 @@
-"""What every potential answers: a block of scalar functions φ_n, one per site, evaluated as arrays.
+"""What every potential answers: a block of scalar functions φ_n, one per site, evaluated as arrays; ψ = log φ.
 
-A potential is asked for quantities, never for an engine's needs. `log_density` is the one thing a family must
-write; the others have quadrature defaults, and a family overrides one only where it knows a closed form or a
-faster way. Throughout, ψ = log φ.
-
-To add a family, subclass `Potential`: name the constructor's arguments in `parameters`, the attributes that
-hold one number per site in `arrays`, those that can be learnt in `free`, store everything with `_store`, write
-`log_density` and, where ψ has them, `derivatives`; say in `regions` where ψ bends and in `_sample` how an
-observation is drawn. A closed form goes into `_expected_log`, `_tilted_moments` or
-`_expected_parameter_derivative`, which receive checked one-dimensional arrays, one number per site.
+`log_density` is the one thing a family must write; the others have quadrature defaults, which a closed form replaces.
+To add a family, subclass `Potential`: name the constructor's arguments in `parameters`, the attributes that hold one
+number per site in `arrays`, those that can be learnt in `free`, store all with `_store`, write `log_density` and,
+where ψ has them, `derivatives`; say in `regions` where ψ bends and in `_sample` how an observation is drawn. Closed
+forms go into `_expected_log`, `_tilted_moments` or `_expected_parameter_derivative`, which receive checked arrays.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
@@ -41,8 +38,7 @@ T = TypeVar("T")
 class Potential(ABC):
     """A block of sites of one family.
 
-    Parameters of a family are scalars or arrays of one common length, the number of sites; scalars serve any
-    number. Instances are immutable.
+    Parameters are scalars or arrays of one common length, the number of sites; scalars serve any. They never change.
     """
 
     #: names of the constructor's arguments; each is an attribute too
@@ -80,7 +76,7 @@ class Potential(ABC):
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         """ψ′, ψ″ and ψ‴ at x of shape (..., sites); by central differences unless the family knows them."""
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return Derivatives(*quadrature.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
@@ -109,6 +105,11 @@ class Potential(ABC):
     def middle(self) -> Array:
         """Of super-Gaussian sites: the place whose distance ξ `quadratic_bound` takes."""
         return np.asarray(self.regions()[0][0], dtype=float)
+
+    def typical_precision(self, count: int) -> Array:
+        """−2 ∂⟨ψ⟩/∂s² of `count` sites, each at its own centre and width: a curvature to start from."""
+        centre, width = (np.broadcast_to(value, count) for value in self.regions()[0])
+        return -2.0 * self.expected_log(centre, width**2).d_var
 
     @property
     def strip(self) -> Any:
@@ -259,7 +260,7 @@ class Potential(ABC):
         >>> Poisson(0).sample([0.0, 3.0, 6.0], 1).tolist()
         [2.0, 30.0, 399.0]
         """
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         if not np.all(np.isfinite(x)):
             raise ValueError(f"x must be finite, got {x[~np.isfinite(x)].flat[0]}")
         return np.asarray(self._sample(x, generator(rng)), dtype=float)
@@ -271,7 +272,7 @@ class Potential(ABC):
         points) gives a first axis more, over its components.
         """
         self._refuse_fixed(name)
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         exact = self._parameter_derivative(name, x)
         return self._difference(name, lambda block: block.log_density(x)) if exact is None else exact
 
@@ -382,7 +383,7 @@ class Potential(ABC):
 
     def _flat(self, **arguments: ArrayLike) -> tuple[Self, list[Array], tuple[int, ...]]:
         """Check the arguments, spread them to one shape (..., sites), flatten them and the sites alike."""
-        arrays = {name: np.asarray(value, dtype=float) for name, value in arguments.items()}
+        arrays = {name: float_array(name, value) for name, value in arguments.items()}
         for name, array in arrays.items():
             # where a sum of squares is finite, so are its parts
             if not np.isfinite(np.vdot(array, array)) and not np.all(np.isfinite(array)):

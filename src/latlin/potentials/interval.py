@@ -7,6 +7,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import refuse
 from latlin.potentials.kernels.truncated import normal_interval
@@ -43,7 +44,7 @@ class Interval(Potential):
         refuse("low", low, np.isinf(low) & np.isinf(high), "a finite number where high is infinite")
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return np.where((x >= self.low) & (x <= self.high), 0.0, -np.inf)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
@@ -58,6 +59,11 @@ class Interval(Potential):
         )
         width = np.where(high > low, high - low, 1.0)
         return ((0.5 * (low + high), 0.5 * width), (low, width), (high, width))
+
+    def typical_precision(self, count: int) -> Array:
+        """What the box adds to the precision of a Gaussian of its own centre and width."""
+        centre, width = (np.broadcast_to(value, count) for value in self.regions()[0])
+        return 1.0 / self.tilted_moments(centre, width**2).variance - 1.0 / width**2
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         raise ValueError(

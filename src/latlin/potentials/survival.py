@@ -40,16 +40,16 @@ class SurvivalTime(Potential):
     upper: Array
 
     def _store_times(self, time: ArrayLike, event: ArrayLike, shape: ArrayLike, upper: ArrayLike | None) -> None:
-        """Check and keep the times; `upper` is one (and unused) where nothing is interval-censored."""
+        """Check and keep the times; `upper` is zero, which ends no interval, where nothing is interval-censored."""
         time, codes = positive("time", time), finite("event", event)
         known = np.isin(codes, (RIGHT, EVENT, LEFT, INTERVAL))
         refuse("event", codes, ~known, "1 (observed), 0 (right-censored), 2 (left-censored) or 3 (interval-censored)")
         inside = codes == INTERVAL
         if upper is None:
             refuse("event", codes, inside, "no 3 (interval-censored) unless upper is given")
-            ends = np.ones(())
+            ends = np.zeros(())
         else:
-            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 1.0))
+            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 0.0))
             refuse("upper", ends, inside & (ends <= time), "numbers above time where event is 3 (interval-censored)")
         self._store(time=time, event=codes, shape=positive("shape", shape), upper=ends)
 
@@ -65,7 +65,7 @@ class SurvivalTime(Potential):
 
     def _log_ratio(self, x: ArrayLike) -> Array:
         """w = shape·(log time − x)."""
-        return np.asarray(self.shape * (np.log(self.time) - np.asarray(x, dtype=float)))
+        return np.asarray(self.shape * (np.log(self.time) - float_array("x", x)))
 
     def _gap(self) -> Array:
         """w at `upper` less w at `time`; one where there is no interval."""
@@ -149,10 +149,10 @@ class Weibull(SurvivalTime):
         return Walled(self._wall(), LogComplement(earlier.astype(float), shift, -self.shape))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._form().log_density(np.asarray(x, dtype=float))
+        return self._form().log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._form().derivatives(np.asarray(x, dtype=float))
+        return self._form().derivatives(float_array("x", x))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self._exponential_only():
@@ -294,11 +294,11 @@ class LogLogistic(SurvivalTime):
         return Sigmoids(constant, inside.astype(float), zero, shift, -self.shape)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return self._form().log_density(x) + self._end().log_density(x)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         parts = zip(self._form().derivatives(x), self._end().derivatives(x), strict=True)
         return Derivatives(*(one + other for one, other in parts))
 

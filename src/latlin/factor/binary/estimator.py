@@ -136,9 +136,10 @@ class BinaryFactorAnalysis(
         self._store(binary_fit(rows, options, generator(self.random_state)))
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Posterior probabilities that each factor is on, shape (n, n_active_)."""
-        return self._describe(X)[0]
+    def transform(self, X: Any, *, return_std: bool = False) -> Any:
+        """Posterior probabilities p that each factor is on, shape (n, n_active_); if asked with √(p (1 − p))."""
+        p = self._describe(X)[0]
+        return (p, np.sqrt(p * (1.0 - p))) if return_std else p
 
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""
@@ -172,6 +173,12 @@ class BinaryFactorAnalysis(
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self, "components_")
+
+    def _after_loading(self) -> None:
+        self._options()
+        number("noise_variance_", self.noise_variance_, above=0.0)
+        if whole("n_active_", self.n_active_) != len(self.components_):
+            raise ValueError(f"n_active_ is {self.n_active_}, and there are {len(self.components_)}")
 
     def _options(self) -> BinaryOptions:
         for name in ("n_components", "n_init"):
