@@ -65,8 +65,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
     multi_class : {"auto", "joint", "one-vs-rest"}
         How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
         (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
-        processes, inducing points and Vecchia's density, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint
-        where that serves; `messages_` says why where it does not.
+        processes, inducing points and Vecchia's density, Gaussian KL. "one-vs-rest" has one binary process per class.
+        "auto" is joint where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -340,7 +340,7 @@ def _template(link: str | Potential) -> Potential:
 
 
 def _joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
-    """All classes in one model by an exact process, inducing points or Vecchia's density; or why not, in one sentence."""
+    """All classes in one model by the joint kind of an approximation; or why not, in one sentence."""
     options = choice.approximation
     if isinstance(options, Inducing):
         together = choice._replace(approximation=JointInducing(options, link))
