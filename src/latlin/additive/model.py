@@ -31,6 +31,7 @@ from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.predictive import residuals_of
 
 #: draws behind an interval of a response that is not Gaussian
 DRAWS = 4000
@@ -411,6 +412,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
+
+    def quantile_residuals(self, frame: Any, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals of each row's own response: standard normal if the model is right."""
+        parts, _, _ = self._predict_latents(frame, marginal)
+        observed = observe(self._read_.response, self._family, frame, self.classes_)
+        return residuals_of(predict.transforms(parts, self._family, observed, generator(random_state)))
 
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log predictive density of the rows' own responses; larger is better."""

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -35,7 +34,7 @@ from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import told_by_rows
 from latlin.potentials.families import FAMILIES
-from latlin.potentials.predictive import Predictive
+from latlin.potentials.predictive import Predictive, residuals_of
 
 # --- Likelihood parameters by the log probability of held-out data, Challis (2013), §5.1.
 
@@ -393,8 +392,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
 
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right."""
-        shares = self.predictive(X).pit(np.asarray(y, float), random_state)
-        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
+        return residuals_of(self.predictive(X).pit(np.asarray(y, float), random_state))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""
