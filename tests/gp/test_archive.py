@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin import engines, potentials
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Vecchia
 from latlin.numerics.archive import read_archive, write_archive
 from latlin.numerics.stored import Decoder, Encoder
 
@@ -38,6 +38,20 @@ def test_a_saved_regressor_predicts_the_same(options, tmp_path):
         gp.log_marginal_likelihood(eval_gradient=True)[1],
         atol=1e-6,
     )
+
+
+@pytest.mark.parametrize("approximation", ["exact", Vecchia(4), "state-space"])
+def test_a_process_by_laplaces_method_is_that_of_its_stored_sites(approximation, tmp_path):
+    """Its Gaussian follows from the stand-ins of the sites, however early Newton's method stopped."""
+    X, y = inputs(20)[:, :1], targets("poisson", inputs(20))
+    for tol in (1e-6, 1e-2):
+        options = {"approximation": approximation, "engine": engines.Laplace(tol=tol), "optimizer": None}
+        gp = GaussianProcessRegressor(Matern(1.0, nu=1.5), likelihood="poisson", **options).fit(X, y)
+        gp.save(tmp_path / "gp.latlin")
+        again = latlin.load(tmp_path / "gp.latlin")
+        for ours, theirs in zip(again.predict_latent(X, True), gp.predict_latent(X, True), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(again.posterior_.mean, gp.posterior_.mean, rtol=1e-12, atol=1e-12)
 
 
 def test_a_saved_classifier_predicts_the_same(tmp_path):

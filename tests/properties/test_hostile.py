@@ -44,7 +44,8 @@ def files_of(kind):
 @pytest.mark.parametrize("kind", FILES.KINDS)
 def test_damaged_and_forged_files(kind, tmp_path):
     count = files_of(kind)
-    found = FILES.search(kind, count, tmp_path)
+    found, _, _, failures = FILES.search(kind, count, tmp_path)
+    assert not failures, "\n".join(failures)
     assert sum(found.values()) == count
     # about half of the files are damaged, and nearly all of these are refused; of few files chance has a share
     assert found["damaged refused"] >= (0.2 if count <= FEWEST else 0.35) * count

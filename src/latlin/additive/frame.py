@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.arrays import Array, measurable, visible
 
 #: a column of labels or numbers, of any kind
 Column = NDArray[Any]
@@ -26,7 +26,10 @@ def column(frame: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
     if isinstance(values, np.ma.MaskedArray):
         visible(f"column {name!r}", values)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"column {name!r} must hold one value per row, got {values!r:.80}") from error
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must hold one value per row, got shape {array.shape}")
     return array
@@ -72,7 +75,7 @@ def numbers(values: Any, name: str) -> Array:
     array = visible(name, np.asarray(values))
     try:
         found = array.astype(float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers, got {array[:3].tolist()} …") from error
     bad = ~np.isfinite(found)
     if np.any(bad):
@@ -80,7 +83,7 @@ def numbers(values: Any, name: str) -> Array:
             f"{name} has {int(bad.sum())} missing or infinite values, the first in row {int(np.argmax(bad))}; "
             "drop or fill these rows"
         )
-    return np.asarray(summable(name, found))
+    return np.asarray(measurable(name, found))
 
 
 def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
@@ -90,7 +93,10 @@ def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
         return np.unique(values)
     except TypeError:
         # labels of several kinds have no order of their own
-        return np.array(sorted(set(values.tolist()), key=str), dtype=object)
+        try:
+            return np.array(sorted(set(values.tolist()), key=str), dtype=object)
+        except TypeError as error:
+            raise ValueError(f"{name} must hold labels or numbers, got {values[:3].tolist()!r:.80} …") from error
 
 
 def ordered_levels(frame: Any, name: str) -> Column:

@@ -431,7 +431,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         Parameters
         ----------
         group : str, optional
-            A column: leave out all rows of a label at a time. Its rows must be in memory.
+            A column: leave out all rows of a label at a time.
         """
         check_is_fitted(self, "posterior_")
         return left_out(self._components, self._fits, getattr(self, "_problem_", None), self._frame, group)

@@ -113,7 +113,7 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
     """The path of a file that is there."""
     source = Path(path)
     if source.is_dir():
-        raise ValueError(f"{source} is a folder; expected a file, or a pattern of files like '{source}/*.parquet'")
+        raise ValueError(f"path {source} is a folder; expected a file, or a pattern of files like '{source}/*.parquet'")
     if not source.is_file():
         raise FileNotFoundError(f"there is no file {source}")
     return source

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy import sparse
 
+from latlin.numerics.options import real_array, whole
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread, thread_count
 
@@ -207,6 +208,24 @@ def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
     return total
 
 
+def _check_parts(X: Any, others: dict[str, Any]) -> None:
+    """Refuse what has no rows and columns of numbers, and what does not go with them row by row."""
+    shape, dtype = getattr(X, "shape", ()), getattr(X, "dtype", np.dtype(float))
+    if len(shape) != 2 or not shape[0]:
+        raise ValueError(f"X must be a table with rows and columns, got {X!r:.80}")
+    if np.dtype(dtype).kind not in "biuf":
+        raise ValueError(f"X must hold numbers, got {dtype}")
+    for name, values in others.items():
+        if values is None:
+            continue
+        if np.ndim(values) == 0 if not isinstance(values, list | tuple) else not values:
+            raise ValueError(f"{name} must have one entry for each of the {shape[0]} rows, got {values!r:.80}")
+        if len(values) != shape[0]:
+            raise ValueError(f"{name} must have one entry for each of the {shape[0]} rows of X, got {len(values)}")
+        if name != "y":
+            real_array(name, values)
+
+
 @dataclass(frozen=True)
 class LocalBlocks:
     """Rows in memory or in memory-mapped files of this machine, a thread on each of some blocks at a time.
@@ -227,11 +246,12 @@ class LocalBlocks:
         cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, rows: int | None = None
     ) -> LocalBlocks:
         """Blocks of `rows` rows, by default of about 64 MiB."""
-        whole = Block(sparse.csr_array(X) if sparse.issparse(X) else X, y, weight, offset)
+        _check_parts(X, {"y": y, "weight": weight, "offset": offset})
+        all_rows = Block(sparse.csr_array(X) if sparse.issparse(X) else X, y, weight, offset)
         if rows is None:
-            size = X.data.nbytes + X.indices.nbytes if sparse.issparse(whole.X) else X.nbytes
-            rows = max(1, BLOCK_BYTES * whole.n_rows // max(size, 1))
-        return cls(whole, rows)
+            size = X.data.nbytes + X.indices.nbytes if sparse.issparse(all_rows.X) else X.nbytes
+            rows = max(1, BLOCK_BYTES * all_rows.n_rows // max(size, 1))
+        return cls(all_rows, whole("rows", rows, 1))
 
     @property
     def n_blocks(self) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from latlin.inference.forms.site_family import Expansion
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, largest
 from latlin.numerics.ascent import (
     Ascent,
     Checkpoint,
@@ -61,7 +61,7 @@ class SmoothedJoint(NamedTuple):
 
 def steepness(at: Expansion) -> float:
     """The largest absolute entry of the gradient."""
-    return float(np.abs(at.gradient).max(initial=0.0))
+    return largest(at.gradient)
 
 
 def find_mode(
@@ -87,7 +87,7 @@ def find_mode(
                 moved = _search(form, now, direction) or moved
                 gain, size = moved.objective - now.objective, measure(moved)
             away = lambda: deviations_from_mode(form, moved)  # noqa: E731
-            size = gradient_or_distance(size, gain, now.objective, away, now.grain)
+            size = gradient_or_distance(size, measure(now), gain, now.objective, away, now.grain)
         moved = moved if moved.grain == now.grain else moved._replace(grain=now.grain)
         return moved, Measure(moved.objective, size, now.grain)
 
@@ -141,7 +141,7 @@ def _search(
         return None
 
     def evaluate(length: float) -> tuple[float, Expansion]:
-        trial = form.expand(now.u + length * direction, smoothing)
+        trial = form.expand(now.u + (direction if length == 1.0 else length * direction), smoothing)
         return trial.objective, trial
 
     slope = dot(now.gradient, direction)

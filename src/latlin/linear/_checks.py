@@ -371,7 +371,7 @@ def _sparse_moments(X: Any, weight: Array | None) -> ColumnMoments:
 def _response(y: NDArray[Any], offset: Array | None, weight: Array) -> ColumnMoments:
     try:
         values = y.astype(float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"y must be numeric, got {y.dtype}") from error
     _refuse_missing("y", values, np.atleast_1d(values.sum()))
     values = values if values.ndim == 1 else values[:, 0]

@@ -214,8 +214,10 @@ class _Keeper:
         self._reached: tuple[Any, Any, Measure, list[float], int] | None = None
 
     def keep(self, before: Any, state: Any, measure: Measure, trace: list[float]) -> None:
+        if self._checkpoint is None:
+            return
         self._reached = before, state, measure, trace, len(trace)
-        if self._checkpoint is not None and time.perf_counter() - self._saved > self._checkpoint.every:
+        if time.perf_counter() - self._saved > self._checkpoint.every:
             _save(self._checkpoint, before, state, measure, trace)
             self._saved = time.perf_counter()
 
@@ -243,19 +245,22 @@ def _idleness(trace: list[float], measure: Measure, best: float, idle: int) -> t
 
 #: standard deviations from the optimum, in units of the tolerance, where rounding hides any gain
 HIDDEN = 1e-2
+#: units in the last place of an objective that mean nothing
+LAST = 2.0
 
 
 def gradient_or_distance(
-    gradient: float, gain: float, objective: float, distance: Callable[[], float], grain: float = 0.0
+    gradient: float, before: float, gain: float, objective: float, distance: Callable[[], float], grain: float = 0.0
 ) -> float:
     """The gradient; where a step has gained nothing but rounding, at most the distance from the optimum.
 
     Terms of 10¹⁰ leave a gradient that no step can lower, however near the optimum: there it counts how many standard
     deviations it is away, which must be a hundred times fewer than the tolerance, or within it where rounding is known
-    to hide the gain.
+    to hide the gain: it was measured, or only the last digits of the objective moved and the gradient did not fall.
     """
     if abs(gain) <= 1e-2 * rounding(objective):
-        return min(gradient, distance() / (1.0 if grain > rounding(objective) else HIDDEN))
+        idle = gradient >= before and abs(gain) <= LAST * np.spacing(abs(objective))
+        return min(gradient, distance() / (1.0 if idle or grain > rounding(objective) else HIDDEN))
     return min(gradient, distance()) if abs(gain) <= grain else gradient
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from latlin.numerics.options import path_text
+
 try:
     import fcntl
 except ImportError:  # not on Windows
@@ -81,7 +83,7 @@ def _is_abandoned(path: Path) -> bool:
 
 def check_place(path: str | os.PathLike[str]) -> Path:
     """The path, if a file can be written there: it is no folder, and in one. Ask before long work."""
-    target = Path(path)
+    target = Path(path_text("path", path))
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; expected the name of a file to write")
     if not target.parent.is_dir():

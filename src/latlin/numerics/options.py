@@ -31,7 +31,8 @@ def number(
         ...
     ValueError: power must be a number above 0 and at most 1, got 'a'
     """
-    good = isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
+    # integers may be larger than any float
+    good = isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= np.finfo(float).max)
     if good:
         good = (
             (least is None or value >= least)
@@ -124,10 +125,16 @@ def jobs(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def path_text(name: str, value: Any) -> str | os.PathLike[str]:
+    """`value`, if it is a path at all."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
+        raise ValueError(f"{name} must be the path of a file, got {value!r:.80}")
+    return value
+
+
 def file_path(name: str, value: Any) -> str | os.PathLike[str]:
     """`value`, if it names a file that can be written; asked before long work."""
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ValueError(f"{name} must be the path of a file, got {value!r:.80}")
+    value = path_text(name, value)
     folder = os.path.dirname(os.path.abspath(value))
     if not os.path.isdir(folder):
         raise ValueError(f"{name} is {os.fspath(value)!r}, and there is no folder {folder!r}")
@@ -140,7 +147,7 @@ def float_array(name: str, value: Any) -> np.ndarray:
     """`value` as an array of numbers, which need not be finite."""
     try:
         return np.asarray(value, float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers in rows of one length, got {value!r:.80}") from error
 
 

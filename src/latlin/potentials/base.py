@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
@@ -75,7 +76,7 @@ class Potential(ABC):
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         """ψ′, ψ″ and ψ‴ at x of shape (..., sites); by central differences unless the family knows them."""
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return Derivatives(*quadrature.three_derivatives(self.log_density, x, self.regions()[0][1]))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
@@ -259,7 +260,7 @@ class Potential(ABC):
         >>> Poisson(0).sample([0.0, 3.0, 6.0], 1).tolist()
         [2.0, 30.0, 399.0]
         """
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         if not np.all(np.isfinite(x)):
             raise ValueError(f"x must be finite, got {x[~np.isfinite(x)].flat[0]}")
         return np.asarray(self._sample(x, generator(rng)), dtype=float)
@@ -271,7 +272,7 @@ class Potential(ABC):
         points) gives a first axis more, over its components.
         """
         self._refuse_fixed(name)
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         exact = self._parameter_derivative(name, x)
         return self._difference(name, lambda block: block.log_density(x)) if exact is None else exact
 
@@ -382,7 +383,7 @@ class Potential(ABC):
 
     def _flat(self, **arguments: ArrayLike) -> tuple[Self, list[Array], tuple[int, ...]]:
         """Check the arguments, spread them to one shape (..., sites), flatten them and the sites alike."""
-        arrays = {name: np.asarray(value, dtype=float) for name, value in arguments.items()}
+        arrays = {name: float_array(name, value) for name, value in arguments.items()}
         for name, array in arrays.items():
             # where a sum of squares is finite, so are its parts
             if not np.isfinite(np.vdot(array, array)) and not np.all(np.isfinite(array)):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.options import float_array
 from latlin.numerics.special import FUSED, exp_minus, log_one_plus, log_positive, log_sigmoid, stirling_rest
 from latlin.numerics.threads import INNER
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
@@ -225,7 +226,7 @@ class Beta(Potential):
         return np.log(self.y) - np.log1p(-self.y)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         s, a, b = self.precision, self.precision * expit(x), self.precision * expit(-x)
         log_p, log_q, d = log_sigmoid(x), log_sigmoid(-x), x - self._log_odds()
         # KL(μ‖y) from the smaller of y and 1 − y, and log y = log odds + log(1 − y)
@@ -245,7 +246,7 @@ class Beta(Potential):
         )
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         if x.ndim == 1 and self._is_moderate:
             return Derivatives(*self._points(x)[1:4])
         s, one = self.precision, np.ones(())

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, ndtr
 
 from latlin.numerics import quadrature
-from latlin.numerics.options import one_of
+from latlin.numerics.options import float_array, one_of
 from latlin.numerics.special import log_ndtr
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -75,7 +75,7 @@ class Binomial(Potential):
         return Walled(wall, LogComplement(self.successes, zero, one))
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         if self.link != "probit":
             return self._form().log_density(x)
         up = np.where(self.successes > 0, self.successes * log_ndtr(x), 0.0)
@@ -83,7 +83,7 @@ class Binomial(Potential):
         return self._log_choices() + up + np.where(failures > 0, failures * log_ndtr(-x), 0.0)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         if self.link != "probit":
             return self._form().derivatives(x)
         k, n = self.successes, self.trials - self.successes

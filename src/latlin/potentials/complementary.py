@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.special import log1mexp
 from latlin.potentials import strip
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
@@ -56,7 +57,7 @@ class LogComplement(Potential):
         return ((-self.shift / self.rate, 1.0 / np.abs(self.rate)),)
 
     def _place(self, x: ArrayLike) -> Array:
-        return np.asarray(self.rate * np.asarray(x, dtype=float) + self.shift)
+        return np.asarray(self.rate * float_array("x", x) + self.shift)
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         return strip.expected_log(self, m, v, strip=np.broadcast_to(self.strip, m.shape))

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, ExpectedLog, Potential
 from latlin.potentials.checks import finite, positive
 
@@ -75,7 +76,7 @@ class Custom(Potential):
         )
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         extra = [getattr(self, name) for name in self.arrays[2:]]
         value = np.asarray(self.function(x, *extra))
         if np.iscomplexobj(value):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, gammainc, gammaln
 
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, expected_rate, log_link_predictive
@@ -52,10 +53,10 @@ class Gamma(Potential):
         return Exponentials(constant, -a, (ExponentialTerm(np.log(a) + log_y, -np.ones(())),), peak)
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._form().log_density(np.asarray(x, dtype=float))
+        return self._form().log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._form().derivatives(np.asarray(x, dtype=float))
+        return self._form().derivatives(float_array("x", x))
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.log(self.y), np.ones(())),)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
 from latlin.potentials.ranges import Positive
@@ -46,11 +47,11 @@ class Gaussian(Potential):
         self._store(loc=finite("loc", loc), scale=positive("scale", scale))
 
     def log_density(self, x: ArrayLike) -> Array:
-        r = (np.asarray(x, dtype=float) - self.loc) / self.scale
+        r = (float_array("x", x) - self.loc) / self.scale
         return self._log_normaliser() - 0.5 * r * r
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        r = (np.asarray(x, dtype=float) - self.loc) / self.scale
+        r = (float_array("x", x) - self.loc) / self.scale
         return Derivatives(-r / self.scale, np.zeros_like(r) - self.scale**-2.0, np.zeros_like(r))
 
     def _log_normaliser(self) -> Array:

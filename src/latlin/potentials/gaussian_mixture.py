@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from latlin.numerics.options import float_array
 from latlin.numerics.quadrature import gaussian_nodes
 from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -64,12 +65,14 @@ class GaussianMixture(Potential):
 
     def _parts(self, x: ArrayLike) -> tuple[Array, Array, Array, Array]:
         """ψ, and by component (first axis): its share of φ, the slope of its log, its precision."""
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         weights, locs, scales = (self._components(value, x.ndim) for value in (self.weights, self.locs, self.scales))
         r = (x - locs) / scales
         logs = np.log(weights / scales) - LOG_SQRT_2PI - 0.5 * r * r
         top = logs.max(axis=0)
-        share = np.exp(logs - top)
+        # so far out that all are −∞ the nearest component in its own units is the whole of φ
+        apart = np.where(np.isneginf(top), np.where(np.abs(r) == np.abs(r).min(axis=0), 0.0, -np.inf), logs - top)
+        share = np.exp(apart)
         total = share.sum(axis=0)
         return top + np.log(total), share / total, -r / scales, scales**-2.0
 
@@ -84,7 +87,7 @@ class GaussianMixture(Potential):
     def derivatives(self, x: ArrayLike) -> Derivatives:
         _, share, slope, precision = self._parts(x)
         first = np.sum(share * slope, axis=0)
-        c = slope - first
+        c = np.where(share > 0.0, slope - first, 0.0)
         # with moments over components: ψ″ = var(l′) − ⟨1/s²⟩, ψ‴ = third central moment − 3 cov(l′, 1/s²)
         second = np.sum(share * (c * c - precision), axis=0)
         return Derivatives(first, second, np.sum(share * c * (c * c - 3 * precision), axis=0))

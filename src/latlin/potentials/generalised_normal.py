@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln, hyp1f1
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.threads import share_out
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
@@ -294,7 +295,7 @@ class GeneralisedNormal(Potential):
         )
 
     def _standard(self, x: ArrayLike) -> Array:
-        return (np.asarray(x, dtype=float) - self.loc) / self.scale
+        return (float_array("x", x) - self.loc) / self.scale
 
     def _log_normaliser(self) -> Array:
         # ∫ exp(−|r|^q) dx = 2 s Γ(1 + 1/q)

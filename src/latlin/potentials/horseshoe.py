@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import exp1
 
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
 from latlin.potentials.ranges import Positive
@@ -63,7 +64,7 @@ class Horseshoe(Potential):
         self._store(loc=finite("loc", loc), scale=positive("scale", scale))
 
     def log_density(self, x: ArrayLike) -> Array:
-        r = (np.asarray(x, dtype=float) - self.loc) / self.scale
+        r = (float_array("x", x) - self.loc) / self.scale
         with np.errstate(over="ignore", divide="ignore"):
             u = 0.5 * r * r
             small = np.clip(u, 1e-300, LARGE)
@@ -72,7 +73,7 @@ class Horseshoe(Potential):
         return np.asarray(LOG_NORMALISER - np.log(self.scale) + value)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        r = (np.asarray(x, dtype=float) - self.loc) / self.scale
+        r = (float_array("x", x) - self.loc) / self.scale
         zero = np.abs(r) < 1e-140
         r = np.where(zero, 1.0, r)
         with np.errstate(over="ignore"):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erf, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.options import float_array
 from latlin.numerics.special import SQRT_2
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive
@@ -69,13 +70,13 @@ class Huber(Potential):
         return np.asarray(-np.log(self.scale) - np.log(middle + 2 * tail))
 
     def log_density(self, x: ArrayLike) -> Array:
-        r, c = np.abs(np.asarray(x, dtype=float) - self.loc) / self.scale, self.threshold
+        r, c = np.abs(float_array("x", x) - self.loc) / self.scale, self.threshold
         near = np.minimum(r, c)
         # ½ near² + c(r − near)
         return np.asarray(self._log_normaliser() - 0.5 * near * near - c * (r - near))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        r, c = (np.asarray(x, dtype=float) - self.loc) / self.scale, self.threshold
+        r, c = (float_array("x", x) - self.loc) / self.scale, self.threshold
         second = np.where(np.abs(r) <= c, -1.0 / self.scale**2, 0.0)
         return Derivatives(-np.clip(r, -c, c) / self.scale, second, np.zeros_like(second))
 

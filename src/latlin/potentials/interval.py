@@ -7,6 +7,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import refuse
 from latlin.potentials.kernels.truncated import normal_interval
@@ -43,7 +44,7 @@ class Interval(Potential):
         refuse("low", low, np.isinf(low) & np.isinf(high), "a finite number where high is infinite")
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return np.where((x >= self.low) & (x <= self.high), 0.0, -np.inf)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:

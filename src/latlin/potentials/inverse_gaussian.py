@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.options import float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials.about_mode import exp_minus_linear, tilted_moments
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
@@ -52,7 +53,7 @@ class InverseGaussian(Potential):
 
     def _ratio(self, x: ArrayLike) -> Array:
         """y/μ, a number whose square may be none."""
-        return np.exp(np.minimum(np.log(self.y) - np.asarray(x, dtype=float), 700.0))
+        return np.exp(np.minimum(np.log(self.y) - float_array("x", x), 700.0))
 
     def log_density(self, x: ArrayLike) -> Array:
         with np.errstate(over="ignore"):

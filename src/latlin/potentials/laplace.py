@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf, erfcx
 
+from latlin.numerics.options import float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, fractions, positive
@@ -53,10 +54,10 @@ class Laplace(Potential):
         self._store(loc=finite("loc", loc), scale=positive("scale", scale))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return -np.abs(np.asarray(x, dtype=float) - self.loc) / self.scale - np.log(2 * self.scale)
+        return -np.abs(float_array("x", x) - self.loc) / self.scale - np.log(2 * self.scale)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        first = -np.sign(np.asarray(x, dtype=float) - self.loc) / self.scale
+        first = -np.sign(float_array("x", x) - self.loc) / self.scale
         return Derivatives(first, np.zeros_like(first), np.zeros_like(first))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
@@ -153,12 +154,12 @@ class AsymmetricLaplace(Potential):
         return np.asarray(np.log(self.quantile) + np.log1p(-self.quantile) - np.log(self.scale))
 
     def log_density(self, x: ArrayLike) -> Array:
-        r = (np.asarray(x, dtype=float) - self.loc) / self.scale
+        r = (float_array("x", x) - self.loc) / self.scale
         # τr on the left of loc, −(1 − τ)r on the right
         return self._log_normaliser() + np.where(r < 0, self.quantile, self.quantile - 1) * r
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        r = np.asarray(x, dtype=float) - self.loc
+        r = float_array("x", x) - self.loc
         first = (self.quantile - 0.5 - 0.5 * np.sign(r)) / self.scale
         return Derivatives(first, np.zeros_like(first), np.zeros_like(first))
 

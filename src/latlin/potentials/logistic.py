@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from latlin.numerics.options import float_array
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, positive
@@ -49,11 +50,11 @@ class Logistic(Potential):
         return np.pi * self.scale
 
     def log_density(self, x: ArrayLike) -> Array:
-        u = np.abs((np.asarray(x, dtype=float) - self.loc) / self.scale)
+        u = np.abs((float_array("x", x) - self.loc) / self.scale)
         return np.asarray(-u - 2 * np.log1p(np.exp(-u)) - np.log(self.scale))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        u = (np.asarray(x, dtype=float) - self.loc) / self.scale
+        u = (float_array("x", x) - self.loc) / self.scale
         # with t = tanh(u/2), 1 − t² = 4σ(u)σ(−u) keeps its digits where t is 1
         t, q = np.tanh(0.5 * u), 4 * expit(u) * expit(-u)
         return Derivatives(-t / self.scale, -0.5 * q / self.scale**2, 0.5 * q * t / self.scale**3)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.special import FUSED, exp_minus, log_one_plus, log_sigmoid
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import labels
@@ -173,10 +174,10 @@ class Logit(Potential):
         self._store(y=labels("y", y))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return log_sigmoid(self.y * np.asarray(x, dtype=float))
+        return log_sigmoid(self.y * float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        t = self.y * np.asarray(x, dtype=float)
+        t = self.y * float_array("x", x)
         if t.ndim == 1:
             return Derivatives(*self._with_derivatives(t)[1:])
         p, q = expit(t), expit(-t)

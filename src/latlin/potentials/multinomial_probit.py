@@ -44,9 +44,7 @@ def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassEx
     """
     rows = np.arange(len(m))
     observed = np.argmax(label, axis=1)
-    # e_y − e_j of the other classes j, in one array (n, K − 1, K)
     others = np.argsort(label, axis=1, kind="stable")[:, :-1]
-    differ = label[:, None, :] - np.eye(m.shape[1])[others]
     away = m[rows, observed][:, None] - m[rows[:, None], others]
     # what the bound asks of q(u|f) is c and log γ_j of every row: a fixed point, each row until it is there
     place = np.column_stack([np.full(len(m), 0.5), np.full(others.shape, np.log(0.5))])
@@ -54,7 +52,7 @@ def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassEx
     left, before = rows, None
     for _ in range(STEPS):
         here = place[left]
-        value[left], slope[left], bend[left] = found = _sites(here, away[left], V[left], differ[left])
+        value[left], slope[left], bend[left] = found = _sites(here, away[left], V[left], label[left], others[left])
         move = (found[1].sum(axis=1) - here[:, 0]) / (1.0 - 2.0 * found[2].sum(axis=1))
         there = np.column_stack([here[:, 0] + move, np.log(np.maximum(-2.0 * found[2], TINY))])
         change = np.maximum(np.abs(move), np.abs(np.exp(here[:, 1:]) + 2.0 * found[2]).max(axis=1))
@@ -64,25 +62,45 @@ def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassEx
             break
         place[left] = there if before is None else _extrapolated(here, there, *(part[far] for part in before))
         before = (here, there)
-    c, (tau, b, d) = place[:, 0], _given(place, differ)
-    around = np.einsum("nk,nkl,nl->n", b, V, b)
+    c, (tau, b) = place[:, 0], _given(place, label, others)
+    around = np.einsum("nk,nk->n", b, np.einsum("nkl,nl->nk", V, b))
     total = value.sum(axis=1) - 0.5 * (tau + c * c + around - 1.0 - np.log(tau))
-    curvature = np.einsum("nj,njk,njl->nkl", -2.0 * bend, d, d) + b[:, :, None] * b[:, None, :]
-    return ClassExpectation(total, np.einsum("nj,njk->nk", slope, differ), curvature)
+    return ClassExpectation(total, _differences(slope, label, others), _curvature(-2.0 * bend, b, label, others))
 
 
-def _given(place: Array, differ: Array) -> tuple[Array, Array, Array]:
-    """τ², b and d of q(u|f) from c and log γ_j."""
+def _differences(values: Array, label: Array, others: Array) -> Array:
+    """Σ_j v_j (e_y − e_j) over the other classes j of every row."""
+    total = label * values.sum(axis=1, keepdims=True)
+    total[np.arange(len(label))[:, None], others] = -values
+    return total
+
+
+def _curvature(gamma: Array, b: Array, label: Array, others: Array) -> Array:
+    """Σ_j γ_j d_j d_jᵀ + bbᵀ: with a = b + e_y and g the vector of the γ_j, (Σγ)aaᵀ − agᵀ − gaᵀ + diag g + bbᵀ."""
+    a, g = b + label, np.zeros_like(label)
+    g[np.arange(len(label))[:, None], others] = gamma
+    half = (0.5 * gamma.sum(axis=1, keepdims=True)) * a - g
+    total = a[:, :, None] * half[:, None, :]
+    total = total + np.swapaxes(total, 1, 2) + b[:, :, None] * b[:, None, :]
+    np.einsum("nkk->nk", total)[...] += g
+    return total
+
+
+def _given(place: Array, label: Array, others: Array) -> tuple[Array, Array]:
+    """τ² and b of q(u|f) from c and log γ_j."""
     gamma = np.exp(place[:, 1:])
     tau = 1.0 / (1.0 + gamma.sum(axis=1))
-    b = -tau[:, None] * np.einsum("nj,njk->nk", gamma, differ)
-    return tau, b, differ + b[:, None, :]
+    return tau, -tau[:, None] * _differences(gamma, label, others)
 
 
-def _sites(place: Array, away: Array, V: Array, differ: Array) -> ExpectedLog:
+def _sites(place: Array, away: Array, V: Array, label: Array, others: Array) -> ExpectedLog:
     """⟨log Φ(x_j)⟩ with its derivatives, of every row and other class."""
-    tau, _, d = _given(place, differ)
-    variance = tau[:, None] + np.maximum(np.einsum("njk,nkl,njl->nj", d, V, d), 0.0)
+    tau, b = _given(place, label, others)
+    a = b + label
+    # d_jᵀVd_j = aᵀVa − 2(Va)_j + V_jj with a = b + e_y
+    pulled = np.einsum("nkl,nl->nk", V, a)
+    spread = np.einsum("nk,nk->n", a, pulled)[:, None] - 2.0 * pulled + np.einsum("nkk->nk", V)
+    variance = tau[:, None] + np.maximum(np.take_along_axis(spread, others, axis=1), 0.0)
     return Probit(1.0).expected_log(place[:, :1] + away, variance)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln
 
-from latlin.numerics.options import one_of
+from latlin.numerics.options import float_array, one_of
 from latlin.numerics.special import by_count, log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
@@ -104,11 +104,11 @@ class NegativeBinomial(Potential):
 
     def log_density(self, x: ArrayLike) -> Array:
         form = self._form() if self.variance == "quadratic" else self._walled()
-        return form.log_density(np.asarray(x, dtype=float))
+        return form.log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         form = self._form() if self.variance == "quadratic" else self._walled()
-        return form.derivatives(np.asarray(x, dtype=float))
+        return form.derivatives(float_array("x", x))
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
         return self._form().expansion(x)[:3] if self.variance == "quadratic" else super()._expansion(x)
@@ -214,7 +214,7 @@ class LogRising(Potential):
 
     def _size(self, x: ArrayLike) -> tuple[Array, Array]:
         """r, as far as it is a number that can be cubed, and log r."""
-        log_r = np.asarray(x, dtype=float) - np.log(self.dispersion)
+        log_r = float_array("x", x) - np.log(self.dispersion)
         return np.exp(np.clip(log_r, -230.0, 230.0)), log_r
 
     def log_density(self, x: ArrayLike) -> Array:

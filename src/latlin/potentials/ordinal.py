@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from latlin.numerics.options import one_of
+from latlin.numerics.options import float_array, one_of
 from latlin.numerics.quadrature import central_slope
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
@@ -166,7 +166,7 @@ class Ordinal(Potential):
         return np.asarray(self.upper - self.lower)
 
     def _ends(self, x: ArrayLike) -> tuple[Array, Array, Array]:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return self.lower - x, self.upper - x, self._width()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latlin.numerics.options import float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
@@ -43,10 +44,10 @@ class Probit(Potential):
         self._store(y=labels("y", y))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return log_ndtr(self.y * np.asarray(x, dtype=float))
+        return log_ndtr(self.y * float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        first, second, third = log_ndtr_derivatives(self.y * np.asarray(x, dtype=float))
+        first, second, third = log_ndtr_derivatives(self.y * float_array("x", x))
         return Derivatives(self.y * first, second, self.y * third)
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:

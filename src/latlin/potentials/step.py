@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from latlin.numerics.options import float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, labels
@@ -53,7 +54,7 @@ class Step(Potential):
 
     def log_density(self, x: ArrayLike) -> Array:
         right, wrong = self._levels()
-        return np.where(self.y * np.asarray(x, dtype=float) >= 0, right, wrong)
+        return np.where(self.y * float_array("x", x) >= 0, right, wrong)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         """Zero everywhere: the jump at x = 0 has no derivative."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln, stdtr, wofz
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.threads import share_out
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
@@ -202,10 +203,10 @@ class StudentT(Potential):
         return PowerTail(self.loc, width, 0.5 * (self.df + 1), -betaln(0.5 * self.df, 0.5) - np.log(width))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._tail().log_density(np.asarray(x, dtype=float))
+        return self._tail().log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._tail().derivatives(np.asarray(x, dtype=float))
+        return self._tail().derivatives(float_array("x", x))
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((self.loc, self.scale * np.sqrt(np.minimum(self.df, 1))),)
@@ -317,10 +318,10 @@ class Cauchy(Potential):
         return PowerTail(self.loc, self.scale, np.ones(()), -np.log(np.pi * self.scale))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._tail().log_density(np.asarray(x, dtype=float))
+        return self._tail().log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._tail().derivatives(np.asarray(x, dtype=float))
+        return self._tail().derivatives(float_array("x", x))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         return self._tail().expected_log(m, v)

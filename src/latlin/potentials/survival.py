@@ -65,7 +65,7 @@ class SurvivalTime(Potential):
 
     def _log_ratio(self, x: ArrayLike) -> Array:
         """w = shape·(log time − x)."""
-        return np.asarray(self.shape * (np.log(self.time) - np.asarray(x, dtype=float)))
+        return np.asarray(self.shape * (np.log(self.time) - float_array("x", x)))
 
     def _gap(self) -> Array:
         """w at `upper` less w at `time`; one where there is no interval."""
@@ -149,10 +149,10 @@ class Weibull(SurvivalTime):
         return Walled(self._wall(), LogComplement(earlier.astype(float), shift, -self.shape))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._form().log_density(np.asarray(x, dtype=float))
+        return self._form().log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._form().derivatives(np.asarray(x, dtype=float))
+        return self._form().derivatives(float_array("x", x))
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         if self._exponential_only():
@@ -294,11 +294,11 @@ class LogLogistic(SurvivalTime):
         return Sigmoids(constant, inside.astype(float), zero, shift, -self.shape)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return self._form().log_density(x) + self._end().log_density(x)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         parts = zip(self._form().derivatives(x), self._end().derivatives(x), strict=True)
         return Derivatives(*(one + other for one, other in parts))
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from latlin.numerics import quadrature
+from latlin.numerics.options import float_array
 from latlin.potentials import about_mode, strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import common_length, refuse
@@ -93,7 +94,7 @@ class Truncated(Potential):
         return Recorded(self.low, self.high, self.base.scale)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x, s, y = np.asarray(x, dtype=float), self.base.scale, self.base.loc
+        x, s, y = float_array("x", x), self.base.scale, self.base.loc
         near = self.base.log_density(x) - self._recorded().log_density(x)
         # far beyond an end, squares cancelled by hand: −½((y − x)² − (end − x)²)/s² + log |end − x| − 2 log s
         end = np.where(x < self.low, self.low, self.high)
@@ -159,7 +160,7 @@ class Recorded(Potential):
         self._store(low=low, high=high, scale=scale)
 
     def _ends(self, x: ArrayLike) -> tuple[Array, Array]:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         return (self.low - x) / self.scale, (self.high - x) / self.scale
 
     def log_density(self, x: ArrayLike) -> Array:

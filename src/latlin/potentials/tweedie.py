@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainc, gammaln, xlogy
 
 from latlin.numerics import quadrature
+from latlin.numerics.options import float_array
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, log_link_predictive
@@ -74,10 +75,10 @@ class Tweedie(Potential):
         return Exponentials(self.log_series, np.zeros(()), (fall, ExponentialTerm(-np.log(scale * (2 - p)), 2 - p)))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._form().log_density(np.asarray(x, dtype=float))
+        return self._form().log_density(float_array("x", x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._form().derivatives(np.asarray(x, dtype=float))
+        return self._form().derivatives(float_array("x", x))
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         # at the observation, or at zero where the expected number of parts is one

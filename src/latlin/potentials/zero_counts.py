@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics import quadrature
+from latlin.numerics.options import float_array
 from latlin.potentials import about_mode, strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import common_length, fractions
@@ -185,12 +186,12 @@ class ZeroInflated(AroundCounts):
         return value, np.exp(own - value)
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         rest = np.log1p(-self.probability) + self.base.log_density(x)
         return np.where(self.counts == 0, self._logs(x)[0], rest)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         share = self._logs(x)[1]
         other = 1 - share
         with np.errstate(invalid="ignore", over="ignore"):
@@ -294,12 +295,12 @@ class Hurdle(AroundCounts):
         object.__setattr__(self, "log_concave", bool(base.natural or np.all(self.counts == 0)))
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         positive = np.log1p(-self.probability) + self.base.log_density(x) + PositivePart(self._zero()).log_density(x)
         return np.where(self.counts == 0, np.log(self.probability), positive)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         parts = zip(self.base.derivatives(x), PositivePart(self._zero()).derivatives(x), strict=True)
         return Derivatives(*(np.where(self.counts == 0, 0.0, base + cut) for base, cut in parts))
 
@@ -395,12 +396,12 @@ class PositivePart(Potential):
         return PositivePart(self.zero.select(index))
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         near = np.maximum(x, FAR_LEFT)
         return np.asarray(-np.log(-np.expm1(self.zero.log_density(near))) + (near - x))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        near = np.maximum(np.asarray(x, dtype=float), FAR_LEFT)
+        near = np.maximum(float_array("x", x), FAR_LEFT)
         b, (b1, b2, b3) = self.zero.log_density(near), self.zero.derivatives(near)
         gone = b < -500.0
         h = 1.0 / np.expm1(np.minimum(-b, 500.0))

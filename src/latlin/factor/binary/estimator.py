@@ -173,6 +173,12 @@ class BinaryFactorAnalysis(
     def _check_before_saving(self) -> None:
         check_is_fitted(self, "components_")
 
+    def _after_loading(self) -> None:
+        self._options()
+        number("noise_variance_", self.noise_variance_, above=0.0)
+        if whole("n_active_", self.n_active_) != len(self.components_):
+            raise ValueError(f"n_active_ is {self.n_active_}, and there are {len(self.components_)}")
+
     def _options(self) -> BinaryOptions:
         for name in ("n_components", "n_init"):
             whole(name, getattr(self, name), 1)

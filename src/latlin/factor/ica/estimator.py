@@ -194,6 +194,12 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def _check_before_saving(self) -> None:
         check_is_fitted(self, "mixing_")
 
+    def _after_loading(self) -> None:
+        self._check()
+        number("noise_shape_", self.noise_shape_, above=1.0)
+        if whole("n_sources_", self.n_sources_) != self.mixing_.shape[1]:
+            raise ValueError(f"n_sources_ is {self.n_sources_}, and there are {self.mixing_.shape[1]}")
+
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
             one_of(name, getattr(self, name), known)

@@ -207,7 +207,8 @@ class SiteForm:
             objective = self.constant + dot(self.linear, u) - 0.5 * dot(u, held) + float(value.sum())
         objective = objective if np.isfinite(objective) else -np.inf
         # b̃ − Λ̃u + H̃ᵀψ′(x)
-        gradient = self.linear - held + self.projections.transposed_times(slope)
+        gradient = self.linear - held
+        gradient += self.projections.transposed_times(slope)
         return Expansion(u, objective, gradient, (x, slope, gamma))
 
     def first_coordinates(self) -> Array:
@@ -236,12 +237,14 @@ class SiteForm:
         return self.precision(at.kept[2])
 
     def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
-        """The Gaussian with the curvature there; None where that vanishes or has the wrong sign."""
+        """The Gaussian of the stand-ins there, so that it follows from them; None where it is none or flat.
+
+        Its mean is where one more Newton step leads, within the square of what is left of the gradient of the mode.
+        """
         solution = self.solve(self.parameters(at))
         if solution is None or self._is_flat(solution):
             return None
-        density = self.density(solution._replace(u=at.u))
-        return LocalGaussian(density, solution.precision.log_det, solution.parameters)
+        return LocalGaussian(self.density(solution), solution.precision.log_det, solution.parameters)
 
     def _is_flat(self, solution: Solution) -> bool:
         """Without a proper prior: the sites' typical curvature is the unit, and next to nothing of it is left."""

@@ -25,6 +25,8 @@ from latlin.potentials.softmax import ClassExpectation
 
 #: steps towards the mode at most, and the gain per unknown, in nat, at which it is near
 NEWTON, NEAR = 30, 0.01
+#: columns up to which all products of pairs of a row's entries are made
+NARROW = 16
 T = TypeVar("T")
 
 
@@ -146,11 +148,27 @@ class HeldClasses(ClassBound):
 
     def _bend(self, curvature: Array) -> Array:
         """Σ_n weight_n W_n ⊗ h̃_n h̃_nᵀ, upper triangle."""
+        weighted = self.data.weight[:, :, None] * curvature
+        return self._bend_at_once(weighted) if self.projections.shape[1] <= NARROW else self._bend_by_pairs(weighted)
+
+    def _bend_at_once(self, curvature: Array) -> Array:
+        """As one product of all W_n with all h̃_n h̃_nᵀ."""
+        (n, dim), count = self.projections.shape, self.count
+        total = np.zeros((count * count, dim * dim))
+        for start in range(0, n, BLOCK):
+            rows = self.projections.block(slice(start, min(start + BLOCK, n)))
+            squares = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+            total += curvature[start : start + len(rows)].reshape(len(rows), -1).T @ squares
+        total = total.reshape(count, count, dim, dim).transpose(0, 2, 1, 3).reshape(count * dim, count * dim)
+        return np.asfortranarray(np.triu(total))
+
+    def _bend_by_pairs(self, curvature: Array) -> Array:
+        """One pair of classes at a time, where rows are too long for all products of their entries."""
         count, dim = self.count, self.projections.shape[1]
         total = np.zeros((count * dim, count * dim), order="F")
         for k in range(count):
             for j in range(k, count):
-                block = self.projections.gram(np.ascontiguousarray(self.data.weight[:, 0] * curvature[:, k, j]))
+                block = self.projections.gram(np.ascontiguousarray(curvature[:, k, j]))
                 block = np.triu(block) if j == k else symmetrise(np.triu(block))
                 total[k * dim : (k + 1) * dim, j * dim : (j + 1) * dim] = block
         return total

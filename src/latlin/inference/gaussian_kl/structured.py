@@ -235,7 +235,7 @@ def climb(
                 moved = move(objective, state) or moved
                 gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())
             away = lambda: _distance(objective, moved)  # noqa: E731
-            size = gradient_or_distance(size, gain, state.bound, away, state.grain)
+            size = gradient_or_distance(size, before, gain, state.bound, away, state.grain)
         moved = moved if moved.grain == state.grain else moved._replace(grain=state.grain)
         return moved, Measure(moved.bound, size, state.grain)
 
