@@ -109,6 +109,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         "posterior_",
         "hyperparameters_",
         "n_features_in_",
+        "dispersion_?",
+        "finding_?",
+        "family_checks_?",
     )
 
     def __init__(
@@ -185,6 +188,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
+        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior)
         return self
 
     def _after_loading(self) -> None:
@@ -235,6 +239,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         )
         sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
         lines = [repr(self.hyperparameters_) if len(self.hyperparameters_) else "", sizes, f"{kind}; {self.message_}"]
+        lines.append(getattr(self, "finding_", ""))
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         state = "" if self.converged_ else ", NOT converged"
         return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))

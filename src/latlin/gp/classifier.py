@@ -269,7 +269,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
-        """Randomised quantile residuals (Dunn and Smyth, 1996), by the order of `classes_`: normal if the model is right."""
+        """Randomised quantile residuals (Dunn and Smyth, 1996), classes in order: normal if the model is right."""
         labels, table = np.asarray(y), self.predict_proba(X)
         if labels.shape != table.shape[:1] or not np.all(np.isin(labels, self.classes_)):
             raise ValueError(f"y must have one of the labels {self.classes_[:5]} … per row, got {labels!r:.80}")

@@ -23,7 +23,7 @@ from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting, resolve_likelihood, spread
 from latlin.gp.training import Training, journal_for, open_training
 from latlin.hyper.marginals import HyperparameterTable
-from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
+from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
@@ -312,9 +312,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         rows = slice(None, None, max(1, len(y) // MOST_ROWS))
         means, variances = self.process_.marginals(X[rows])
         sites = self.likelihood_.observe(y[rows])
-        # Σ W_n S_nn: how many parameters the observations have determined
-        determined = float(np.sum(np.clip(-sites.derivatives(means).second * variances, 0.0, 1.0)))
-        found = Dispersion.of(pearson_sums(sites, means, np.ones_like(means)), determined)
+        found = dispersion_about(sites, means, variances)
         self.dispersion_, self.finding_ = found.ratio, found.words(wider, "likelihood")
         if self.finding_:
             alert(self.finding_, MisfitWarning)
