@@ -36,6 +36,7 @@ from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.class_links import CLASS_LINKS
+from latlin.potentials.predictive import class_pit, residuals_of
 
 #: share of wrong labels that "step" allows for
 EPS = 0.01
@@ -266,6 +267,13 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of `predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
+
+    def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals (Dunn and Smyth, 1996), classes in order: normal if the model is right."""
+        labels, table = np.asarray(y), self.predict_proba(X)
+        if labels.shape != table.shape[:1] or not np.all(np.isin(labels, self.classes_)):
+            raise ValueError(f"y must have one of the labels {self.classes_[:5]} … per row, got {labels!r:.80}")
+        return residuals_of(class_pit(table, np.searchsorted(self.classes_, labels), generator(random_state)))
 
     def predict_latent(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """Means of the latent functions, (n_samples,) or (n_samples, n_classes), with deviations or covariances.
