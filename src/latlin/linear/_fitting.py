@@ -33,7 +33,7 @@ from latlin.linear._learning import (
     ranges_of,
 )
 from latlin.linear._problem import LinearProblem
-from latlin.numerics.arrays import SMALLEST
+from latlin.numerics.arrays import SMALLEST, summable
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
@@ -79,6 +79,7 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
         raise ValueError(f"{argument} must be positive and finite, got {value!r}")
     if isinstance(span, Positive) and np.any(array < SMALLEST):
         raise ValueError(f"{argument} must be at least {SMALLEST:g}, got {array.min():g}: change the units")
+    summable(argument, array)
     span.check(argument, array)
     return float(array) if array.ndim == 0 else array
 
