@@ -3,6 +3,7 @@
     python tools/hostile_inputs.py                     every surface
     python tools/hostile_inputs.py options commands    some of them
     python tools/hostile_inputs.py --seed 3 rows       with other data and other places that are spoilt
+    python tools/hostile_inputs.py --every 6           about one input of six, by chance
 
 An error must be a ValueError that names the argument. What scikit-learn says in its own words is allowed for rows and
 responses, as is its TypeError for rows of a wrong kind, and an OSError for the path of a file. Nothing may take longer
@@ -56,6 +57,7 @@ SCIKIT_LEARN = (
     "Only one class",
     "The number of classes",
     "y_true",
+    "inhomogeneous shape",
 )
 
 
@@ -237,7 +239,7 @@ KNOWN: dict[str, Any] = {
     "n": 200,
     "random_state": 0,
     "actions": [0.0, 1.0],
-    "loss": lambda action, y: (action - y) ** 2,
+    "loss": lambda action, y: np.zeros(np.shape(y)),
     "w": np.zeros(3),
     "H": np.eye(3),
     "H1": np.eye(3),
@@ -253,7 +255,7 @@ KNOWN: dict[str, Any] = {
 }
 #: methods that are no answers, or have a surface of their own
 OTHERS = {"fit", "fit_transform", "fit_predict", "partial_fit", "save", "load", "report", "get_params", "set_params"}
-OTHERS |= {"set_output", "get_metadata_routing", "to_html", "without_functions", "kl_bound"}
+OTHERS |= {"score", "set_output", "get_metadata_routing", "to_html", "without_functions", "kl_bound"}
 
 
 def answers(rng: np.random.Generator) -> Iterator[Case]:
@@ -498,7 +500,7 @@ def complaint(case: Case) -> str | None:
 def _names(text: str, case: Case) -> bool:
     if case.surface == "commands" or not case.argument or case.argument in text:
         return True
-    if case.bad in ("without rows", "one row fewer", "an empty list", "flat") and "rows" in text:
+    if case.bad in ("without rows", "one row fewer", "an empty list", "flat") and ("rows" in text or "shape" in text):
         return True  # of two that differ in length either may be named
     if case.surface == "sites" and ("broadcast" in text or "shape" in text):
         return True  # shapes are those of NumPy's rules, and it says which do not fit
@@ -518,12 +520,15 @@ def _has_nan(value: Any) -> bool:
     return isinstance(value, float | np.ndarray) and np.asarray(value).dtype.kind == "f" and bool(np.isnan(value).any())
 
 
-def search(names: list[str], seed: int) -> Counter[str]:
-    """Every bad input of some surfaces; what is wrong is printed."""
+def search(names: list[str], seed: int, every: int = 1) -> Counter[str]:
+    """Every bad input of some surfaces, or a share of them; what is wrong is printed."""
     counts: Counter[str] = Counter()
+    chance = np.random.default_rng([seed, every])
     for name in names:
         started, before = time.perf_counter(), counts.copy()
         for case in SURFACES[name](np.random.default_rng(seed)):
+            if chance.integers(every):
+                continue
             wrong = complaint(case)
             counts["inputs"] += 1
             if wrong is not None:
@@ -538,14 +543,16 @@ def search(names: list[str], seed: int) -> Counter[str]:
 
 
 def main(arguments: list[str]) -> None:
-    seed = int(arguments.pop(arguments.index("--seed") + 1)) if "--seed" in arguments else 0
-    names = [word for word in arguments if word != "--seed"] or list(SURFACES)
+    given = {"--seed": 0, "--every": 1}
+    for option in set(arguments) & set(given):
+        given[option] = int(arguments.pop(arguments.index(option) + 1))
+        arguments.remove(option)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
     for kind in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(kind, _stop)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        counts = search(names, seed)
+        counts = search(arguments or list(SURFACES), given["--seed"], given["--every"])
         os.chdir("/")
     print(f"{counts['inputs']} inputs, {counts['findings']} findings")
     sys.exit(min(counts["findings"], 1))

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+#: no count of steps, draws or components is as large
+MOST = 2**31
+
 
 def number(
     name: str,
@@ -55,6 +58,8 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
+    if value >= MOST:
+        raise ValueError(f"{name} must be an integer below {MOST}, got {value!r:.80}")
     return int(value)
 
 
